@@ -1,0 +1,39 @@
+# `make serve` starts a broker, `make test` proves it. Both set up what they need first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.PHONY: help setup serve test check format clean
+
+help: ## what can be made here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## a virtual environment in .venv with everything the other targets need
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Penstock needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make setup PYTHON=python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
+	@exec $(BIN)/penstock serve $(ARGS)
+
+test: setup ## the tests; ARGS="-k fifo" is passed on
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: setup ## format, lint, types, and which room may import which
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: setup ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,160 @@
+"""What the SQLite store costs: microseconds a row for each kind of write, and the reads on a large backlog.
+
+python bench/store.py [--rows 1000000] [--directory DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.names import QueueName
+from penstock.queues.changes import Changes, EntryRow, EntryUpdate, QueueRecord
+from penstock.queues.settings import QueueSettings
+from penstock.store.port import Mark
+from penstock.store.sqlite import SqliteStore
+
+PLAIN, GROUPED = 1, 2
+GROUPS = 100_000
+BATCH = 64
+MEASURED_BATCHES = 400
+BODY = bytes(range(256))
+NOW = 1_700_000_000_000
+
+
+class Bench:
+    def __init__(self, directory: Path) -> None:
+        self.store = SqliteStore(directory)
+        self.position = self.store.open().position
+        self.number = 1
+
+    def append(self, fill: Callable[[Changes], None]) -> None:
+        self.position += 1
+        changes = Changes(self.position, self.position - 1)
+        fill(changes)
+        self.store.append(changes, Mark(self.number, NOW, NOW))
+
+    def new_row(self, queue: int) -> EntryRow:
+        seq = self.number
+        self.number += 1
+        group = None if queue == PLAIN else f"tenant-{seq % GROUPS}"
+        return EntryRow(seq, queue, seq, group, NOW + seq, 0, 0, 0, 0, None, BODY)
+
+
+def received(row: EntryRow) -> EntryUpdate:
+    return EntryUpdate(
+        row.seq, row.queue, row.position, row.enqueued_ms, NOW + 30_000 + row.seq, 1, 0, NOW, None
+    )
+
+
+def report(what: str, seconds: float, rows: int, cpu: float | None = None) -> None:
+    spent = f"{seconds / rows * 1e6:9.2f} us/row" + (f" {cpu / rows * 1e6:9.2f} us CPU" if cpu else "")
+    print(f"{what:46} {seconds * 1e3:10.1f} ms {rows:9} rows {spent}")
+
+
+def timed(what: str, rows: int, work: Callable[[], object]) -> None:
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    report(what, time.perf_counter() - start, rows, time.process_time() - cpu)
+
+
+def measure_writes(bench: Bench, queue: int, name: str) -> None:
+    rows = [[bench.new_row(queue) for _ in range(BATCH)] for _ in range(MEASURED_BATCHES)]
+    total = BATCH * MEASURED_BATCHES
+
+    def add() -> None:
+        for batch in rows:
+            bench.append(lambda changes, batch=batch: changes.added.extend(batch))  # type: ignore[misc]
+
+    def update() -> None:
+        for batch in rows:
+            news = {row.seq: received(row) for row in batch}
+            bench.append(lambda changes, news=news: changes.updated.update(news))  # type: ignore[misc]
+
+    def remove() -> None:
+        for batch in rows:
+            seqs = [row.seq for row in batch]
+            bench.append(lambda changes, seqs=seqs: changes.removed.extend(seqs))  # type: ignore[misc]
+
+    timed(f"{name}: added, {BATCH} a batch", total, add)
+    timed(f"{name}: updated (received)", total, update)
+    timed(f"{name}: removed", total, remove)
+
+
+def fill(bench: Bench, queue: int, rows: int) -> None:
+    def one_batch(changes: Changes) -> None:
+        changes.added.extend(bench.new_row(queue) for _ in range(4096))
+
+    for _ in range(rows // 4096):
+        bench.append(one_batch)
+
+
+def measure_reads(bench: Bench, rows: int) -> None:
+    store, later = bench.store, NOW + 10**9
+    first = store.oldest_ms(PLAIN, 0) or 0
+    middle = first - NOW + rows // 2
+    timed("waiting, plain queue, 512 rows", 512, lambda: store.waiting(PLAIN, None, middle, NOW, 512))
+    timed("waiting again", 512, lambda: store.waiting(PLAIN, None, middle, NOW, 512))
+    timed("waiting, one group of many", 8, lambda: store.waiting(GROUPED, "tenant-77", 0, NOW, 512))
+    timed("groups, all", rows, lambda: store.groups(GROUPED, 0, NOW, 10 * rows))
+    timed("groups, first 10000", 10_000, lambda: store.groups(GROUPED, 0, NOW, 10_000))
+    timed("tally, plain", rows, lambda: store.tally(PLAIN, 0, NOW))
+    timed("tally, grouped", rows, lambda: store.tally(GROUPED, 0, NOW))
+    timed("expired, none", 1, lambda: store.expired(PLAIN, 0, first - 1, 1000))
+    timed("expired, 1000 of all", 1000, lambda: store.expired(PLAIN, 0, later, 1000))
+    timed("oldest", 1, lambda: store.oldest_ms(PLAIN, 0))
+
+
+def measure_purge(bench: Bench, directory: Path) -> None:
+    bench.append(lambda changes: changes.purged.update({PLAIN: bench.number, GROUPED: bench.number}))
+    worst, start, bites = 0.0, time.perf_counter(), 0
+    before = sum(file.stat().st_size for file in directory.iterdir())
+    more = True
+    while more:
+        bite = time.perf_counter()
+        more = bench.store.tidy(500)
+        worst = max(worst, time.perf_counter() - bite)
+        bites += 1
+    after = sum(file.stat().st_size for file in directory.iterdir())
+    spent = time.perf_counter() - start
+    print(f"tidy of both queues: {spent:.1f} s, {bites} bites, longest {worst * 1e3:.1f} ms, "
+          f"{before / 1e6:.0f} MB -> {after / 1e6:.0f} MB")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--directory", type=Path)
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=options.directory))
+    try:
+        bench = Bench(directory)
+        records = [
+            QueueRecord(id=id, name=QueueName("1", "r", f"q{id}"), settings=QueueSettings(), tags={},
+                        created_ms=NOW, modified_ms=NOW)
+            for id in (PLAIN, GROUPED)
+        ]  # fmt: skip
+        bench.append(lambda changes: changes.queues.update({record.id: record for record in records}))
+        measure_writes(bench, PLAIN, "empty store, plain")
+        timed("fill plain, 4096 a batch", options.rows, lambda: fill(bench, PLAIN, options.rows))
+        timed("fill grouped, 4096 a batch", options.rows, lambda: fill(bench, GROUPED, options.rows))
+        measure_writes(bench, PLAIN, "large store, plain")
+        measure_writes(bench, GROUPED, "large store, grouped")
+        measure_reads(bench, options.rows)
+        timed("close", 1, bench.store.close)
+        bench.store = SqliteStore(directory)
+        timed("open", 1, bench.store.open)
+        measure_purge(bench, directory)
+        bench.store.close()
+        print(f"peak resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The runtime: owns the queues, joins the rules to the store, wakes whoever waits."""

@@ -1,0 +1,420 @@
+"""The broker: decides in memory, commits, replies. The one object that faces talk to.
+
+Every method runs on the loop, decides without waiting, and awaits only what its answer rests on: a queue's memory
+being filled, contents being read, the commit being durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.commits import Batch, Committer
+from penstock.broker.held import HeldQueue
+from penstock.broker.memory import Keeper
+from penstock.broker.moves import MoveTasks
+from penstock.broker.polls import Polls
+from penstock.broker.runtime import Runtime
+from penstock.broker.space import DiskSpace
+from penstock.broker.waiters import Ask, Caller
+from penstock.clock import Clock
+from penstock.errors import (
+    PenstockError,
+    PurgedRecently,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreLost,
+    TooManyInFlight,
+)
+from penstock.later import spawn
+from penstock.limits import Limits
+from penstock.names import QueueName, Space
+from penstock.queues.budget import Budget
+from penstock.queues.changes import Changes, EntryRow, MoveTaskRecord, QueueRecord
+from penstock.queues.fifo import FifoQueue
+from penstock.queues.message import Counts, Outgoing, Received, Sent, decode_content
+from penstock.queues.paged import Tools
+from penstock.queues.queue import Delivery, Stored, Unknown
+from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
+from penstock.queues.settings import QueueSettings
+from penstock.store.port import Shard, Store
+
+log = logging.getLogger("penstock.broker")
+
+
+class Recovery(NamedTuple):
+    """What a start found."""
+
+    queues: int
+    messages: int
+    bytes: int
+
+
+class Broker:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        limits: Limits,
+        shard: Shard,
+        on_fatal: Callable[[StoreError], None],
+    ) -> None:
+        self.clock = clock
+        self.limits = limits
+        self.budget = Budget(limits.memory_budget_bytes)
+        self.recovery = Recovery(len(shard.queues), shard.messages, shard.bytes)
+        self._store = store
+        self._runtime = runtime
+        self._on_fatal = on_fatal
+        self._receipts = ReceiptSigner(shard.secret)
+        self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
+        tools = Tools(limits, self.budget, self._commits.next_number, MessageIds(shard.secret))
+        self._catalogue = Catalogue(tools)
+        self._catalogue.restore(shard.queues, shard.cooldowns)
+        self._space = DiskSpace(store, runtime, clock)
+        self._polls = Polls(runtime, clock, self._take)
+        self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
+        self._moves = MoveTasks(
+            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, shard.tasks
+        )
+
+    def start(self) -> None:
+        """Begin the work that nobody asks for: expiry, moves under way, space to give back."""
+        self._keeper.start()
+        self._moves.start()
+
+    async def stop(self) -> None:
+        """End every wait and make all that was decided durable."""
+        self._keeper.stop()
+        self._moves.stop()
+        for queue in self._catalogue:
+            self._polls.end(queue)
+        await self._commits.settled()
+
+    def end_polls(self) -> None:
+        """Answer every waiting receive with what there is: nothing."""
+        for queue in self._catalogue:
+            self._polls.end(queue)
+
+    async def settled(self) -> None:
+        await self._commits.settled()
+
+    # -- the catalogue ---------------------------------------------------------------------------------------
+
+    def find(self, name: QueueName) -> HeldQueue:
+        return self._catalogue.find(name)
+
+    def names(self, space: Space, prefix: str = "") -> list[QueueName]:
+        return self._catalogue.names(space, prefix)
+
+    def sources_of(self, name: QueueName) -> list[QueueName]:
+        return self._catalogue.sources_of(name)
+
+    async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> HeldQueue:
+        self._space.check()
+        self._catalogue.check_rested(name, self.clock.now_ms())
+        wall_ms = self.clock.wall_ms()
+        record = QueueRecord(
+            id=self._commits.next_number(),
+            name=name,
+            settings=settings,
+            tags=tags,
+            created_ms=wall_ms,
+            modified_ms=wall_ms,
+        )
+        queue = self._catalogue.add(record)
+        queue.loaded = True  # there is nothing to load
+        if self._catalogue.resting.pop(name, None) is not None:
+            self._commits.open.cooldowns[name] = None
+        await self._save(queue)
+        return queue
+
+    async def configure(self, queue: HeldQueue, settings: QueueSettings) -> None:
+        queue.record = msgspec.structs.replace(
+            queue.record, settings=settings, modified_ms=self.clock.wall_ms()
+        )
+        queue.rules.configure(settings, self.clock.now_ms())
+        self._polls.serve(queue)
+        await self._save(queue)
+
+    async def tag(self, queue: HeldQueue, tags: dict[str, str]) -> None:
+        queue.record = msgspec.structs.replace(queue.record, tags=tags)
+        await self._save(queue)
+
+    async def _save(self, queue: HeldQueue) -> None:
+        self._commits.open.queues[queue.id] = queue.record
+        self._commits.touch(queue)
+        await self._commits.settled()
+
+    async def drop(self, queue: HeldQueue) -> None:
+        now_ms = self.clock.now_ms()
+        self._catalogue.remove(queue)
+        self._catalogue.resting[queue.name] = now_ms + self.limits.delete_pause_ms
+        self._polls.end(queue)
+        queue.forget()
+        changes = self._commits.open
+        changes.queues.pop(queue.id, None)
+        changes.dropped.append(queue.id)
+        changes.cooldowns[queue.name] = now_ms + self.limits.delete_pause_ms
+        self._moves.source_gone(queue)
+        self._commits.touch(queue)
+        await self._commits.settled()
+        self._keeper.tidy()
+
+    async def purge(self, queue: HeldQueue) -> None:
+        now_ms = self.clock.now_ms()
+        if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
+            raise PurgedRecently(queue.name.name)
+        upto = self._commits.next_number()
+        queue.rules.purge(upto)
+        queue.generation += 1
+        queue.paged = None
+        queue.loaded = True  # there is nothing left to load
+        queue.record = msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms)
+        self._commits.open.purged[queue.id] = upto
+        await self._save(queue)
+        self._keeper.tidy()
+
+    async def counts(self, queue: HeldQueue) -> Counts:
+        await self._keeper.loaded(queue)
+        now_ms, rules = self.clock.now_ms(), queue.rules
+        rules.refresh(now_ms, self._commits.open)
+        self._after(queue)
+        counts = rules.counts(now_ms)
+        if counts is not None:
+            return counts
+        assert isinstance(rules, FifoQueue)
+        since_ms = now_ms - rules.settings.delay_ms + 1
+        delayed = await self._runtime.read(partial(self._store.younger, rules.id, rules.purged_to, since_ms))
+        return rules.counts_with(min(delayed, rules.total - rules.in_flight))
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    async def send(self, queue: HeldQueue, messages: list[Outgoing]) -> list[Sent]:
+        self._space.check()
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
+        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        changes, rules = self._commits.open, queue.rules
+        answers = []
+        for message in messages:
+            sent, entry = rules.send(message, now_ms, wall_ms, changes)
+            if entry is not None:
+                self._commits.arrive(queue, entry)
+            answers.append(sent)
+        # A duplicate changes nothing, yet its answer leans on the first send's commit.
+        await self._commits.settled()
+        return answers
+
+    async def receive(
+        self,
+        queue: HeldQueue,
+        caller: Caller,
+        *,
+        count: int,
+        visibility_ms: int | None,
+        wait_ms: int | None,
+        attempt_id: str | None,
+    ) -> list[Received]:
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
+        wait_ms = queue.settings.wait_ms if wait_ms is None else wait_ms
+        ask = Ask(count, visibility_ms, attempt_id)
+        deliveries = self._take(queue, ask)
+        if not deliveries:
+            if not wait_ms and not queue.settings.fifo and queue.rules.in_flight >= self.limits.in_flight_max:
+                raise TooManyInFlight
+            deliveries = await self._polls.wait(queue, ask, caller, wait_ms)
+        if not deliveries:
+            return []
+        caller.if_unread = partial(self._take_back, queue, deliveries)
+        contents = await self._contents(deliveries)
+        if queue.settings.fifo:
+            # A group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
+            await self._commits.settled()
+        if caller.gone:
+            self._take_back(queue, deliveries)
+            return []
+        return [
+            self._received(queue, delivery, contents[delivery.seq])
+            for delivery in deliveries
+            if delivery.seq in contents
+        ]
+
+    def _take(self, queue: HeldQueue, ask: Ask) -> list[Delivery]:
+        """Decide a receive, with the moves to the dead-letter queue that it brings about."""
+        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        changes, rules = self._commits.open, queue.rules
+        visibility_ms = rules.settings.visibility_ms if ask.visibility_ms is None else ask.visibility_ms
+        redrive = rules.settings.redrive
+        target = None if redrive is None else self._catalogue.get(redrive.target)
+        receives_max = redrive.receives_max if redrive is not None and target is not None else None
+        if ask.attempt_id is not None and isinstance(rules, FifoQueue):
+            taken = rules.receive_attempt(
+                ask.attempt_id, ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, changes
+            )
+        else:
+            taken = rules.receive(ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, changes)
+        for entry in taken.dead:
+            assert target is not None
+            self._moves.bury(entry, queue, target, now_ms)
+        if taken.deliveries or taken.dead:
+            self._commits.touch(queue)
+        self._keeper.page(queue)
+        return taken.deliveries
+
+    async def _contents(self, deliveries: list[Delivery]) -> dict[int, bytes]:
+        contents = {d.seq: d.content for d in deliveries if d.content is not None}
+        missing = [d.seq for d in deliveries if d.content is None]
+        if missing:
+            contents.update(await self._runtime.read(partial(self._store.contents, missing)))
+        return contents
+
+    def _received(self, queue: HeldQueue, delivery: Delivery, content: bytes) -> Received:
+        return Received(
+            content=decode_content(content),
+            handle=self._receipts.handle(
+                Receipt(queue.id, delivery.seq, delivery.receives, delivery.received_ms)
+            ),
+            receives=delivery.receives,
+            first_received_ms=delivery.first_received_ms,
+            group=delivery.group,
+            sequence=delivery.position if queue.settings.fifo else None,
+            source=delivery.source,
+        )
+
+    def _take_back(self, queue: HeldQueue, deliveries: list[Delivery]) -> None:
+        if queue.dropped or not queue.loaded:
+            return
+        queue.rules.take_back(deliveries, self.clock.now_ms(), self._commits.open)
+        self._after(queue)
+
+    async def delete(self, queue: HeldQueue, handles: list[str]) -> list[PenstockError | None]:
+        def decide(receipt: Receipt, i: int, changes: Changes, stored: Stored | None) -> PenstockError | None:
+            return queue.rules.delete(receipt, self.clock.now_ms(), changes, stored)
+
+        return await self._by_handle(queue, handles, decide)
+
+    async def change_visibility(
+        self, queue: HeldQueue, changes: list[tuple[str, int]]
+    ) -> list[PenstockError | None]:
+        def decide(receipt: Receipt, i: int, open: Changes, stored: Stored | None) -> PenstockError | None:
+            return queue.rules.change_visibility(receipt, changes[i][1], self.clock.now_ms(), open, stored)
+
+        return await self._by_handle(queue, [handle for handle, _ in changes], decide)
+
+    async def _by_handle(
+        self,
+        queue: HeldQueue,
+        handles: list[str],
+        decide: Callable[[Receipt, int, Changes, Stored | None], PenstockError | None],
+    ) -> list[PenstockError | None]:
+        """One decision per handle; those that memory cannot judge are judged again with the store's help."""
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
+        outcomes: list[PenstockError | None] = [None] * len(handles)
+        unknown: list[tuple[int, Receipt]] = []
+        for i, handle in enumerate(handles):
+            try:
+                receipt = self._receipts.read(handle, queue.id)
+                outcomes[i] = decide(receipt, i, self._commits.open, None)
+            except PenstockError as error:
+                outcomes[i] = error
+            except Unknown:
+                unknown.append((i, receipt))
+        self._after(queue)
+        if unknown:
+            stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
+            for i, receipt in unknown:
+                outcomes[i] = decide(receipt, i, self._commits.open, stored)
+            queue.rules.lookups -= 1
+            self._after(queue)
+        await self._commits.settled()
+        return outcomes
+
+    async def _look_up(self, queue: HeldQueue, seqs: list[int]) -> dict[int, EntryRow]:
+        rules = queue.rules
+        rules.lookups += 1
+        try:
+            await self._commits.settled()
+            rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
+            if not queue.loaded:
+                await self._keeper.loaded(queue)
+        except BaseException:
+            rules.lookups -= 1
+            raise
+        return {row.seq: row for row in rows}
+
+    # -- moves between queues --------------------------------------------------------------------------------
+
+    async def start_move(
+        self, source: HeldQueue, destination: HeldQueue | None, rate: int | None
+    ) -> MoveTaskRecord:
+        await self._keeper.loaded(source)
+        task = self._moves.begin(source, destination, rate)
+        await self._commits.settled()
+        return task
+
+    def moves(self, source: HeldQueue) -> list[MoveTaskRecord]:
+        return self._moves.of(source)
+
+    async def cancel_move(self, source: HeldQueue, task_id: str) -> MoveTaskRecord:
+        task = self._moves.cancel(source, task_id)
+        await self._commits.settled()
+        return task
+
+    # -- after a decision, after a commit --------------------------------------------------------------------
+
+    def _after(self, queue: HeldQueue) -> None:
+        """A decision may have changed this queue: commit it, serve who waits, read what it wants."""
+        if self._commits.open:
+            self._commits.touch(queue)
+        self._polls.serve(queue)
+        self._keeper.page(queue)
+
+    def _durable(self, batch: Batch) -> None:
+        now_ms = self.clock.now_ms()
+        arrived: dict[HeldQueue, None] = {}
+        for queue, entry in batch.arrivals:
+            if not queue.loaded:
+                queue.outdated = True
+            elif entry.position > queue.rules.purged_to:
+                queue.rules.arrive(entry, now_ms)
+                arrived[queue] = None
+        for queue in arrived:
+            self._polls.serve(queue)
+            self._keeper.page(queue)
+        self._keeper.relieve()
+
+    def _refused(self, error: StoreError, batches: list[Batch]) -> None:
+        log.error("the store refused a commit, its requests fail: %s", error)
+        if isinstance(error, (StoreBroken, StoreLost)):
+            self._on_fatal(error)
+            return
+        if isinstance(error, StoreFull):
+            self._space.full()
+        # Rare, and short: the store is asked here and now, so that no request sees a half-true catalogue.
+        gone = self._catalogue.restore(self._store.queues(), self._store.cooldowns())
+        for queue in gone:
+            self._polls.end(queue)
+        self._moves.restore(self._store.tasks())
+        for batch in batches:
+            for queue in batch.touched:
+                queue.forget()
+        for queue in self._catalogue:
+            if queue.waiters:
+                spawn(self._reload(queue))
+
+    async def _reload(self, queue: HeldQueue) -> None:
+        try:
+            await self._keeper.loaded(queue)
+        except PenstockError:
+            return
+        self._after(queue)

@@ -1,0 +1,122 @@
+"""Group commit: decisions made while one batch is written share the next.
+
+Rule 1: a reply that rests on a change waits until its batch is durable; so does one that only leans on it.
+Rule 2: a sent message joins its queue when its batch is durable, never before.
+Rule 3: when a batch is refused, everything decided since fails with it, and the queues it touched forget what they
+        know: memory never runs ahead of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.broker.held import HeldQueue
+from penstock.broker.runtime import Runtime
+from penstock.clock import Clock
+from penstock.errors import StoreError
+from penstock.later import Later
+from penstock.queues.changes import Changes
+from penstock.queues.message import Entry
+from penstock.store.port import Mark, Shard, Store
+
+
+class Batch:
+    """The changes of one commit, and who waits for it."""
+
+    __slots__ = ("arrivals", "changes", "durable", "touched")
+
+    def __init__(self, number: int, durable: int) -> None:
+        self.changes = Changes(number, durable)
+        self.durable: Later[None] = Later()
+        self.arrivals: list[tuple[HeldQueue, Entry]] = []
+        self.touched: set[HeldQueue] = set()
+
+
+class Committer:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        shard: Shard,
+        on_durable: Callable[[Batch], None],
+        on_refused: Callable[[StoreError, list[Batch]], None],
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._on_durable = on_durable
+        self._on_refused = on_refused
+        self._next_number = shard.mark.next_number
+        self._batch = Batch(shard.position + 1, shard.position)
+        self._under_way: Batch | None = None
+        self._scheduled = False
+
+    @property
+    def open(self) -> Changes:
+        """The changes being gathered. Fetch it anew after every await."""
+        return self._batch.changes
+
+    def next_number(self) -> int:
+        number = self._next_number
+        self._next_number = number + 1
+        return number
+
+    def touch(self, queue: HeldQueue) -> None:
+        """The open batch holds changes that memory of this queue has made already."""
+        self._batch.touched.add(queue)
+        if not self._scheduled:
+            self._scheduled = True
+            self._runtime.soon(self._flush)
+
+    def arrive(self, queue: HeldQueue, entry: Entry) -> None:
+        """This message joins this queue when the open batch is durable."""
+        self._batch.arrivals.append((queue, entry))
+        self.touch(queue)
+
+    def settled(self) -> Later[None]:
+        """Done when everything decided so far is durable."""
+        if self._batch.changes:
+            if not self._scheduled:
+                self._scheduled = True
+                self._runtime.soon(self._flush)
+            return self._batch.durable
+        if self._under_way is not None:
+            return self._under_way.durable
+        return _SETTLED
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._under_way is not None or not self._batch.changes:
+            return
+        batch = self._under_way = self._batch
+        number = batch.changes.number
+        self._batch = Batch(number + 1, number - 1)
+        mark = Mark(self._next_number, self._clock.now_ms(), self._clock.wall_ms())
+        self._runtime.write(lambda: self._store.append(batch.changes, mark)).on_done(self._written)
+
+    def _written(self, outcome: Later[None]) -> None:
+        batch, self._under_way = self._under_way, None
+        assert batch is not None
+        try:
+            outcome.result()
+        except StoreError as error:
+            self._refused(batch, error)
+        else:
+            self._batch.changes.durable = batch.changes.number
+            self._on_durable(batch)
+            batch.durable.resolve(None)
+        self._flush()
+
+    def _refused(self, batch: Batch, error: StoreError) -> None:
+        on_top = self._batch
+        number = batch.changes.number
+        self._batch = Batch(number, number - 1)
+        self._on_refused(error, [batch, on_top])
+        for failed in (batch, on_top):
+            if not failed.durable.done:
+                failed.durable.fail(error)
+
+
+_SETTLED: Later[None] = Later()
+_SETTLED.resolve(None)

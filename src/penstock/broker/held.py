@@ -1,0 +1,67 @@
+"""A queue as the broker holds it: its record, its rules in memory, and who waits for its messages."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from penstock.broker.runtime import Timer
+from penstock.broker.waiters import Waiter
+from penstock.later import Later
+from penstock.names import QueueName
+from penstock.queues.changes import QueueRecord
+from penstock.queues.fifo import FifoQueue
+from penstock.queues.paged import Tools
+from penstock.queues.settings import QueueSettings
+from penstock.queues.standard import StandardQueue
+
+
+class HeldQueue:
+    __slots__ = (
+        "dropped", "generation", "loaded", "loading", "outdated", "paged", "record", "rules", "timer", "timer_ms",
+        "waiters",
+    )  # fmt: skip
+
+    def __init__(self, record: QueueRecord, tools: Tools) -> None:
+        self.record = record
+        kind = FifoQueue if record.settings.fifo else StandardQueue
+        self.rules: StandardQueue | FifoQueue = kind(record, tools)
+        self.loaded = False  # does memory know what the store holds?
+        self.loading: Later[None] | None = None
+        self.outdated = False  # something arrived while the queue was being loaded
+        self.generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
+        self.paged: Later[None] | None = None  # the read under way
+        self.dropped = False
+        self.waiters: deque[Waiter] = deque()
+        self.timer: Timer | None = None
+        self.timer_ms = 0
+
+    @property
+    def id(self) -> int:
+        return self.record.id
+
+    @property
+    def name(self) -> QueueName:
+        return self.record.name
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self.record.settings
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return self.record.tags
+
+    @property
+    def created_ms(self) -> int:
+        return self.record.created_ms
+
+    @property
+    def modified_ms(self) -> int:
+        return self.record.modified_ms
+
+    def forget(self) -> None:
+        """Throw the memory away; the next use loads it again."""
+        self.rules.reset()
+        self.loaded = False
+        self.generation += 1
+        self.paged = None

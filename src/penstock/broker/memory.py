@@ -1,0 +1,193 @@
+"""Keeps each queue's memory in step with the store: loads it, reads ahead, gives back what is too much.
+
+Memory of a queue is filled by one piece of code, whether the server starts, a commit was refused, or a read failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.commits import Committer
+from penstock.broker.held import HeldQueue
+from penstock.broker.paging import Apply, loader, reader
+from penstock.broker.polls import Polls
+from penstock.broker.runtime import Runtime, Timer
+from penstock.clock import Clock
+from penstock.errors import PenstockError, QueueMissing
+from penstock.later import Later, spawn
+from penstock.limits import MINUTE
+from penstock.queues.budget import Budget
+from penstock.store.port import Store
+
+log = logging.getLogger("penstock.broker")
+
+_TIDY_ROWS = 1000
+_TRIMMED_AT_ONCE = 16
+
+
+class Keeper:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        budget: Budget,
+        commits: Committer,
+        catalogue: Catalogue,
+        polls: Polls,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._budget = budget
+        self._commits = commits
+        self._catalogue = catalogue
+        self._polls = polls
+        self._victims: Iterator[HeldQueue] = iter(())
+        self._round: Timer | None = None
+        self._tidying = False
+        self._stopped = False
+
+    def start(self) -> None:
+        self.tidy()
+        self._next_round()
+        spawn(self._warm())
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._round is not None:
+            self._round.cancel()
+
+    # -- loading ---------------------------------------------------------------------------------------------
+
+    async def loaded(self, queue: HeldQueue) -> None:
+        """Wait until memory knows what the store holds of this queue."""
+        while not queue.loaded:
+            if queue.dropped:
+                raise QueueMissing
+            if queue.loading is None:
+                queue.loading = Later()
+                spawn(self._load(queue, queue.loading))
+            else:
+                await queue.loading
+
+    async def _load(self, queue: HeldQueue, loading: Later[None]) -> None:
+        try:
+            while not queue.loaded and not queue.dropped:
+                queue.outdated = False
+                await self._commits.settled()
+                generation = queue.generation
+                fill = await self._runtime.read(loader(self._store, queue.rules, self._clock.now_ms()))
+                if queue.generation == generation and not queue.outdated and not queue.dropped:
+                    fill()
+                    queue.loaded = True
+        except PenstockError as error:
+            queue.loading = None
+            loading.fail(error)
+        else:
+            queue.loading = None
+            self.page(queue)
+            loading.resolve(None)
+
+    async def _warm(self) -> None:
+        """Load every queue, one after the other, so that expiry runs where nobody calls."""
+        for queue in self._catalogue:
+            if self._stopped:
+                return
+            try:
+                await self.loaded(queue)
+            except PenstockError as error:
+                log.warning("queue %s could not be loaded yet: %s", queue.name.name, error)
+
+    # -- reading ahead ---------------------------------------------------------------------------------------
+
+    def page(self, queue: HeldQueue) -> None:
+        """Fetch what this queue wants from the store, if anything."""
+        if not queue.loaded:
+            return
+        read = queue.rules.next_read(self._clock.now_ms())
+        if read is not None:
+            outcome = self._runtime.read(reader(self._store, queue.rules, read))
+            outcome.on_done(partial(self._paged, queue, queue.generation))
+
+    def _paged(self, queue: HeldQueue, generation: int, outcome: Later[Apply]) -> None:
+        if queue.generation != generation or queue.dropped:
+            return
+        try:
+            apply = outcome.result()
+        except PenstockError as error:
+            log.error("queue %s could not be read, it is loaded anew: %s", queue.name.name, error)
+            queue.forget()
+            if queue.waiters:
+                spawn(self._recover(queue))
+            return
+        now_ms, changes = self._clock.now_ms(), self._commits.open
+        apply(now_ms, changes)
+        queue.rules.advance(now_ms, changes)
+        self._settle(queue)
+
+    async def _recover(self, queue: HeldQueue) -> None:
+        try:
+            await self.loaded(queue)
+        except PenstockError:
+            self._polls.end(queue)
+        else:
+            self._polls.serve(queue)
+
+    def _settle(self, queue: HeldQueue) -> None:
+        if self._commits.open:
+            self._commits.touch(queue)
+        self.page(queue)
+        self._polls.serve(queue)
+
+    # -- giving back -----------------------------------------------------------------------------------------
+
+    def relieve(self) -> None:
+        """Over the budget: let some queues keep only their floor. Every queue has its turn."""
+        durable = self._commits.open.durable
+        for _ in range(_TRIMMED_AT_ONCE):
+            if self._budget.room():
+                return
+            queue = next(self._victims, None)
+            if queue is None:
+                self._victims = iter(self._catalogue)
+                queue = next(self._victims, None)
+            if queue is not None and queue.loaded:
+                queue.rules.trim(durable)
+                self.page(queue)
+
+    def tidy(self) -> None:
+        """Remove in small bites what purged and deleted queues left in the store."""
+        if not self._tidying:
+            self._tidying = True
+            self._bite()
+
+    def _bite(self) -> None:
+        self._runtime.write(partial(self._store.tidy, _TIDY_ROWS)).on_done(self._bitten)
+
+    def _bitten(self, outcome: Later[bool]) -> None:
+        try:
+            more = outcome.result() and not self._stopped
+        except PenstockError as error:
+            log.warning("clearing away purged messages stopped, and goes on with the next purge: %s", error)
+            more = False
+        if more:
+            self._runtime.soon(self._bite)
+        else:
+            self._tidying = False
+
+    def _next_round(self) -> None:
+        if not self._stopped:
+            self._round = self._runtime.at(self._clock.now_ms() + MINUTE, self._make_round)
+
+    def _make_round(self) -> None:
+        """Once a minute: expiry in queues that nobody touches."""
+        now_ms = self._clock.now_ms()
+        for queue in self._catalogue:
+            if queue.loaded and queue.rules.next_sweep_ms() <= now_ms:
+                queue.rules.advance(now_ms, self._commits.open)
+                self._settle(queue)
+        self._next_round()

@@ -1,0 +1,87 @@
+"""Serves receives that wait. Nothing polls: whoever changes a queue calls :meth:`Polls.serve`.
+
+Rule 1: a waiting receive is answered the moment a message can be handed out, first come first served.
+Rule 2: while somebody waits, one timer per queue is set to the next moment that something can become available.
+Rule 3: a caller who hangs up stops waiting at once and takes nothing.
+Rule 4: a short poll waits only while messages are being read from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.broker.held import HeldQueue
+from penstock.broker.runtime import Runtime
+from penstock.broker.waiters import Ask, Caller, Waiter
+from penstock.clock import Clock
+from penstock.errors import QueueMissing
+from penstock.queues.paged import NEVER
+from penstock.queues.queue import Delivery
+
+
+class Polls:
+    def __init__(
+        self, runtime: Runtime, clock: Clock, take: Callable[[HeldQueue, Ask], list[Delivery]]
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._take = take
+
+    async def wait(self, queue: HeldQueue, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
+        """What the queue hands out within the time; nothing if that ends, or the caller hangs up."""
+        if caller.gone or (not wait_ms and queue.rules.reading is None):
+            return []
+        waiter = Waiter(ask, caller, patient=wait_ms > 0)
+        queue.waiters.append(waiter)
+
+        def leave() -> None:
+            if not waiter.answer.done:
+                queue.waiters.remove(waiter)
+                waiter.resolve([])
+
+        caller.on_gone = leave
+        if wait_ms:
+            waiter.timer = self._runtime.at(self._clock.now_ms() + wait_ms, leave)
+        self._set_timer(queue)
+        return await waiter.answer
+
+    def serve(self, queue: HeldQueue) -> None:
+        if not queue.waiters or not queue.loaded:
+            return
+        while queue.waiters:
+            deliveries = self._take(queue, queue.waiters[0].ask)
+            if not deliveries:
+                break
+            # Answering may run anything, even another receive on this queue: take it out first.
+            queue.waiters.popleft().resolve(deliveries)
+        if queue.rules.reading is None:
+            for waiter in [waiter for waiter in queue.waiters if not waiter.patient]:
+                queue.waiters.remove(waiter)
+                waiter.resolve([])
+        self._set_timer(queue)
+
+    def end(self, queue: HeldQueue) -> None:
+        """Nobody waits any longer: the queue is gone, or the server stops."""
+        while queue.waiters:
+            waiter = queue.waiters.popleft()
+            if queue.dropped:
+                waiter.fail(QueueMissing())
+            else:
+                waiter.resolve([])
+        self._set_timer(queue)
+
+    def _set_timer(self, queue: HeldQueue) -> None:
+        due_ms = queue.rules.next_deadline_ms() if queue.waiters else NEVER
+        if queue.timer is not None:
+            if queue.timer_ms == due_ms:
+                return
+            queue.timer.cancel()
+            queue.timer = None
+        if due_ms != NEVER:
+            queue.timer_ms = due_ms
+
+            def due() -> None:
+                queue.timer = None
+                self.serve(queue)
+
+            queue.timer = self._runtime.at(due_ms, due)

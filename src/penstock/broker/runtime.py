@@ -1,0 +1,77 @@
+"""What the broker needs of the world around it: two threads for the store, and timers.
+
+Everything of the broker itself runs on one loop and decides without waiting. :class:`LoopRuntime` is the real one;
+tests give another, which does the same under a clock they turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from penstock.clock import Clock
+from penstock.later import Later
+
+T = TypeVar("T")
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Runtime(Protocol):
+    def write(self, job: Callable[[], T]) -> Later[T]:
+        """Run a blocking job in the thread that writes, after those given before."""
+
+    def read(self, job: Callable[[], T]) -> Later[T]:
+        """Run a blocking job in the thread that reads."""
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back when the events at hand are done."""
+
+    def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call back when the broker's clock (``now_ms``, not the wall clock) shows this time."""
+
+
+class LoopRuntime:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        # A slow fsync holds the writer only; the loop and the reader go on.
+        self._writer = ThreadPoolExecutor(1, "penstock-writer")
+        self._reader = ThreadPoolExecutor(1, "penstock-reader")
+
+    def write(self, job: Callable[[], T]) -> Later[T]:
+        return self._run(self._writer, job)
+
+    def read(self, job: Callable[[], T]) -> Later[T]:
+        return self._run(self._reader, job)
+
+    def _run(self, thread: ThreadPoolExecutor, job: Callable[[], T]) -> Later[T]:
+        later: Later[T] = Later()
+        post = self._loop.call_soon_threadsafe
+
+        def work() -> None:
+            try:
+                value = job()
+            except BaseException as error:
+                post(later.fail, error)
+            else:
+                post(later.resolve, value)
+
+        thread.submit(work)
+        return later
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+    def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
+        wait_ms: Any = max(0, now_ms - self._clock.now_ms())
+        # A millisecond more: a timer that fires early would find nothing due and be set again.
+        return self._loop.call_later((wait_ms + 1) / 1000, callback)
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self._reader.shutdown()

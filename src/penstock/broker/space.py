@@ -1,0 +1,55 @@
+"""When the disk is full: no new messages, but what is there can still be received and deleted.
+
+A reserve is set aside while there is space. On a full disk it is given up, which leaves room to write receives and
+deletes; sends are refused at once until the reserve could be set aside again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.broker.runtime import Runtime
+from penstock.clock import Clock
+from penstock.errors import StoreFull
+from penstock.later import Later
+from penstock.limits import SECOND
+from penstock.store.port import Store
+
+log = logging.getLogger("penstock.broker")
+_LOOK_AGAIN_MS = SECOND
+
+
+class DiskSpace:
+    def __init__(self, store: Store, runtime: Runtime, clock: Clock) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self.is_full = False
+
+    def check(self) -> None:
+        if self.is_full:
+            raise StoreFull("no space left where the data lives")
+
+    def full(self) -> None:
+        if self.is_full:
+            return
+        self.is_full = True
+        log.error("no space left where the data lives: sends are refused until there is some")
+        self._runtime.write(self._store.release_reserve)
+        self._wait()
+
+    def _wait(self) -> None:
+        self._runtime.at(self._clock.now_ms() + _LOOK_AGAIN_MS, self._look)
+
+    def _look(self) -> None:
+        self._runtime.write(self._store.restore_reserve).on_done(self._looked)
+
+    def _looked(self, outcome: Later[bool]) -> None:
+        try:
+            self.is_full = not outcome.result()
+        except Exception as error:
+            log.warning("could not look for free space: %s", error)
+        if self.is_full:
+            self._wait()
+        else:
+            log.warning("there is space again: sends are taken")

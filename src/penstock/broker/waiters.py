@@ -1,0 +1,51 @@
+"""Receives that wait: long polls, and short ones whose messages are on their way from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from penstock.broker.runtime import Timer
+from penstock.later import Later
+from penstock.queues.queue import Delivery
+
+
+class Caller(Protocol):
+    """Whoever asked, and may hang up."""
+
+    gone: bool
+    on_gone: Callable[[], None] | None
+    if_unread: Callable[[], None] | None
+
+
+class Ask(NamedTuple):
+    """What a receive asks for."""
+
+    messages_max: int
+    visibility_ms: int | None  # None: the queue's own
+    attempt_id: str | None
+
+
+class Waiter:
+    __slots__ = ("answer", "ask", "caller", "patient", "timer")
+
+    def __init__(self, ask: Ask, caller: Caller, *, patient: bool) -> None:
+        self.ask = ask
+        self.caller = caller
+        self.patient = patient  # waits for messages to come; otherwise only for those that are being read
+        self.answer: Later[list[Delivery]] = Later()
+        self.timer: Timer | None = None
+
+    def resolve(self, deliveries: list[Delivery]) -> None:
+        self._leave()
+        self.answer.resolve(deliveries)
+
+    def fail(self, error: Exception) -> None:
+        self._leave()
+        self.answer.fail(error)
+
+    def _leave(self) -> None:
+        self.caller.on_gone = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,84 @@
+"""``penstock health``: for containers and scripts that have no curl."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import sys
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
+
+import click
+
+from penstock.cli.failure import Failure
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def _default_url() -> str:
+    host = os.environ.get("PENSTOCK_HOST", "127.0.0.1")
+    host = _ANYWHERE.get(host, host)
+    host = f"[{host}]" if ":" in host else host
+    scheme = "https" if os.environ.get("PENSTOCK_TLS_CERTIFICATE") else "http"
+    return f"{scheme}://{host}:{os.environ.get('PENSTOCK_PORT', '9324')}"
+
+
+@click.command("health")
+@click.option(
+    "--url", metavar="URL", help="Where the broker listens. Default: as PENSTOCK_HOST and PENSTOCK_PORT say."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 60), default=3.0, show_default=True, help="Seconds to wait."
+)
+def command(url: str | None, timeout: float) -> None:
+    """Ask a running broker whether it is ready. Exit code 0: yes. 1: no, or nobody answers.
+
+    \b
+    Examples:
+      penstock health
+      penstock health --url http://queues.internal:9324
+      HEALTHCHECK CMD ["penstock", "health"]
+    """
+    # Without --url it is the server on this machine, whose certificate names another host than loopback.
+    status, page = _ask(url or _default_url(), timeout, verify=url is not None)
+    if status == 200:
+        click.echo("ready")
+        return
+    reasons = page.get("reasons")
+    why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"it answered {status}"
+    click.echo(f"not ready: {why}", err=True)
+    sys.exit(1)
+
+
+def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, object]]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise Failure(f'--url "{url}" is not a URL such as http://127.0.0.1:9324')
+    connection = _connection(parts.scheme, host, port, timeout, verify=verify)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/health/ready")
+        response = connection.getresponse()
+        page = json.loads(response.read(65536) or b"{}")
+        return response.status, page if isinstance(page, dict) else {}
+    except (OSError, HTTPException) as error:
+        click.echo(f"not ready: {url} does not answer: {error}", err=True)
+    except ValueError:
+        click.echo(f"not ready: {url} does not answer like a broker", err=True)
+    finally:
+        connection.close()
+    sys.exit(1)
+
+
+def _connection(scheme: str, host: str, port: int | None, timeout: float, *, verify: bool) -> HTTPConnection:
+    if scheme == "http":
+        return HTTPConnection(host, port, timeout=timeout)
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return HTTPSConnection(host, port, timeout=timeout, context=context)

@@ -1,0 +1,49 @@
+"""One flag for each setting, made from the table of settings itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from penstock.cli.failure import Failure
+from penstock.server.config import Config, ConfigError, Setting, settings
+from penstock.server.kinds import BOOLEAN
+from penstock.server.sources import CONFIG_VARIABLE, load_config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_settings(function: F) -> F:
+    for setting in reversed(settings().values()):
+        function = _option(setting)(function)
+    return click.option(
+        "--config", metavar="FILE", help=f"TOML file with settings and queues.  [{CONFIG_VARIABLE}]"
+    )(function)
+
+
+def configured(flags: Mapping[str, object]) -> Config:
+    try:
+        return load_config(flags, os.environ)
+    except ConfigError as error:
+        raise Failure(str(error)) from None
+
+
+def shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _option(setting: Setting) -> Callable[[F], F]:
+    default = (
+        "" if setting.default in (None, ()) or setting.kind is BOOLEAN else f"{shown(setting.default)}; "
+    )
+    help = f"{setting.help}  [{default}{setting.variable}]"
+    if setting.kind is BOOLEAN:
+        return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.name, default=None, help=help)
+    return click.option(setting.flag, setting.name, metavar=setting.kind.placeholder, help=help)

@@ -1,0 +1,39 @@
+"""``penstock serve``."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.options import configured, with_settings
+
+
+@click.command("serve")
+@with_settings
+def command(**flags: object) -> None:
+    """Start the broker and serve until SIGTERM or SIGINT.
+
+    Every setting can be given as a flag, as a variable, or in the config file; a flag wins over a variable,
+    and a variable over the file.
+
+    \b
+    Examples:
+      penstock serve
+      penstock serve --memory --port 0
+      penstock serve --config /etc/penstock.toml --log-format json
+      penstock serve --host 0.0.0.0 --public-url https://queues.example.com
+      PENSTOCK_PORT=4566 penstock serve
+
+    \b
+    Then:
+      aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
+    """
+    config = configured(flags)
+    from penstock.server.start import StartError, StoreFailed, run  # not for --help, nor for a wrong setting
+
+    try:
+        run(config)
+    except StartError as error:
+        raise Failure(str(error)) from None
+    except StoreFailed as error:
+        raise Breakdown(str(error)) from None

@@ -1,0 +1,57 @@
+"""Time as a value that is passed in.
+
+Two readings, because they answer two questions. ``now_ms`` decides: visibility, delay, retention, windows. It
+moves with a monotonic clock, so a wall clock that is set forward or back releases and expires nothing.
+``wall_ms`` is shown: SentTimestamp, CreatedTimestamp. Both are milliseconds since 1970; they start equal and
+differ only by what the wall clock was set since, and that difference survives a restart (see :class:`SystemClock`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's clocks. ``resume`` goes on from the last readings that a store remembers."""
+
+    def __init__(self) -> None:
+        self._base_ms = self.wall_ms() - time.monotonic_ns() // 1_000_000
+
+    def now_ms(self) -> int:
+        return self._base_ms + time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
+        # A wall clock that went back while we were down counts as no time passed, never as negative time.
+        down_ms = max(0, self.wall_ms() - last_wall_ms)
+        self._base_ms = last_now_ms + down_ms - time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that tests turn."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.ms = now_ms
+        self.wall_offset_ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def wall_ms(self) -> int:
+        return self.ms + self.wall_offset_ms
+
+    def advance(self, ms: int) -> None:
+        assert ms >= 0, "time does not run back"
+        self.ms += ms
+
+    def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
+        self.ms = max(self.ms, last_now_ms)

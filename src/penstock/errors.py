@@ -1,0 +1,84 @@
+"""What can go wrong, as values of the domain.
+
+No code, status or wire text here: each face maps these to its own words in one table.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Anything a caller can be told about."""
+
+
+class QueueMissing(PenstockError):
+    """No such queue in this account and region."""
+
+
+class QueueDeletedRecently(PenstockError):
+    """The name rests for a while after its queue was deleted."""
+
+
+class PurgedRecently(PenstockError):
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.queue = queue
+
+
+class TooManyInFlight(PenstockError):
+    """Too many messages of the queue are received and not yet deleted."""
+
+
+class HandleInvalid(PenstockError):
+    """Not a receipt handle of this queue."""
+
+
+class HandleExpired(PenstockError):
+    """A FIFO queue takes a delete only while the message is still hidden for this receive."""
+
+
+class MessageNotAvailable(PenstockError):
+    """The message is gone, or no longer held by this receive: its visibility cannot be changed."""
+
+
+class VisibilityTooLong(PenstockError):
+    """Hidden longer in all than a message may be."""
+
+
+class DedupFull(PenstockError):
+    """More FIFO messages within the deduplication window than the process may remember."""
+
+
+class MoveTaskRunning(PenstockError):
+    """A queue has one running move task at most."""
+
+
+class MoveTaskMissing(PenstockError):
+    """No such move task."""
+
+
+class MoveTaskNotRunning(PenstockError):
+    """Only a running task can be cancelled."""
+
+
+class SourceNotDeadLetterQueue(PenstockError):
+    """Messages are moved only out of a queue that some other queue names as its dead-letter queue."""
+
+
+class StoreError(PenstockError):
+    """The store did not take a change; nothing of it was done."""
+
+
+class StoreFull(StoreError):
+    """No space left where the data lives."""
+
+
+class StoreLost(StoreError):
+    """The shard is no longer ours: someone else wrote at our position."""
+
+
+class StoreBroken(StoreError):
+    """An fsync failed, or the file is damaged: what is on the disk can no longer be known. The process stops."""
+
+
+class StoreRefused(PenstockError):
+    """The data directory cannot be used: foreign, damaged, newer, or in use. The text says what to do."""

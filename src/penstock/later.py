@@ -1,0 +1,97 @@
+"""A value that comes later, and the few lines that run a coroutine over such values without a task.
+
+Handlers are plain ``async def`` functions that await nothing but :class:`Later`. Most requests never suspend
+more than once (for their commit), so an event-loop task for each would cost more than the work itself:
+:func:`drive` runs the coroutine in place, and the thing it waits for calls it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Later(Generic[T]):
+    """Set once, by :meth:`resolve` or :meth:`fail`; read by ``await`` or :meth:`on_done`."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Later[T]], None]] = []
+
+    def resolve(self, value: T) -> None:
+        assert not self.done, "a Later is set once"
+        self._value = value
+        self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        assert not self.done, "a Later is set once"
+        self._error = error
+        self._finish()
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def on_done(self, callback: Callable[[Later[T]], None]) -> None:
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def _finish(self) -> None:
+        self.done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                # Many strangers wait for one commit: what goes wrong for one must not reach the others.
+                log.exception("a callback failed")
+
+    def __await__(self) -> Generator[Later[T], None, T]:
+        if not self.done:
+            yield self
+        return self.result()
+
+
+def drive(
+    coroutine: Coroutine[Later[Any], None, T],
+    done: Callable[[T | None, BaseException | None], None],
+) -> None:
+    """Run ``coroutine`` until it ends, here and in the callbacks of what it awaits; then call ``done`` once."""
+
+    def step(_: Later[Any] | None = None) -> None:
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as stop:
+            done(stop.value, None)
+        except Exception as error:
+            done(None, error)
+        else:
+            awaited.on_done(step)
+
+    step()
+
+
+def spawn(coroutine: Coroutine[Later[Any], None, T]) -> Later[T]:
+    """Run ``coroutine`` on its own; its outcome is the returned value."""
+    later: Later[T] = Later()
+
+    def done(value: T | None, error: BaseException | None) -> None:
+        if error is None:
+            later.resolve(value)  # type: ignore[arg-type]
+        else:
+            later.fail(error)
+
+    drive(coroutine, done)
+    return later

@@ -1,0 +1,36 @@
+"""Every limit of the broker in one value, so that a test or an operator can pass another."""
+
+from __future__ import annotations
+
+import msgspec
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    # What Amazon SQS promises or forbids.
+    in_flight_max: int = 120_000
+    visibility_ms_max: int = 12 * HOUR
+    dedup_window_ms: int = 5 * MINUTE
+    attempt_window_ms: int = 5 * MINUTE
+    purge_pause_ms: int = MINUTE
+    delete_pause_ms: int = MINUTE
+    tired_after_receives: int = 3
+    noisy_in_flight_min: int = 30
+    noisy_share: float = 0.1
+    noisy_quiet_after_ms: int = 5 * MINUTE
+    move_rate_max: int = 500
+
+    # What keeps one process within its memory.
+    memory_budget_bytes: int = 96 * 1024 * 1024
+    lane_window_max: int = 4096
+    lane_floor: int = 8
+    refill_rows: int = 512
+    refill_lanes: int = 64
+    asleep_window_max: int = 8192
+    lanes_max: int = 200_000
+    dedup_entries_max: int = 2_000_000
+    attempts_max: int = 10_000

@@ -1,0 +1,51 @@
+"""Names of things: whose they are, where they are, and how an ARN spells that."""
+
+from __future__ import annotations
+
+import msgspec
+
+PARTITION = "aws"
+
+
+class Space(msgspec.Struct, frozen=True):
+    """A name space: queues of one account and region are invisible in any other."""
+
+    account: str
+    region: str
+
+
+class QueueName(msgspec.Struct, frozen=True, order=True):
+    account: str
+    region: str
+    name: str
+
+    @property
+    def space(self) -> Space:
+        return Space(self.account, self.region)
+
+    @property
+    def arn(self) -> str:
+        return f"arn:{PARTITION}:sqs:{self.region}:{self.account}:{self.name}"
+
+
+class Arn(msgspec.Struct, frozen=True):
+    partition: str
+    service: str
+    region: str
+    account: str
+    resource: str
+
+    @classmethod
+    def parse(cls, text: str) -> Arn | None:
+        parts = text.split(":", 5)
+        if len(parts) != 6 or parts[0] != "arn" or not all(parts[1:]):
+            return None
+        return cls(*parts[1:])
+
+    @property
+    def queue(self) -> QueueName:
+        return QueueName(self.account, self.region, self.resource)
+
+
+def queue_url(base_url: str, queue: QueueName) -> str:
+    return f"{base_url}/{queue.account}/{queue.name}"

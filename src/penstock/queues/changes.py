@@ -1,0 +1,131 @@
+"""What a decision changes, in the shape a store writes it: one :class:`Changes` is one commit.
+
+Rows are tuples made at the moment of the decision, so that memory may go on while the store writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.names import QueueName
+from penstock.queues.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from penstock.queues.message import Entry
+
+
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as the store keeps it."""
+
+    id: int
+    name: QueueName
+    settings: QueueSettings
+    tags: dict[str, str]
+    created_ms: int
+    modified_ms: int
+    purged_to: int = 0  # positions up to here were purged: void, whether or not their rows are still there
+    purged_ms: int = 0
+
+
+class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    source: QueueName
+    destination: QueueName | None
+    rate: int | None
+    status: str
+    started_ms: int
+    to_move: int
+    moved: int = 0
+    failure: str | None = None
+
+
+class EntryRow(NamedTuple):
+    """A message as the store keeps it. ``content`` is None where a read did not ask for it."""
+
+    seq: int
+    queue: int
+    position: int
+    group: str | None
+    enqueued_ms: int
+    due_ms: int
+    receives: int
+    receives_before: int
+    first_received_ms: int
+    source: str | None
+    content: bytes | None
+
+
+class EntryUpdate(NamedTuple):
+    """The changed part of a message: received, hidden, shown, or moved to another queue."""
+
+    seq: int
+    queue: int
+    position: int
+    enqueued_ms: int
+    due_ms: int
+    receives: int
+    receives_before: int
+    first_received_ms: int
+    source: str | None
+
+
+class DedupRow(NamedTuple):
+    """A send that is remembered: the same digest in the same queue is a duplicate until ``until_ms``."""
+
+    queue: int
+    seq: int
+    digest: bytes
+    until_ms: int
+
+
+class Changes:
+    """The batch that is being filled. ``number`` is its place in the shard's log; ``durable`` the last one kept."""
+
+    __slots__ = (
+        "added", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "number",
+        "purged", "queues", "removed", "tasks", "updated",
+    )  # fmt: skip
+
+    def __init__(self, number: int, durable: int) -> None:
+        self.number = number
+        self.durable = durable
+        self.added: list[EntryRow] = []
+        self.updated: dict[int, EntryUpdate] = {}
+        self.removed: list[int] = []
+        self.dedup: list[DedupRow] = []
+        self.dedup_forgotten: dict[int, int] = {}  # queue -> every remembered send up to this seq
+        self.queues: dict[int, QueueRecord] = {}
+        self.purged: dict[
+            int, int
+        ] = {}  # queue -> every position up to this one, and its deduplication memory
+        self.dropped: list[int] = []  # queues, with all they hold
+        self.cooldowns: dict[QueueName, int | None] = {}  # a deleted name and when it may be used again
+        self.tasks: dict[str, MoveTaskRecord | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.added or self.updated or self.removed or self.dedup or self.dedup_forgotten or self.queues
+            or self.purged or self.dropped or self.cooldowns or self.tasks
+        )  # fmt: skip
+
+    def add(self, queue: int, entry: Entry) -> None:
+        entry.commit = self.number
+        self.added.append(
+            EntryRow(
+                entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
+                entry.receives_before, entry.first_received_ms, entry.source, entry.content,
+            )
+        )  # fmt: skip
+
+    def update(self, queue: int, entry: Entry) -> None:
+        entry.commit = self.number
+        self.updated[entry.seq] = EntryUpdate(
+            entry.seq, queue, entry.position, entry.enqueued_ms, entry.due_ms, entry.receives,
+            entry.receives_before, entry.first_received_ms, entry.source,
+        )  # fmt: skip
+
+    def remove(self, seq: int) -> None:
+        self.updated.pop(seq, None)
+        self.removed.append(seq)

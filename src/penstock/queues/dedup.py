@@ -1,0 +1,74 @@
+"""The memory of FIFO sends: the same id within the window is a duplicate.
+
+Rule 1: the window counts from the first send; duplicates do not extend it.
+Rule 2: it survives the message's deletion and a restart, but not a purge.
+Rule 3: an explicit id wins; without one, the SHA-256 of the body stands for it (attributes do not count).
+
+Kept as 16-byte digests: five minutes of a busy queue are a million of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b, sha256
+
+from penstock.queues.budget import DEDUP_BYTES, Budget
+
+_SEQ_BITS = 64
+_SEQ_MASK = (1 << _SEQ_BITS) - 1
+
+
+def content_id(body: str) -> str:
+    return sha256(body.encode()).hexdigest()
+
+
+def digest(dedup_id: str, group: str | None) -> bytes:
+    """``group`` is given where deduplication is per group."""
+    text = dedup_id if group is None else f"{group}\0{dedup_id}"
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+class DedupMemory:
+    """One queue's memory. A digest maps to its expiry and the number of the first send, packed in one integer."""
+
+    __slots__ = ("_budget", "_order", "_sends")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._sends: dict[bytes, int] = {}
+        self._order: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._sends)
+
+    def find(self, key: bytes, now_ms: int) -> int | None:
+        """The number of the first send, if it is still remembered."""
+        packed = self._sends.get(key)
+        if packed is None or packed >> _SEQ_BITS <= now_ms:
+            return None
+        return packed & _SEQ_MASK
+
+    def remember(self, key: bytes, seq: int, until_ms: int) -> None:
+        if key not in self._sends:
+            self._budget.used += DEDUP_BYTES
+        self._sends[key] = until_ms << _SEQ_BITS | seq
+        self._order.append(key)
+
+    def forget(self, now_ms: int) -> int:
+        """Drop what is past its window; the highest number dropped, 0 if none."""
+        forgotten = 0
+        while self._order:
+            packed = self._sends.get(self._order[0])
+            if packed is not None and packed >> _SEQ_BITS > now_ms:
+                break
+            key = self._order.popleft()
+            if packed is not None:
+                forgotten = packed & _SEQ_MASK
+                del self._sends[key]
+                self._budget.used -= DEDUP_BYTES
+        return forgotten
+
+    def clear(self) -> None:
+        self._budget.used -= DEDUP_BYTES * len(self._sends)
+        self._sends.clear()
+        self._order.clear()

@@ -1,0 +1,44 @@
+"""What can be set on a queue, in the broker's own words and units."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from penstock.limits import DAY, SECOND
+from penstock.names import QueueName
+
+
+class Redrive(msgspec.Struct, frozen=True):
+    """Where a message goes that was received ``receives_max`` times and came back."""
+
+    target: QueueName
+    receives_max: int
+
+
+class RedriveAllow(msgspec.Struct, frozen=True):
+    """Which queues may name this one as their dead-letter queue."""
+
+    permission: Literal["allowAll", "denyAll", "byQueue"]
+    sources: tuple[str, ...] = ()
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    fifo: bool = False
+    delay_ms: int = 0
+    visibility_ms: int = 30 * SECOND
+    retention_ms: int = 4 * DAY
+    wait_ms: int = 0
+    message_bytes_max: int = 1_048_576
+    redrive: Redrive | None = None
+    redrive_allow: RedriveAllow | None = None
+    policy: str | None = None
+    content_dedup: bool = False
+    # SQS fixes the scope when the queue is created; a later change is shown and has no effect.
+    dedup_scope: Literal["queue", "messageGroup"] = "queue"
+    dedup_scope_shown: Literal["queue", "messageGroup"] = "queue"
+    throughput_limit: Literal["perQueue", "perMessageGroupId"] = "perQueue"
+    sse_managed: bool = True
+    kms_key: str | None = None
+    kms_reuse_ms: int = 300 * SECOND

@@ -1,0 +1,71 @@
+"""Who calls, as far as the request says so.
+
+The server is open: no signature is checked, and a request without one is as good. What a signature's
+credential scope says is still used: the region always, and the access key as the account if it is twelve
+digits, so that several people or test runs can share a server without seeing each other's queues.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+from penstock.names import Space
+from penstock.server.request import Request
+
+_CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_REMEMBERED_MAX = 1024
+
+
+class Caller(NamedTuple):
+    space: Space
+    sender: str
+
+
+class Callers:
+    """Reads callers out of requests. A credential is the same for a whole day, so it is read once."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self._account = account
+        self._region = region
+        self._known: dict[bytes, Caller] = {}
+
+    def of(self, request: Request) -> Caller:
+        credential = _credential(request)
+        caller = self._known.get(credential)
+        if caller is None:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            caller = self._known[credential] = self._read(credential.decode("utf-8", "replace"))
+        return caller
+
+    def _read(self, credential: str) -> Caller:
+        # Credential scope: access key / date / region / service / aws4_request
+        key, _, scope = credential.partition("/")
+        parts = scope.split("/")
+        named = len(parts) == 4 and _REGION.fullmatch(parts[1])
+        region = parts[1] if named else self._region
+        account = key if _ACCOUNT.fullmatch(key) else self._account
+        return Caller(Space(account, region), sender_id(key))
+
+
+def sender_id(access_key: str) -> str:
+    """Shaped like the unique id of an IAM user. SQS: a sender is never shown by the account number."""
+    digest = hashlib.sha256(b"sender:" + access_key.encode()).digest()
+    return "AIDA" + base64.b32encode(digest)[:17].decode()
+
+
+def _credential(request: Request) -> bytes:
+    authorization = request.headers.get(b"authorization")
+    if authorization is not None:
+        found = _CREDENTIAL.search(authorization)
+        return found[1] if found else b""
+    if b"X-Amz-Credential=" not in request.target:
+        return b""
+    values = parse_qs(request.query.decode("latin-1"), max_num_fields=1000).get("X-Amz-Credential", [""])
+    return values[0].encode()

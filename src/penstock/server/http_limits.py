@@ -1,0 +1,29 @@
+"""What one HTTP client may ask of the transport, and how long it is waited for."""
+
+from __future__ import annotations
+
+import msgspec
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    connections_max: int = 10_000
+    pipelined_max: int = 32
+    uri_bytes_max: int = 16 * _KIB
+    header_count_max: int = 100
+    header_bytes_max: int = 64 * _KIB
+    body_bytes_max: int = 8 * _MIB  # a message of 1 MiB, escaped in JSON or a form, with room
+    buffered_bytes_max: int = 256 * _MIB  # bodies of all connections together that do not run yet
+    # SQS clients keep a connection over polls of 20 s and pauses: far more, or they meet a closed one.
+    idle_s: float = 75.0
+    head_s: float = 15.0
+    body_s: float = 20.0
+    write_s: float = 30.0
+    linger_s: float = 3.0
+
+    @property
+    def sweep_s(self) -> float:
+        """How often deadlines are looked at: often enough for the shortest of them."""
+        return min(1.0, min(self.idle_s, self.head_s, self.body_s, self.write_s, self.linger_s) / 4)

@@ -1,0 +1,76 @@
+"""Logs: for people in a terminal, as JSON lines for everything else.
+
+Fields are passed as ``extra`` and stay fields. No message body, attribute or receipt handle is ever logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import IO, Any
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {
+        name: value for name, value in vars(record).items() if name not in _OWN and value not in (None, "")
+    }
+
+
+def _time(record: logging.LogRecord) -> str:
+    second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{second}.{int(record.msecs):03d}Z"
+
+
+class HumanFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f"  {name}={_shown(value)}" for name, value in _fields(record).items())
+        line = (
+            f"{_time(record)[11:-1]} {record.levelname.lower():<7} {_shown_line(record.getMessage())}{fields}"
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
+    """``style``: human, json, or auto (human if the stream is a terminal). Answers whether it is human."""
+    stream = stream or sys.stderr
+    human = style == "human" or (style == "auto" and stream.isatty())
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(HumanFormatter() if human else JsonFormatter())
+    root = logging.getLogger("penstock")
+    root.handlers[:] = [handler]
+    root.propagate = False
+    root.setLevel(level.upper())
+    # What the event loop has to say (a failed accept, an error in a callback) belongs in the same log.
+    loop_log = logging.getLogger("asyncio")
+    loop_log.handlers[:] = [handler]
+    loop_log.propagate = False
+    loop_log.setLevel(logging.WARNING)
+    return human
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() and " " not in text else json.dumps(text)
+
+
+def _shown_line(text: str) -> str:
+    """Control characters could steer the terminal; the line breaks of a traceback are wanted."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

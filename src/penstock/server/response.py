@@ -1,0 +1,89 @@
+"""Answers as bytes: one answer is one write.
+
+Status lines are made once, the Date line once a second. An :class:`Answer` brings its own request id; what
+only the transport knows (Date, Content-Length, Connection) is added here.
+"""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from http import HTTPStatus
+
+from penstock.server.request import Refusal, new_request_id
+from penstock.wire.dispatch import Answer
+from penstock.wire.json10 import CONTENT_TYPE, encode_fault
+from penstock.wire.registry import Fault
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+REQUEST_ID = b"x-amzn-RequestId"
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_CONNECTION_CLOSE = b"Connection: close\r\n"
+_CONNECTION_KEEP_ALIVE = b"Connection: keep-alive\r\n"
+
+# Clients name an error by these, whoever refused the request: a refusal of the transport must have one too.
+_REFUSAL_NAMES = {
+    408: "RequestTimeout",
+    413: "RequestEntityTooLarge",
+    503: "ServiceUnavailable",
+}
+
+
+class _DateLine:
+    """The Date header, made anew when the second changes."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._line = b""
+
+    def __call__(self) -> bytes:
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self._line = f"Date: {formatdate(second, usegmt=True)}\r\n".encode()
+        return self._line
+
+
+_date_line = _DateLine()
+
+
+def encode_answer(
+    answer: Answer, version: str = "1.1", *, head_only: bool = False, close: bool = False
+) -> bytes:
+    parts = [_STATUS_LINES[answer.status], _date_line()]
+    parts += [b"%b: %b\r\n" % header for header in answer.headers]
+    if close:
+        parts.append(_CONNECTION_CLOSE)
+    elif version == "1.0":
+        parts.append(_CONNECTION_KEEP_ALIVE)  # the older version closes unless told otherwise
+    parts.append(b"Content-Length: %d\r\n\r\n" % len(answer.body))
+    if not head_only:
+        parts.append(answer.body)
+    return b"".join(parts)
+
+
+def fault_answer(fault: Fault, request_id: str) -> Answer:
+    """An error that no service gave, in the words of the framework beneath all of them."""
+    blame = "Sender" if fault.sender_fault else "Receiver"
+    headers = [
+        (b"Content-Type", CONTENT_TYPE),
+        (REQUEST_ID, request_id.encode()),
+        (b"x-amzn-query-error", f"{fault.code};{blame}".encode()),
+    ]
+    if fault.status == 503:
+        headers.append((b"Retry-After", b"1"))
+    return Answer(fault.status, headers, encode_fault(fault, ""))
+
+
+def refusal_answer(refusal: Refusal, request_id: str) -> Answer:
+    code = _REFUSAL_NAMES.get(refusal.status, "MalformedHttpRequest")
+    fault = Fault(f"{code}Exception", code, refusal.status, refusal.message, modelled=False)
+    return fault_answer(fault, request_id)
+
+
+def encode_refusal(refusal: Refusal) -> bytes:
+    """What the transport itself writes before it closes the connection."""
+    return encode_answer(refusal_answer(refusal, new_request_id()), close=True)

@@ -1,0 +1,144 @@
+"""From an HTTP request to whoever answers it: health, hello, preflight, or a service.
+
+A service is named by the header X-Amz-Target, never by the path: SQS takes the same request at ``/`` and at a
+queue's own URL.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock import __version__
+from penstock.server.caller import Callers
+from penstock.server.cors import METHODS, Cors
+from penstock.server.health import Health
+from penstock.server.origin import Origins
+from penstock.server.request import Refusal, Request
+from penstock.server.response import REQUEST_ID, fault_answer, refusal_answer
+from penstock.wire.call import Call
+from penstock.wire.dispatch import Answer
+from penstock.wire.faults import internal_error, service_unavailable
+
+Done = Callable[[Answer], None]
+
+log = logging.getLogger("penstock.http")
+
+
+class Dispatch(Protocol):
+    def __call__(self, target: str | None, body: bytes, call: Call, done: Done) -> None: ...
+
+
+class Routes:
+    def __init__(self, *, callers: Callers, origins: Origins, cors: Cors, health: Health) -> None:
+        self.dispatch: Dispatch | None = None  # set when there is a broker to dispatch to
+        self._callers = callers
+        self._origins = origins
+        self._cors = cors
+        self._health = health
+
+    def serve(self, request: Request, done: Done) -> None:
+        """Answer a request: ``done`` is called once, now or later. Nothing is raised."""
+        done = self._with_cors(request, done)
+        if log.isEnabledFor(logging.DEBUG):
+            done = _logged(request, done)
+        try:
+            self._route(request, done)
+        except Refusal as refusal:
+            done(refusal_answer(refusal, request.id))
+        except Exception as error:
+            # The text of an unforeseen error may quote the request: only its kind is logged.
+            log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
+            done(fault_answer(internal_error(), request.id))
+
+    def _route(self, request: Request, done: Done) -> None:
+        method = request.method
+        target = request.headers.get(b"x-amz-target")
+        if method == b"OPTIONS":
+            done(Answer(200, [_id(request), (b"Allow", METHODS), *self._cors.preflight(request)], b""))
+        elif method not in (b"POST", b"GET", b"HEAD"):
+            answer = refusal_answer(
+                Refusal(405, f"The method {method.decode()} is not used here."), request.id
+            )
+            done(Answer(405, [*answer.headers, (b"Allow", METHODS)], answer.body))
+        elif target is None and method != b"POST" and (own := self._own_page(request)) is not None:
+            done(own)
+        elif self.dispatch is None or not self._health.ready:
+            why = "; ".join(self._health.obstacles)
+            done(fault_answer(service_unavailable(f"Not ready: {why}."), request.id))
+        else:
+            request.call = self._call(request)
+            self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
+
+    def _call(self, request: Request) -> Call:
+        caller = self._callers.of(request)
+        trace = request.headers.get(b"x-amzn-trace-id")
+        return Call(
+            request_id=request.id,
+            space=caller.space,
+            sender=caller.sender,
+            base_url=self._origins.of(request),
+            trace=trace.decode("latin-1") if trace else None,
+        )
+
+    def _own_page(self, request: Request) -> Answer | None:
+        match request.path.rstrip(b"/"):
+            case b"" if not request.query:
+                hello = {
+                    "service": "penstock",
+                    "version": __version__,
+                    "speaks": ["sqs"],
+                    "health": "/health",
+                }
+                return _json(request, 200, hello)
+            case b"/health/live":
+                return _json(request, 200, {"status": "alive"})
+            case b"/health/ready" | b"/health":
+                return self._ready_page(request)
+        return None
+
+    def _ready_page(self, request: Request) -> Answer:
+        ready = self._health.ready
+        page: dict[str, object] = {"status": "ready" if ready else "not ready"}
+        if request.path.rstrip(b"/") == b"/health":
+            page = {**page, "live": True, "ready": ready, "version": __version__}
+        if not ready:
+            page["reasons"] = self._health.obstacles
+        return _json(request, 200 if ready else 503, page)
+
+    def _with_cors(self, request: Request, done: Done) -> Done:
+        extra = self._cors.headers(request) if request.method != b"OPTIONS" else []
+        if not extra:
+            return done
+        return lambda answer: done(Answer(answer.status, [*answer.headers, *extra], answer.body))
+
+
+def _id(request: Request) -> tuple[bytes, bytes]:
+    return REQUEST_ID, request.id.encode()
+
+
+def _json(request: Request, status: int, page: Mapping[str, object]) -> Answer:
+    headers = [(b"Content-Type", b"application/json"), (b"Cache-Control", b"no-store"), _id(request)]
+    return Answer(status, headers, json.dumps(page).encode() + b"\n")
+
+
+def _logged(request: Request, done: Done) -> Done:
+    begun = time.perf_counter()
+
+    def finish(answer: Answer) -> None:
+        log.debug(
+            "%s %s", request.method.decode(), request.path.decode("latin-1"),
+            extra={
+                "request_id": request.id,
+                "target": request.headers.get(b"x-amz-target", b"").decode("latin-1"),
+                "status": answer.status,
+                "peer": request.peer.address,
+                "ms": round((time.perf_counter() - begun) * 1000, 1),
+            },
+        )  # fmt: skip
+        done(answer)
+
+    return finish

@@ -1,0 +1,118 @@
+"""Where settings come from: a TOML file, the environment, flags. Each is named in its errors."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.server.config import Config, ConfigError, Setting, settings
+from penstock.server.declared import DeclaredQueueError, read_queues
+
+_PREFIX = "PENSTOCK_"
+CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
+
+
+class Given(NamedTuple):
+    setting: Setting
+    value: object
+    where: str
+
+
+def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> Config:
+    """Raises ConfigError. Flags that are None were not given."""
+    path = flags.get("config") or environment.get(CONFIG_VARIABLE)
+    where = "--config" if flags.get("config") else CONFIG_VARIABLE
+    table = _read_file(Path(str(path)), where) if path else {}
+    with _told_as_config_error(str(path)):
+        queues = read_queues(table.pop("queues", {}))
+
+    values: dict[str, Any] = {}
+    for given in (*_from_file(table, str(path)), *_from_environment(environment), *_from_flags(flags)):
+        values[given.setting.name] = _value(given)
+    config = Config(**values, queues=queues)
+    _check_together(config)
+    with _told_as_config_error(str(path)):
+        for queue in queues:
+            queue.check(config.space)
+    return config
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    # Neither case nor the prefix that all variables share says anything about nearness.
+    by_folded = {_folded(each): each for each in known}
+    near = get_close_matches(_folded(name), by_folded, n=1, cutoff=0.5)
+    return f'; did you mean "{by_folded[near[0]]}"?' if near else ""
+
+
+def _folded(name: str) -> str:
+    return name.removeprefix(_PREFIX).lower()
+
+
+def _read_file(path: Path, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f'cannot read the config file "{path}" ({where}): {error.strerror}') from None
+    except UnicodeDecodeError:
+        raise ConfigError(f'cannot read the config file "{path}" ({where}): it is not UTF-8 text') from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}") from None
+
+
+def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
+    for name, value in table.items():
+        setting = settings().get(name)
+        if setting is None:
+            hint = did_you_mean(name, [*settings(), "queues"])
+            raise ConfigError(f'unknown setting "{name}" in {path}{hint}')
+        yield Given(setting, value, path)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
+    by_variable = {setting.variable: setting for setting in settings().values()}
+    for name, value in environment.items():
+        if not name.startswith(_PREFIX) or name == CONFIG_VARIABLE:
+            continue
+        if name not in by_variable:
+            hint = did_you_mean(name, [*by_variable, CONFIG_VARIABLE])
+            raise ConfigError(f'unknown setting "{name}" in the environment{hint}')
+        yield Given(by_variable[name], value, name)
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
+    for name, setting in settings().items():
+        if flags.get(name) is not None:
+            yield Given(setting, flags[name], setting.flag)
+
+
+def _value(given: Given) -> Any:
+    kind = given.setting.kind
+    try:
+        return kind.read(given.value)
+    except ValueError:
+        shown = " ".join(str(given.value).split())
+        shown = f"{shown[:100]}…" if len(shown) > 100 else shown
+        shown = f'"{shown}"' if isinstance(given.value, str) else shown
+        name = given.setting.name
+        raise ConfigError(f"{name} = {shown} ({given.where}) is not right: give {kind.allowed}") from None
+
+
+@contextmanager
+def _told_as_config_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except DeclaredQueueError as error:
+        hint = did_you_mean(error.unknown, error.known) if error.unknown else ""
+        raise ConfigError(f"{error} ({path}){hint}") from None
+
+
+def _check_together(config: Config) -> None:
+    if (config.tls_certificate is None) != (config.tls_key is None):
+        given, lacking = "tls_certificate", "tls_key"
+        if config.tls_certificate is None:
+            given, lacking = lacking, given
+        raise ConfigError(f"{given} is set and {lacking} is not: HTTPS needs both")

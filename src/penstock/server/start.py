@@ -1,0 +1,152 @@
+"""A server's life: listen, load, declare, serve, stop.
+
+It listens first, so that whoever asks for its health is told what it is doing; requests are answered 503 until
+it is ready. A stop takes no new connections, ends long polls with an empty answer, answers what is running, and
+leaves with the store closed. A second signal leaves at once: what was acknowledged is on disk either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import ssl
+import sys
+import time
+from dataclasses import replace
+from typing import TypeVar
+
+import uvloop
+
+from penstock.errors import PenstockError, StoreError
+from penstock.later import Later, spawn
+from penstock.server import process
+from penstock.server.banner import amount, banner, facts, shown_bytes
+from penstock.server.compose import Parts
+from penstock.server.config import Config
+from penstock.server.listener import tls_context
+from penstock.server.logs import set_up_logs
+from penstock.wire.registry import Fault
+
+T = TypeVar("T")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+log = logging.getLogger("penstock")
+
+
+class StartError(Exception):
+    """One line for the operator: why the server did not start."""
+
+
+class StoreFailed(Exception):
+    """One line for the operator: why the server could not go on."""
+
+
+class _End:
+    """Why and when the server stops: told by a signal, or by a store that cannot be trusted any more."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.failure: StoreError | None = None
+
+    def watch_signals(self) -> None:
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled)
+
+    def fail(self, error: StoreError) -> None:
+        self.failure = self.failure or error
+        self.asked.set()
+
+    def _signalled(self) -> None:
+        if self.asked.is_set():
+            os._exit(1)  # the second time
+        self.asked.set()
+
+
+def run(config: Config) -> None:
+    """Serve until told to stop. Raises StartError or StoreFailed."""
+    human = set_up_logs(config.log_level, config.log_format)
+    config = replace(config, max_connections=process.prepare(config.max_connections))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_live(config, human))
+
+
+async def _live(config: Config, human: bool) -> None:
+    end = _End()
+    end.watch_signals()
+    parts = Parts(config, end.fail)
+    try:
+        port = await _listen(config, parts)
+        recovered = await _load(parts)
+        process.started()
+        _announce(facts(config, port, recovered), human)
+        await end.asked.wait()
+        await _stop(config, parts, end)
+    finally:
+        parts.close()
+
+
+def _announce(shown: dict[str, str], human: bool) -> None:
+    if human:
+        sys.stderr.write(banner(shown))
+        sys.stderr.flush()
+    else:
+        log.info("ready", extra=shown)
+
+
+async def _stop(config: Config, parts: Parts, end: _End) -> None:
+    log.info("stopping")
+    parts.wind_down()
+    await parts.listener.close(config.stop_timeout)
+    if end.failure is not None:
+        # What is on the disk can no longer be known: writing more would only hide that.
+        raise StoreFailed(f"stopped, because the store cannot be trusted any more: {end.failure}")
+    await _outcome(spawn(parts.unload()))
+    log.info("stopped")
+
+
+async def _listen(config: Config, parts: Parts) -> int:
+    tls = _tls(config)
+    try:
+        return await parts.listener.listen(config.host, config.port, tls)
+    except OSError as error:
+        where = f"{config.host}:{config.port}"
+        if error.errno == errno.EADDRINUSE:
+            hint = "another process listens there; stop it, or choose a port with --port"
+            raise StartError(f"cannot listen on {where}: {hint}") from None
+        raise StartError(f"cannot listen on {where}: {error.strerror or error}") from None
+
+
+def _tls(config: Config) -> ssl.SSLContext | None:
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    try:
+        return tls_context(config.tls_certificate, config.tls_key)
+    except OSError as error:
+        files = f"tls_certificate {config.tls_certificate} and tls_key {config.tls_key}"
+        raise StartError(f"cannot use {files}: {error.strerror or error}") from None
+
+
+async def _load(parts: Parts) -> str:
+    """Answers what was recovered, in words."""
+    begun = time.perf_counter()
+    try:
+        await _outcome(spawn(parts.load()))
+    except Fault as fault:
+        raise StartError(f"cannot make the declared queues: {fault.message}") from None
+    except PenstockError as error:
+        raise StartError(str(error) or type(error).__name__) from None
+    ms = (time.perf_counter() - begun) * 1000
+    found = parts.broker.recovery
+    what = (amount(found.queues, "queue"), amount(found.messages, "message"), shown_bytes(found.bytes))
+    return f"{', '.join(what)} in {ms:.0f} ms"
+
+
+async def _outcome(later: Later[T]) -> T:
+    """Wait on the event loop for what the broker promised."""
+    done = asyncio.Event()
+    later.on_done(lambda _: done.set())
+    await done.wait()
+    return later.result()

@@ -1,0 +1,326 @@
+"""The 23 actions of SQS as typed pairs: what a request holds and what its answer holds.
+
+Names are those of the JSON wire, to the letter (``tags`` but ``Tags``, ``queueUrls`` but ``QueueUrls``).
+Every member of a request may be absent: what is required is the handler's to say, in AWS's words.
+:class:`Flat` gives the Query protocol's name of a list or map.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.wire.shapes import AnyText, Flat
+
+Text = str | None
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
+
+QueueAttributes = Annotated[dict[str, str] | None, Flat("Attribute")]
+AttributeNames = Annotated[list[str] | None, Flat("AttributeName")]
+TagMap = Annotated[dict[str, str] | None, Flat("Tag", key="Key")]
+
+
+class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Absent members are None and are not written."""
+
+
+class MessageAttributeValue(Wire):
+    StringValue: Annotated[Text, AnyText()] = None
+    BinaryValue: bytes | None = None
+    StringListValues: Annotated[list[str] | None, Flat("StringListValue")] = None
+    BinaryListValues: Annotated[list[bytes] | None, Flat("BinaryListValue")] = None
+    DataType: Text = None
+
+
+MessageAttributes = Annotated[dict[str, MessageAttributeValue] | None, Flat("MessageAttribute")]
+MessageSystemAttributes = Annotated[dict[str, MessageAttributeValue] | None, Flat("MessageSystemAttribute")]
+
+
+class OnQueue(Wire):
+    QueueUrl: Text = None
+
+
+# Queues
+
+
+class CreateQueueRequest(Wire):
+    QueueName: Text = None
+    Attributes: QueueAttributes = None
+    tags: TagMap = None
+
+
+class CreateQueueResult(Wire):
+    QueueUrl: str
+
+
+class GetQueueUrlRequest(Wire):
+    QueueName: Text = None
+    QueueOwnerAWSAccountId: Text = None
+
+
+class GetQueueUrlResult(Wire):
+    QueueUrl: str
+
+
+class ListQueuesRequest(Wire):
+    QueueNamePrefix: Text = None
+    NextToken: Text = None
+    MaxResults: Integer = None
+
+
+class ListQueuesResult(Wire):
+    QueueUrls: Annotated[list[str] | None, Flat("QueueUrl")] = None
+    NextToken: Text = None
+
+
+class DeleteQueueRequest(OnQueue):
+    pass
+
+
+class PurgeQueueRequest(OnQueue):
+    pass
+
+
+class GetQueueAttributesRequest(OnQueue):
+    AttributeNames: AttributeNames = None
+
+
+class GetQueueAttributesResult(Wire):
+    Attributes: QueueAttributes = None
+
+
+class SetQueueAttributesRequest(OnQueue):
+    Attributes: QueueAttributes = None
+
+
+class ListDeadLetterSourceQueuesRequest(OnQueue):
+    NextToken: Text = None
+    MaxResults: Integer = None
+
+
+class ListDeadLetterSourceQueuesResult(Wire):
+    queueUrls: Annotated[list[str] | None, Flat("QueueUrl")] = None
+    NextToken: Text = None
+
+
+# Tags
+
+
+class TagQueueRequest(OnQueue):
+    Tags: TagMap = None
+
+
+class UntagQueueRequest(OnQueue):
+    TagKeys: Annotated[list[str] | None, Flat("TagKey")] = None
+
+
+class ListQueueTagsRequest(OnQueue):
+    pass
+
+
+class ListQueueTagsResult(Wire):
+    Tags: TagMap = None
+
+
+# Permissions
+
+
+class AddPermissionRequest(OnQueue):
+    Label: Text = None
+    AWSAccountIds: Annotated[list[str] | None, Flat("AWSAccountId")] = None
+    Actions: Annotated[list[str] | None, Flat("ActionName")] = None
+
+
+class RemovePermissionRequest(OnQueue):
+    Label: Text = None
+
+
+# Messages
+
+
+class MessageParts(Wire):
+    """What a message is made of, sent alone or in a batch."""
+
+    MessageBody: Annotated[Text, AnyText()] = None
+    DelaySeconds: Integer = None
+    MessageAttributes: MessageAttributes = None
+    MessageSystemAttributes: MessageSystemAttributes = None
+    MessageDeduplicationId: Text = None
+    MessageGroupId: Text = None
+
+
+class SendMessageRequest(MessageParts):
+    QueueUrl: Text = None
+
+
+class SendMessageResult(Wire):
+    MessageId: str
+    MD5OfMessageBody: str
+    MD5OfMessageAttributes: Text = None
+    MD5OfMessageSystemAttributes: Text = None
+    SequenceNumber: Text = None
+
+
+class ReceiveMessageRequest(OnQueue):
+    AttributeNames: AttributeNames = None
+    # Amazon's own Query model gives both lists the same name; kombu spells this one out.
+    MessageSystemAttributeNames: Annotated[
+        list[str] | None, Flat("AttributeName", also=("MessageSystemAttributeName",))
+    ] = None
+    MessageAttributeNames: Annotated[list[str] | None, Flat("MessageAttributeName")] = None
+    MaxNumberOfMessages: Integer = None
+    VisibilityTimeout: Integer = None
+    WaitTimeSeconds: Integer = None
+    ReceiveRequestAttemptId: Text = None
+
+
+class Message(Wire):
+    MessageId: str
+    ReceiptHandle: str
+    MD5OfBody: str
+    Body: str
+    Attributes: QueueAttributes = None
+    MD5OfMessageAttributes: Text = None
+    MessageAttributes: MessageAttributes = None
+
+
+class ReceiveMessageResult(Wire):
+    Messages: Annotated[list[Message] | None, Flat("Message")] = None
+
+
+class DeleteMessageRequest(OnQueue):
+    ReceiptHandle: Text = None
+
+
+class ChangeMessageVisibilityRequest(OnQueue):
+    ReceiptHandle: Text = None
+    VisibilityTimeout: Integer = None
+
+
+# Batches
+
+
+class BatchResultErrorEntry(Wire):
+    Id: str
+    SenderFault: bool
+    Code: str
+    Message: str
+
+
+FailedEntries = Annotated[list[BatchResultErrorEntry] | None, Flat("BatchResultErrorEntry")]
+
+
+class SendMessageBatchRequestEntry(MessageParts):
+    Id: Text = None
+
+
+class SendMessageBatchRequest(OnQueue):
+    Entries: Annotated[list[SendMessageBatchRequestEntry] | None, Flat("SendMessageBatchRequestEntry")] = None
+
+
+class SendMessageBatchResultEntry(Wire):
+    Id: str
+    MessageId: str
+    MD5OfMessageBody: str
+    MD5OfMessageAttributes: Text = None
+    MD5OfMessageSystemAttributes: Text = None
+    SequenceNumber: Text = None
+
+
+class SendMessageBatchResult(Wire):
+    Successful: Annotated[list[SendMessageBatchResultEntry] | None, Flat("SendMessageBatchResultEntry")] = (
+        None
+    )
+    Failed: FailedEntries = None
+
+
+class DeleteMessageBatchRequestEntry(Wire):
+    Id: Text = None
+    ReceiptHandle: Text = None
+
+
+class DeleteMessageBatchRequest(OnQueue):
+    Entries: Annotated[
+        list[DeleteMessageBatchRequestEntry] | None, Flat("DeleteMessageBatchRequestEntry")
+    ] = None
+
+
+class DeleteMessageBatchResultEntry(Wire):
+    Id: str
+
+
+class DeleteMessageBatchResult(Wire):
+    Successful: Annotated[
+        list[DeleteMessageBatchResultEntry] | None, Flat("DeleteMessageBatchResultEntry")
+    ] = None
+    Failed: FailedEntries = None
+
+
+class ChangeMessageVisibilityBatchRequestEntry(Wire):
+    Id: Text = None
+    ReceiptHandle: Text = None
+    VisibilityTimeout: Integer = None
+
+
+class ChangeMessageVisibilityBatchRequest(OnQueue):
+    Entries: Annotated[
+        list[ChangeMessageVisibilityBatchRequestEntry] | None,
+        Flat("ChangeMessageVisibilityBatchRequestEntry"),
+    ] = None
+
+
+class ChangeMessageVisibilityBatchResultEntry(Wire):
+    Id: str
+
+
+class ChangeMessageVisibilityBatchResult(Wire):
+    Successful: Annotated[
+        list[ChangeMessageVisibilityBatchResultEntry] | None, Flat("ChangeMessageVisibilityBatchResultEntry")
+    ] = None
+    Failed: FailedEntries = None
+
+
+# Move tasks
+
+
+class StartMessageMoveTaskRequest(Wire):
+    SourceArn: Text = None
+    DestinationArn: Text = None
+    MaxNumberOfMessagesPerSecond: Integer = None
+
+
+class StartMessageMoveTaskResult(Wire):
+    TaskHandle: str
+
+
+class CancelMessageMoveTaskRequest(Wire):
+    TaskHandle: Text = None
+
+
+class CancelMessageMoveTaskResult(Wire):
+    ApproximateNumberOfMessagesMoved: int
+
+
+class ListMessageMoveTasksRequest(Wire):
+    SourceArn: Text = None
+    MaxResults: Integer = None
+
+
+class ListMessageMoveTasksResultEntry(Wire):
+    Status: str
+    SourceArn: str
+    StartedTimestamp: int
+    ApproximateNumberOfMessagesMoved: int
+    ApproximateNumberOfMessagesToMove: int
+    TaskHandle: Text = None
+    DestinationArn: Text = None
+    MaxNumberOfMessagesPerSecond: int | None = None
+    FailureReason: Text = None
+
+
+class ListMessageMoveTasksResult(Wire):
+    Results: Annotated[
+        list[ListMessageMoveTasksResultEntry] | None, Flat("ListMessageMoveTasksResultEntry")
+    ] = None

@@ -1,0 +1,54 @@
+"""From the QueueUrl of a request to the queue it means.
+
+Rule 1: the host does not matter: whoever reached us by another name gets the same queue. One exception, which
+is Amazon's: a host of Amazon's that names another region, together with another account, is an
+InvalidAddress.
+Rule 2: a bare queue name is as good as a URL; the caller's own account and region are understood.
+Rule 3: another account's queues are not there.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from penstock.errors import QueueMissing
+from penstock.names import QueueName
+from penstock.services.sqs.faults import sqs_fault
+from penstock.wire.call import Call
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.held import HeldQueue
+
+_URL_LENGTH_MAX = 1024
+_URL = re.compile(
+    r"(?P<origin>https?://(?P<host>\[[^]/]*\]|[^/:]*)(?::\d+)?)?/(?:[^?#]*/)?(?P<account>[^/?#]+)/(?P<name>[^/?#]+)"
+)
+_AMAZON_HOST = re.compile(
+    r"(?:sqs\.(?P<region>[a-z0-9-]+)|(?P<legacy>[a-z0-9-]+)\.queue|queue)\.amazonaws\.com(?:\.cn)?"
+)
+
+
+def held_queue(broker: Broker, url: str | None, call: Call) -> HeldQueue:
+    if not url or len(url) > _URL_LENGTH_MAX:
+        raise QueueMissing
+    space = call.space
+    return broker.find(queue_named_by(url, space.account, space.region))
+
+
+@lru_cache(maxsize=4096)
+def queue_named_by(url: str, account: str, region: str) -> QueueName:
+    if "/" not in url:
+        return QueueName(account, region, url)
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise QueueMissing
+    if found["account"] != account:
+        amazon = _AMAZON_HOST.fullmatch(found["host"] or "")
+        if amazon and (amazon["region"] or amazon["legacy"] or "us-east-1") != region:
+            message = f"The address {found['origin']}/ is not valid for this endpoint."
+            raise sqs_fault("InvalidAddress", message)
+        raise QueueMissing
+    return QueueName(account, region, found["name"])

@@ -1,0 +1,1 @@
+"""Where the broker's data lives: the contract (``port``) and the stores that keep it."""

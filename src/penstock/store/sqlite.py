@@ -1,0 +1,145 @@
+"""The embedded store: one SQLite file in the data directory, or a database in memory for a while.
+
+Rule 1: an append is durable (write-ahead log, fsync at every commit) or did not happen.
+Rule 2: one connection writes and one reads, each by one thread at a time; a read never waits for a commit.
+Rule 3: a failed append leaves the connection ready for the next, unless the error is StoreBroken.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.errors import StoreRefused
+from penstock.queues.changes import Changes
+from penstock.store import batch, datafile, migrations, tidying
+from penstock.store.faults import store_fault
+from penstock.store.lockfile import LockFile
+from penstock.store.port import Mark, Shard
+from penstock.store.reading import Reads
+from penstock.store.reserve import Reserve, free_bytes, room_for
+
+WORKING_BYTES = 1024 * 1024
+"""SQLite needs some room even to read: the index of its log is a file."""
+
+
+class SqliteStore(Reads):
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        synchronous: datafile.Synchronous = "full",
+        steps: Sequence[str] = migrations.STEPS,
+    ) -> None:
+        self._directory = directory
+        self._synchronous = synchronous
+        self._steps = steps
+        self._lock_file = LockFile(directory / "penstock.lock") if directory else None
+        self._reserve = Reserve(directory / "penstock.reserve") if directory else None
+        self._writer: sqlite3.Connection
+        self._connections: list[sqlite3.Connection] = []
+        self._write_lock = threading.RLock()
+        # In memory there is one connection for both, so reads and writes take turns.
+        self._read_lock = threading.RLock() if directory else self._write_lock
+        self._pages_given_back = 0  # in the log; the file itself is cut from time to time
+
+    def open(self) -> Shard:
+        assert not self._connections, "a store is opened once"
+        datafile.check_library()
+        try:
+            if self._directory is None:
+                self._writer = self._reader = datafile.connect(":memory:", self._synchronous)
+                self._connections = [self._writer]
+                datafile.create(self._writer)
+                return self._shard()
+            return self._open_directory(self._directory)
+        except OSError as error:
+            self.close()
+            raise StoreRefused(f"The data directory {self._directory} cannot be used: {error}.") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_directory(self, directory: Path) -> Shard:
+        assert self._lock_file is not None
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock_file.take()
+        if free_bytes(directory) < WORKING_BYTES:
+            self.release_reserve()
+        path = directory / "penstock.db"
+        self._writer = datafile.open_file(path, self._synchronous, self._steps)
+        self._connections = [self._writer]
+        with datafile.damage_refused(path):
+            self._reader = datafile.connect(path, self._synchronous, reads_only=True)
+            self._connections.append(self._reader)
+            shard = self._shard()
+        self.restore_reserve()
+        return shard
+
+    def close(self) -> None:
+        with self._write_lock, self._read_lock:
+            while self._connections:
+                self._connections.pop().close()
+            if self._lock_file is not None:
+                self._lock_file.release()
+
+    def append(self, changes: Changes, mark: Mark) -> None:
+        with self._transaction():
+            batch.write(self._writer, changes, mark)
+
+    def tidy(self, rows_max: int) -> bool:
+        with self._transaction():
+            if tidying.remove_bite(self._writer, rows_max):
+                return True
+        with self._write_lock, self._faults():
+            return self._shrink(rows_max)
+
+    def _shrink(self, pages_max: int) -> bool:
+        surplus = tidying.free_pages(self._writer) - tidying.FREE_PAGES_KEPT
+        if surplus > 0:
+            pages = min(pages_max, surplus)
+            tidying.shrink_bite(self._writer, pages)
+            self._pages_given_back += pages
+        cut_above = tidying.PAGES_PER_CUT if surplus > 0 else 0
+        if self._pages_given_back > cut_above and tidying.cut_file(self._writer):
+            self._pages_given_back = 0
+        return surplus > 0
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._write_lock:
+            try:
+                with self._faults():
+                    self._writer.execute("BEGIN IMMEDIATE")
+                    yield
+                with self._faults(committing=True):
+                    self._writer.execute("COMMIT")
+            except BaseException:
+                datafile.rollback(self._writer)
+                raise
+
+    @contextmanager
+    def _faults(self, *, committing: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise store_fault(error, has_room=self._has_room, committing=committing) from error
+
+    def _has_room(self) -> bool:
+        if self._directory is None:
+            return True
+        log = self._directory / "penstock.db-wal"
+        return room_for(self._directory, log.stat().st_size + WORKING_BYTES)
+
+    def free_bytes(self) -> int | None:
+        return free_bytes(self._directory) if self._directory else None
+
+    def release_reserve(self) -> None:
+        if self._reserve is not None:
+            self._reserve.release()
+
+    def restore_reserve(self) -> bool:
+        return self._reserve is None or self._reserve.restore()

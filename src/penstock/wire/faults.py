@@ -1,0 +1,59 @@
+"""The errors of the framework beneath every AWS service: the same shapes, codes and statuses for each."""
+
+from __future__ import annotations
+
+from penstock.errors import StoreError, StoreFull
+from penstock.wire.registry import Fault
+
+
+def invalid_parameter(message: str) -> Fault:
+    return _fault("InvalidParameterValueException", "InvalidParameterValue", 400, message)
+
+
+def missing_parameter(name: str) -> Fault:
+    message = f"The request must contain the parameter {name}."
+    return _fault("MissingRequiredParameterException", "MissingParameter", 400, message)
+
+
+def malformed_input(message: str) -> Fault:
+    return _fault("SerializationException", "MalformedInput", 400, message)
+
+
+def invalid_action(message: str) -> Fault:
+    return _fault("UnknownOperationException", "InvalidAction", 400, message)
+
+
+def access_denied(message: str) -> Fault:
+    return _fault("AccessDeniedException", "AccessDenied", 403, message)
+
+
+def unknown_client(message: str) -> Fault:
+    return _fault("UnrecognizedClientException", "InvalidClientTokenId", 403, message)
+
+
+def wrong_signature(message: str) -> Fault:
+    return _fault("InvalidSignatureException", "SignatureDoesNotMatch", 403, message)
+
+
+def incomplete_signature(message: str) -> Fault:
+    return _fault("IncompleteSignatureException", "IncompleteSignature", 400, message)
+
+
+def internal_error() -> Fault:
+    message = "We encountered an internal error. Please try again."
+    return _fault("InternalFailure", "InternalError", 500, message)
+
+
+def service_unavailable(message: str) -> Fault:
+    return _fault("ServiceUnavailableException", "ServiceUnavailable", 503, message)
+
+
+def store_fault(error: StoreError) -> Fault:
+    """Every SDK repeats a request that got 503; the words say that this is safe, as nothing was changed."""
+    if isinstance(error, StoreFull):
+        return service_unavailable("The disk that holds the data is full. Nothing was changed.")
+    return service_unavailable("The store did not take the change. Nothing was changed.")
+
+
+def _fault(shape: str, code: str, status: int, message: str) -> Fault:
+    return Fault(shape, code, status, message, modelled=False)

@@ -1,0 +1,159 @@
+"""AWS JSON 1.0: bytes to a request struct, a response struct to bytes, a fault to bytes.
+
+Rule 1: reading is as tolerant as AWS: unknown members are ignored, null members and null map values count as
+absent, a number or boolean where text belongs is taken as its text, an empty body is ``{}``.
+Rule 2: what cannot be read is SerializationException; no bytes raise anything else.
+Rule 3: writing is compact and leaves out what is absent; an action without a result has zero bytes.
+
+Nearly every request is what its struct says, so msgspec reads it in one go; only when that fails is the body
+read again by hand, for tolerance or for AWS's own words about what is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, NoReturn
+
+import msgspec
+
+from penstock.wire.faults import malformed_input
+from penstock.wire.registry import Fault
+from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
+
+CONTENT_TYPE = b"application/x-amz-json-1.0"
+FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INTEGER_BITS_MAX = 63
+_encode = msgspec.json.Encoder().encode
+
+
+class RequestDecoder:
+    """Made once for each operation."""
+
+    __slots__ = ("_decode", "_shape")
+
+    def __init__(self, request: type[msgspec.Struct]) -> None:
+        self._decode = msgspec.json.Decoder(request).decode
+        self._shape = struct_shape(request)
+
+    def __call__(self, body: bytes) -> msgspec.Struct:
+        try:
+            return self._decode(body or b"{}")
+        except (ValueError, RecursionError):
+            return self._read_by_hand(body)
+
+    def _read_by_hand(self, body: bytes) -> msgspec.Struct:
+        try:
+            # Only the standard library reads "\ud800", which as a message body has an error of its own.
+            value = json.loads(body.decode("utf-8", "surrogatepass"), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            raise malformed_input("The request body is not valid JSON.") from None
+        if not isinstance(value, dict):
+            raise malformed_input("The request body must be a JSON object.")
+        return _struct(value, self._shape)
+
+
+def encode_response(response: msgspec.Struct | None) -> bytes:
+    return b"" if response is None else _encode(response)
+
+
+def encode_fault(fault: Fault, namespace: str) -> bytes:
+    namespace = namespace if fault.modelled else FRAMEWORK_NAMESPACE
+    return _encode({"__type": f"{namespace}#{fault.shape}", "message": fault.message})
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity are not JSON
+
+
+def _struct(value: dict[str, Any], shape: StructOf) -> msgspec.Struct:
+    members = {
+        field.name: _value(value[field.name], field.shape, any_text=field.any_text)
+        for field in shape.fields
+        if value.get(field.name) is not None
+    }
+    return shape.type(**members)
+
+
+def _value(value: Any, shape: Shape, *, any_text: bool = False) -> Any:
+    match shape:
+        case Scalar():
+            return _scalar(value, shape.type, any_text)
+        case ListOf():
+            if not isinstance(value, list):
+                raise malformed_input(_misplaced(value) or "Expected list or null")
+            return [_value(member, shape.member) for member in value if member is not None]
+        case MapOf():
+            if not isinstance(value, dict):
+                raise malformed_input(_misplaced(value) or "Expected map or null")
+            return {
+                _text(key, any_text=False): _map_value(member, shape.value)
+                for key, member in value.items()
+                if member is not None
+            }
+        case StructOf():
+            if not isinstance(value, dict):
+                raise malformed_input(_misplaced(value) or "Expected structure or null")
+            return _struct(value, shape)
+
+
+def _map_value(value: Any, shape: Shape) -> Any:
+    if isinstance(value, list) and isinstance(shape, Scalar):
+        raise malformed_input("Unrecognized collection type class java.lang.String")
+    return _value(value, shape)
+
+
+def _misplaced(value: Any) -> str | None:
+    if isinstance(value, list):
+        return "Start of list found where not expected"
+    if isinstance(value, dict):
+        return "Start of structure or map found where not expected."
+    return None
+
+
+def _token(value: Any) -> str:
+    if isinstance(value, bool):
+        return "TRUE_VALUE" if value else "FALSE_VALUE"
+    return "STRING_VALUE" if isinstance(value, str) else "NUMBER_VALUE"
+
+
+def _scalar(value: Any, wanted: type, any_text: bool) -> Any:
+    misplaced = _misplaced(value)
+    if misplaced is not None:
+        raise malformed_input(misplaced)
+    if wanted is str:
+        return _text(value, any_text=any_text)
+    if wanted is bytes:
+        return _blob(value)
+    if wanted is bool:
+        if isinstance(value, bool):
+            return value
+        raise malformed_input(f"{_token(value)} can not be converted to a Boolean")
+    return _integer(value)
+
+
+def _text(value: Any, *, any_text: bool) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    if not any_text and _SURROGATE.search(text):
+        raise malformed_input("The request body holds text that is not Unicode.")
+    return text
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value.bit_length() > _INTEGER_BITS_MAX:
+        raise malformed_input(f"{_token(value)} can not be converted to an Integer")
+    return value
+
+
+def _blob(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise malformed_input(f"{_token(value)} can not be converted to a Blob")
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        raise malformed_input("Invalid base64 in a binary value") from None

@@ -1,0 +1,51 @@
+"""What a face tells the wire: its operations, a pair of structs and a handler each, and its error words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.wire.call import Call
+
+Handler = Callable[[Any, Call], Coroutine[Any, None, Any]]
+"""(request struct, call) -> response struct, or None for an action that answers with an empty body."""
+
+
+class Fault(Exception):
+    """An error in the words of the wire.
+
+    ``shape`` is the last part of ``__type``; ``code`` what older clients read (``x-amzn-query-error``, XML
+    ``Code``).
+    """
+
+    def __init__(self, shape: str, code: str, status: int, message: str, *, modelled: bool) -> None:
+        super().__init__(message)
+        self.shape = shape
+        self.code = code
+        self.status = status
+        self.message = message
+        self.modelled = modelled  # in the service's own model, or one of the framework's errors
+
+    @property
+    def sender_fault(self) -> bool:
+        return self.status < 500
+
+
+class Operation(msgspec.Struct, frozen=True):
+    name: str
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct] | None
+    handler: Handler
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """One AWS service as the wire sees it."""
+
+    signing_name: str  # "sqs": the service in a signature's credential scope
+    target_prefix: str  # "AmazonSQS": what stands before the action in X-Amz-Target
+    shape_namespace: str  # "com.amazonaws.sqs": what stands before a modelled error's shape in __type
+    xml_namespace: str
+    operations: Mapping[str, Operation]
+    to_fault: Callable[[Exception], Fault | None]  # a domain error in this service's words

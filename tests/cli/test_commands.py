@@ -1,0 +1,137 @@
+"""The command line: help that is quick, errors of one line, exit codes for scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock import __version__
+from penstock.cli import main
+from penstock.server.config import settings
+
+
+def penstock(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, arguments, env=dict(environment))
+
+
+def test_version() -> None:
+    assert penstock("--version").output == f"penstock {__version__}\n"
+
+
+def test_help_names_the_commands_and_shows_examples() -> None:
+    text = penstock("--help").output
+    for part in ("serve", "health", "check", "Examples:", "penstock serve --memory --port 0"):
+        assert part in text
+
+
+def test_asking_for_help_loads_no_server() -> None:
+    script = (
+        "import sys; from penstock.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'uvloop', 'httptools', 'msgspec', 'cryptography', 'rich', 'asyncio', 'sqlite3'}\n"
+        "sys.exit(str(sorted(heavy & set(sys.modules)) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+
+
+def test_every_setting_is_a_flag_with_its_variable_in_the_help() -> None:
+    text = " ".join(penstock("serve", "--help").output.split())
+    for setting in settings().values():
+        assert setting.flag in text and setting.variable in text
+
+
+NO_FILE = 'penstock: cannot read the config file "/nowhere" (--config): No such file or directory'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["serve", "--port", "x"], 'penstock: port = "x" (--port) is not right: give a whole number from 0 to 65535'),
+        (["serve", "--config", "/nowhere"], NO_FILE),
+        (["check", "/nowhere"], NO_FILE),
+        (["health", "--url", "nonsense"], 'penstock: --url "nonsense" is not a URL such as http://127.0.0.1:9324'),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_and_status_2(arguments: list[str], line: str) -> None:
+    result = penstock(*arguments)
+    assert (result.exit_code, result.stderr, result.stdout) == (2, line + "\n", "")
+
+
+def test_check_prints_what_would_be(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(
+        'port = 1234\n[queues.a]\ndead_letter = {queue = "b", max_receives = 2}\n[queues.b.tags]\nx = "y"'
+    )
+    result = penstock("check", str(file), PENSTOCK_REGION="eu-west-1")
+    lines = result.output.splitlines()
+    assert result.exit_code == 0
+    assert any(line.split() == ["port", "1234"] for line in lines)
+    assert any(line.split() == ["region", "eu-west-1"] for line in lines)
+    assert "queue a" in lines and "queue b" in lines and "  tag x = y" in lines
+    assert any("arn:aws:sqs:eu-west-1:000000000000:b" in line for line in lines)
+
+
+def test_check_finds_a_wrong_queue(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("[queues.a]\nDelaySeconds = 901")
+    result = penstock("check", str(file))
+    assert result.exit_code == 2
+    assert "queues.a" in result.stderr and "DelaySeconds" in result.stderr
+
+
+class Page:
+    status = 200
+    body = b'{"status": "ready"}'
+
+
+@pytest.fixture
+def page() -> Iterator[tuple[Page, str]]:
+    shown = Page()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/health/ready"
+            self.send_response(shown.status)
+            self.end_headers()
+            self.wfile.write(shown.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield shown, str(server.server_port)
+    server.shutdown()
+    server.server_close()
+
+
+def test_health_of_a_ready_server(page: tuple[Page, str]) -> None:
+    _, port = page
+    assert penstock("health", "--url", f"http://127.0.0.1:{port}").exit_code == 0
+    assert penstock("health", PENSTOCK_PORT=port).output == "ready\n"
+    assert penstock("health", PENSTOCK_PORT=port, PENSTOCK_HOST="0.0.0.0").exit_code == 0
+
+
+def test_health_of_a_server_that_is_not_ready(page: tuple[Page, str]) -> None:
+    shown, port = page
+    shown.status, shown.body = 503, json.dumps({"reasons": ["loading", "declaring"]}).encode()
+    result = penstock("health", PENSTOCK_PORT=port)
+    assert (result.exit_code, result.stderr) == (1, "not ready: loading; declaring\n")
+    shown.body = b"<html>"
+    assert penstock("health", PENSTOCK_PORT=port).exit_code == 1
+
+
+def test_health_where_nobody_listens() -> None:
+    result = penstock("health", "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "does not answer" in result.stderr and "Traceback" not in result.stderr

@@ -1,0 +1,183 @@
+"""A listener on a loopback port with a dispatcher that the test plays itself, and a client of raw bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvloop
+
+from penstock.server.caller import Callers
+from penstock.server.cors import Cors
+from penstock.server.health import Health
+from penstock.server.http_limits import HttpLimits
+from penstock.server.listener import Listener
+from penstock.server.origin import Origins
+from penstock.server.routes import Routes
+from penstock.wire.call import Call
+from penstock.wire.dispatch import Answer
+
+QUICK = HttpLimits(idle_s=0.3, head_s=0.3, body_s=0.3, write_s=0.3, linger_s=0.3)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test(), 20)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(limited())
+
+
+class Dispatched:
+    """A request that reached the dispatcher and waits for the test to answer it."""
+
+    def __init__(self, target: str | None, body: bytes, call: Call, done: Callable[[Answer], None]) -> None:
+        self.target = target
+        self.body = body
+        self.call = call
+        self._done = done
+
+    def answer(self, body: bytes = b"{}", status: int = 200) -> None:
+        request_id = (b"x-amzn-RequestId", self.call.request_id.encode())
+        self._done(Answer(status, [(b"Content-Type", b"application/x-amz-json-1.0"), request_id], body))
+
+
+class FakeDispatcher:
+    """Echoes the target and the body at once; ``held`` targets wait in ``waiting`` instead."""
+
+    def __init__(self) -> None:
+        self.held: set[str | None] = set()
+        self.seen: list[Dispatched] = []
+        self._arrived = asyncio.Event()
+
+    def answer(self, target: str | None, body: bytes, call: Call, done: Callable[[Answer], None]) -> None:
+        dispatched = Dispatched(target, body, call, done)
+        self.seen.append(dispatched)
+        self._arrived.set()
+        if target not in self.held:
+            dispatched.answer(json.dumps({"target": target, "length": len(body)}).encode())
+
+    async def arrival(self, count: int = 1) -> Dispatched:
+        while len(self.seen) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.seen[count - 1]
+
+
+class Running:
+    def __init__(
+        self, listener: Listener, dispatcher: FakeDispatcher, health: Health, port: int, host: str
+    ) -> None:
+        self.listener = listener
+        self.dispatcher = dispatcher
+        self.health = health
+        self.port = port
+        self.host = host
+
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
+        name = "localhost" if tls else None
+        reader, writer = await asyncio.open_connection(self.host, self.port, ssl=tls, server_hostname=name)
+        return Client(reader, writer)
+
+    async def ask(self, request: bytes) -> Response:
+        client = await self.connect()
+        client.send(request)
+        response = await client.response(head_only=request.startswith(b"HEAD"))
+        client.close()
+        return response
+
+
+class Response:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def response(self, *, head_only: bool = False) -> Response:
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers: dict[str, str] = {}
+        for line in filter(None, head[1:]):
+            name, _, value = line.partition(": ")
+            assert name.lower() not in headers, f"{name} was sent twice"
+            headers[name.lower()] = value
+        status = int(head[0].split(" ")[1])
+        length = 0 if head_only or status == 100 else int(headers["content-length"])
+        return Response(status, headers, await self._reader.readexactly(length))
+
+    async def at_end(self) -> bool:
+        """Waits for the server to close; False if it sends something instead."""
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def serving(
+    limits: HttpLimits | None = None,
+    *,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+    origins: Origins | None = None,
+    cors: Cors | None = None,
+) -> AsyncIterator[Running]:
+    dispatcher, health = FakeDispatcher(), Health()
+    routes = Routes(
+        callers=Callers("000000000000", "us-east-1"),
+        origins=origins or Origins(None, ()),
+        cors=cors or Cors(()),
+        health=health,
+    )
+    routes.dispatch = dispatcher.answer
+    listener = Listener(routes.serve, limits or HttpLimits())
+    port = await listener.listen(host, 0, tls)
+    try:
+        yield Running(listener, dispatcher, health, port, host)
+    finally:
+        await listener.close(grace_s=0.05)
+
+
+def post(target: str = "AmazonSQS.Echo", body: bytes = b"{}", *headers: bytes, path: bytes = b"/") -> bytes:
+    lines = [
+        b"POST %b HTTP/1.1" % path,
+        b"Host: queues.test:9324",
+        b"X-Amz-Target: " + target.encode(),
+        b"Content-Length: %d" % len(body),
+        *headers,
+    ]
+    return b"\r\n".join([*lines, b"", body])
+
+
+def get(path: str, *headers: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: queues.test:9324", *headers, "", ""]).encode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """For what the other end of a socket does in its own time."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)

@@ -1,0 +1,212 @@
+"""Settings from everywhere, and the one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from penstock.names import Space
+from penstock.server.config import Config, ConfigError, settings
+from penstock.server.declared import DeadLetter
+from penstock.server.sources import load_config
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.toml"
+
+
+def load(file: Path, text: str, **flags: object) -> Config:
+    file.write_text(text)
+    return load_config({"config": str(file), **flags}, {})
+
+
+def line(file: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(file, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_defaults() -> None:
+    config = load_config({}, {})
+    assert (config.host, config.port, config.data) == ("127.0.0.1", 9324, Path("penstock-data"))
+    assert config == Config()
+    assert config.idle_timeout > 20 + 10
+
+
+def test_each_source_wins_over_the_one_before(file: Path) -> None:
+    file.write_text("port = 1\nregion = 'eu-west-1'\nmemory = true")
+    environment = {"PENSTOCK_CONFIG": str(file), "PENSTOCK_PORT": "2", "PATH": "/bin"}
+    config = load_config({"port": "3", "region": None}, environment)
+    assert (config.port, config.region, config.memory) == (3, "eu-west-1", True)
+    assert load_config({}, environment).port == 2
+
+
+def test_every_setting_has_a_variable_and_a_flag_that_take_its_default() -> None:
+    for setting in settings().values():
+        if setting.default in (None, ()):
+            continue
+        text = str(setting.default)
+        assert getattr(load_config({}, {setting.variable: text}), setting.name) == setting.default
+        assert getattr(load_config({setting.name: text}, {}), setting.name) == setting.default
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("memory_budget", "96MB", 96 * 1024**2),
+        ("memory_budget", "1.5 GiB", 1536 * 1024**2),
+        ("max_body_size", "4m", 4 * 1024**2),
+        ("idle_timeout", "2m", 120.0),
+        ("body_timeout", "1500ms", 1.5),
+        ("memory", "yes", True),
+        ("memory", "0", False),
+        ("trusted_proxies", "10.0.0.0/8, ::1", (ip_network("10.0.0.0/8"), ip_network("::1"))),
+        ("cors_origins", "https://a.test,*", ("https://a.test", "*")),
+        ("public_url", "https://queues.example.com/", "https://queues.example.com"),
+        ("log_format", "JSON", "json"),
+        ("account", "123456789012", "123456789012"),
+    ],
+)
+def test_values(name: str, text: str, value: object) -> None:
+    assert getattr(load_config({}, {f"PENSTOCK_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("port", "99999", "a whole number from 0 to 65535"),
+        ("port", "http", "a whole number from 0 to 65535"),
+        ("port", "", "a whole number"),
+        ("memory", "maybe", "true or false"),
+        ("memory_budget", "lots", '"96MB"'),
+        ("memory_budget", "1MB", "at least 8MB"),
+        ("idle_timeout", "5s", "from 30 to 3600 seconds"),
+        ("account", "42", "twelve digits"),
+        ("region", "Mars!", "us-east-1"),
+        ("public_url", "queues.example.com", "https://queues.example.com"),
+        ("trusted_proxies", "10.0.0.0/99", "10.0.0.0/8"),
+        ("log_level", "loud", "one of debug, info, warning, error"),
+        ("cors_origins", "app", "https://app.example.com"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_source_and_what_is_right(name: str, text: str, allowed: str) -> None:
+    for flags, environment, where in (
+        ({}, {f"PENSTOCK_{name.upper()}": text}, f"(PENSTOCK_{name.upper()})"),
+        ({name: text}, {}, f"(--{name.replace('_', '-')})"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_config(flags, environment)
+        message = str(caught.value)
+        assert message.startswith(f'{name} = "{text}" {where}')
+        assert allowed in message and "\n" not in message
+
+
+def test_a_wrong_value_in_the_file_names_the_file(file: Path) -> None:
+    assert line(file, "port = 'x'") == (
+        f'port = "x" ({file}) is not right: give a whole number from 0 to 65535'
+    )
+    assert line(file, "port = true").startswith("port = True")
+    assert line(file, "port = [1]").startswith("port = [1]")
+    assert "true or false" in line(file, "memory = 3")
+
+
+def test_unknown_names_get_the_nearest(file: Path) -> None:
+    assert line(file, "prot = 1") == f'unknown setting "prot" in {file}; did you mean "port"?'
+    assert line(file, "[server]\nport = 1").startswith('unknown setting "server"')
+    assert line(file, "[queue.a]").endswith('did you mean "queues"?')
+    with pytest.raises(ConfigError, match='"PENSTOCK_PRT" in the environment; did you mean "PENSTOCK_PORT"'):
+        load_config({}, {"PENSTOCK_PRT": "1"})
+    with pytest.raises(ConfigError, match=r'unknown setting "PENSTOCK_XYZZY_QQ" in the environment$'):
+        load_config({}, {"PENSTOCK_XYZZY_QQ": "1"})
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ConfigError, match=r'config file ".*nowhere.toml" \(--config\): No such file'):
+        load_config({"config": str(tmp_path / "nowhere.toml")}, {})
+    with pytest.raises(ConfigError, match=r"\(PENSTOCK_CONFIG\): Is a directory"):
+        load_config({}, {"PENSTOCK_CONFIG": str(tmp_path)})
+    assert "is not valid TOML" in line(file, "port = = 1")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config({"config": str(file)}, {})
+
+
+def test_tls_needs_both_files() -> None:
+    with pytest.raises(ConfigError, match="tls_certificate is set and tls_key is not"):
+        load_config({"tls_certificate": "a.pem"}, {})
+    with pytest.raises(ConfigError, match="tls_key is set and tls_certificate is not"):
+        load_config({}, {"PENSTOCK_TLS_KEY": "a.pem"})
+
+
+DECLARED = """
+[queues.orders]
+VisibilityTimeout = 45
+SqsManagedSseEnabled = true
+dead_letter = {queue = "orders-dead", max_receives = 3}
+tags = {team = "billing"}
+
+[queues."events.fifo"]
+ContentBasedDeduplication = true
+
+[queues.orders-dead]
+RedriveAllowPolicy = {redrivePermission = "allowAll"}
+"""
+
+
+def test_declared_queues(file: Path) -> None:
+    orders, events, dead = load(file, DECLARED).queues
+    assert orders.attributes == {"VisibilityTimeout": "45", "SqsManagedSseEnabled": "true"}
+    assert (orders.dead_letter, orders.tags) == (DeadLetter("orders-dead", 3), {"team": "billing"})
+    assert json.loads(orders.redrive(Space("111111111111", "eu-west-1"))["RedrivePolicy"]) == {
+        "deadLetterTargetArn": "arn:aws:sqs:eu-west-1:111111111111:orders-dead",
+        "maxReceiveCount": 3,
+    }
+    assert events.attributes == {"ContentBasedDeduplication": "true", "FifoQueue": "true"}
+    assert json.loads(dead.attributes["RedriveAllowPolicy"]) == {"redrivePermission": "allowAll"}
+    assert dead.redrive(Space("1", "x")) == {}
+
+
+def test_a_redrive_policy_may_be_spelt_as_amazon_does(file: Path) -> None:
+    policy = '{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:d","maxReceiveCount":"5"}'
+    (queue,) = load(file, f"[queues.a]\nRedrivePolicy = '{policy}'").queues
+    assert queue.redrive(Space("000000000000", "us-east-1")) == {"RedrivePolicy": policy}
+    assert queue.plain() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[queues.a]\nVisibilityTimeot = 1", 'unknown setting "VisibilityTimeot" in [queues.a] ('),
+        ("[queues.a]\nVisibilityTimeot = 1", 'did you mean "VisibilityTimeout"?'),
+        ("[queues.a]\nvisibilitytimeout = 1", 'did you mean "VisibilityTimeout"?'),
+        ("[queues.a]\nQueueArn = 'x'", 'unknown setting "QueueArn"'),
+        ("[queues.a]\nVisibilityTimeout = 43201", "queues.a is not right: Invalid value for the parameter"),
+        ("[queues.a]\nVisibilityTimeout = 1.5", "queues.a.VisibilityTimeout = 1.5 is not right"),
+        ("[queues.a]\nVisibilityTimeout = {a = 1}", "queues.a.VisibilityTimeout"),
+        ("[queues.a]\nContentBasedDeduplication = true", "queues.a is not right"),
+        ("[queues.'a b']", "queues.a b is not right: Can only include"),
+        ("[queues.a]\nfifo = true", "FIFO queues, and only they"),
+        ("[queues.'a.fifo']\nfifo = false", "FIFO queues, and only they"),
+        ("[queues.a.fifo]", 'write [queues."a.fifo"] with quotes'),
+        ("[queues.a]\nfifo = 3", "give true or false"),
+        ("[queues.a]\ntags = {a = 1}", "queues.a.tags is not right"),
+        ("[queues.a]\ndead_letter = 'b'", "queues.a.dead_letter is not right"),
+        ("[queues.a]\ndead_letter = {queue = 'b'}", "queues.a.dead_letter is not right"),
+        ("[queues.a]\ndead_letter = {queue = 'b', max_receive = 1}", 'did you mean "max_receives"?'),
+        ("[queues.a]\ndead_letter = {queue = 'b', max_receives = 0}", "queues.a is not right"),
+        ("[queues.a]\nRedrivePolicy = '{}'\ndead_letter = {queue = 'b', max_receives = 1}", "give one of them"),
+        ("[queues.a]\nPolicy = 'nonsense'", "queues.a is not right"),
+        ("[queues]\na = 1", "write it as a table [queues.a]"),
+        ("queues = 1", "write one table [queues.NAME]"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_declared_queues(file: Path, text: str, part: str) -> None:
+    message = line(file, text)
+    assert part in message
+    assert str(file) in message

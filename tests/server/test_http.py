@@ -1,0 +1,374 @@
+"""The transport on raw sockets: what comes in, what goes out, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+import uuid
+from pathlib import Path
+
+import pytest
+
+from penstock.server.http_limits import HttpLimits
+from penstock.server.listener import tls_context
+
+from .harness import get, post, run, serving, until
+
+
+def test_an_answer_carries_what_clients_expect() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            response = await server.ask(post(body=b'{"a":1}'))
+            assert response.status == 200
+            assert response.json() == {"target": "AmazonSQS.Echo", "length": 7}
+            assert uuid.UUID(response.headers["x-amzn-requestid"]).version == 4
+            assert response.headers["date"].endswith("GMT")
+            assert "connection" not in response.headers
+
+    run(scene)
+
+
+def test_a_connection_is_kept_for_the_next_request_and_each_has_its_own_id() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            ids = set()
+            for _ in range(3):
+                client.send(post())
+                ids.add((await client.response()).headers["x-amzn-requestid"])
+            assert len(ids) == 3
+
+    run(scene)
+
+
+def test_header_names_in_any_case() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            request = b"POST / HTTP/1.1\r\nHOST: a\r\nx-AMZ-tARGET: T.X\r\ncontent-LENGTH: 2\r\n\r\n{}"
+            assert (await server.ask(request)).json()["target"] == "T.X"
+
+    run(scene)
+
+
+def test_pipelined_requests_are_answered_in_order_though_the_first_is_slow() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.dispatcher.held = {"Slow.Poll"}
+            client = await server.connect()
+            client.send(post("Slow.Poll") + post("A.B") + get("/health/live") + post("C.D", b"x" * 10))
+            slow = await server.dispatcher.arrival()
+            await asyncio.sleep(0.02)
+            assert len(server.dispatcher.seen) == 1, "the next request waits for the answer before it"
+            slow.answer(b"slow")
+            assert (await client.response()).body == b"slow"
+            assert (await client.response()).json()["target"] == "A.B"
+            assert (await client.response()).json() == {"status": "alive"}
+            assert (await client.response()).json() == {"target": "C.D", "length": 10}
+
+    run(scene)
+
+
+def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(pipelined_max=4)) as server:
+            server.dispatcher.held = {"Slow.Poll"}
+            client = await server.connect()
+            client.send(post("Slow.Poll") + b"".join(post(f"N.{n}", b"x" * 300) for n in range(3000)))
+            slow = await server.dispatcher.arrival()
+            await asyncio.sleep(0.05)
+            held = 300 * 4 + 4 * 1024 + 64 * 1024
+            assert server.listener.buffered.bytes < held
+            slow.answer()
+            await client.response()
+            for n in range(3000):
+                assert (await client.response()).json()["target"] == f"N.{n}"
+            assert server.listener.buffered.bytes == 0
+
+    run(scene)
+
+
+def test_a_request_in_single_bytes() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            for byte in post(body=b'{"Q":"x"}'):
+                client.send(bytes([byte]))
+                await asyncio.sleep(0)
+            assert (await client.response()).json()["length"] == 9
+
+    run(scene)
+
+
+def test_a_chunked_body_with_extensions_and_trailers() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            head = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: A.B\r\nTransfer-Encoding: chunked\r\n\r\n"
+            client.send(head + b"5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX-Check: 1\r\n\r\n" + post("Next.One"))
+            assert (await client.response()).json() == {"target": "A.B", "length": 11}
+            assert server.dispatcher.seen[0].body == b"hello world"
+            assert (await client.response()).json()["target"] == "Next.One"
+
+    run(scene)
+
+
+def test_a_large_body_arrives_whole() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            body = bytes(range(256)) * 8192
+            client = await server.connect()
+            client.send(post(body=body))
+            assert (await client.response()).json()["length"] == len(body)
+            assert server.dispatcher.seen[0].body == body
+            assert server.listener.buffered.bytes == 0
+
+    run(scene)
+
+
+def test_expect_100_continue() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            head, _, _ = post("A.B", b"12345", b"Expect: 100-continue").partition(b"\r\n\r\n")
+            client.send(head + b"\r\n\r\n")
+            assert (await client.response()).status == 100
+            client.send(b"12345")
+            assert (await client.response()).json() == {"target": "A.B", "length": 5}
+            # A body that comes along needs no word.
+            client.send(post("A.B", b"12345", b"Expect: 100-continue"))
+            assert (await client.response()).status == 200
+
+    run(scene)
+
+
+def test_100_continue_waits_for_the_answers_before_it() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.dispatcher.held = {"Slow.Poll"}
+            client = await server.connect()
+            head, _, _ = post("A.B", b"12345", b"Expect: 100-continue").partition(b"\r\n\r\n")
+            client.send(post("Slow.Poll") + head + b"\r\n\r\n")
+            (await server.dispatcher.arrival()).answer(b"slow")
+            assert (await client.response()).body == b"slow"
+            assert (await client.response()).status == 100
+            client.send(b"12345")
+            assert (await client.response()).json()["length"] == 5
+
+    run(scene)
+
+
+def test_a_refused_expectation_is_told_before_the_body_is_sent() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(body_bytes_max=100)) as server:
+            request = post("A.B", b"x" * 101, b"Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+            assert (await server.ask(request)).status == 413
+            assert (await server.ask(post("A.B", b"", b"Expect: miracles"))).status == 417
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"NONSENSE\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nBad Header: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST / HTTP/1.1\r\nX-Amz-Target: A.B\r\nX-Amz-Target: C.D\r\nContent-Length: 0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: <script>\r\nContent-Length: 0\r\n\r\n", 400),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        (b"DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 1 + b"".join(b"X-%d: b\r\n" % n for n in range(200)) + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX-Long: " + b"a" * 80_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX-Endless: " + b"a" * 200_000, 431),
+        (b"GET / HTTP/1.1\r\n" + b"a" * 200_000, 431),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999999\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"FFFFF\r\n" + b"a" * 0xFFFFF + b"\r\n", 413),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_taken_is_refused_and_the_server_lives_on(request_bytes: bytes, status: int) -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(body_bytes_max=1_000_000)) as server:
+            response = await server.ask(request_bytes)
+            assert response.status == status
+            assert response.json()["__type"].startswith("com.amazon.coral.service#")
+            assert response.headers["x-amzn-query-error"].endswith(";Sender")
+            assert "x-amzn-requestid" in response.headers
+            assert server.dispatcher.seen == []
+            assert (await server.ask(post())).status == 200
+            assert server.listener.buffered.bytes == 0
+
+    run(scene)
+
+
+def test_a_refusal_comes_after_the_answers_before_it_and_ends_the_connection() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(post("A.B") + b"NONSENSE\r\n\r\n" + post("C.D"))
+            assert (await client.response()).json()["target"] == "A.B"
+            refusal = await client.response()
+            assert (refusal.status, refusal.headers["connection"]) == (400, "close")
+            assert await client.at_end()
+            assert len(server.dispatcher.seen) == 1
+
+    run(scene)
+
+
+def test_a_client_that_goes_on_sending_a_refused_body_still_reads_the_refusal() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(body_bytes_max=1000)) as server:
+            client = await server.connect()
+            client.send(post("A.B", b"x" * 3_000_000))
+            assert (await client.response()).status == 413
+
+    run(scene)
+
+
+def test_all_bodies_together_are_bounded() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(buffered_bytes_max=150_000)) as server:
+            first = await server.connect()
+            first.send(post("A.B", b"x" * 100_000)[:-1])
+            await until(lambda: server.listener.buffered.bytes > 90_000)
+            refusal = await server.ask(post("C.D", b"x" * 100_000))
+            assert (refusal.status, refusal.headers["retry-after"]) == (503, "1")
+            first.send(b"x")
+            assert (await first.response()).status == 200
+
+    run(scene)
+
+
+def test_head_is_get_without_the_body() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            whole = await server.ask(get("/"))
+            client = await server.connect()
+            client.send(get("/", method="HEAD") + get("/"))
+            head = await client.response(head_only=True)
+            assert head.headers["content-length"] == whole.headers["content-length"] != "0"
+            assert (await client.response()).body == whole.body
+
+    run(scene)
+
+
+def test_the_older_protocol_closes_unless_asked_to_stay() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert (await client.response()).headers["connection"] == "keep-alive"
+            client.send(b"GET / HTTP/1.0\r\n\r\n")
+            assert (await client.response()).headers["connection"] == "close"
+            assert await client.at_end()
+
+    run(scene)
+
+
+def test_connection_close_is_obeyed() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(post("A.B", b"{}", b"Connection: close"))
+            assert (await client.response()).headers["connection"] == "close"
+            assert await client.at_end()
+
+    run(scene)
+
+
+def test_an_offer_to_upgrade_is_passed_over() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            offer = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
+            client = await server.connect()
+            client.send(post("A.B", b"hello", *offer) + post("C.D"))
+            assert (await client.response()).json() == {"target": "A.B", "length": 5}
+            assert (await client.response()).json()["target"] == "C.D"
+            assert server.dispatcher.seen[0].body == b"hello"
+
+    run(scene)
+
+
+def test_connections_past_the_limit_are_told_so() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(connections_max=1)) as server:
+            first = await server.connect()
+            first.send(post())
+            await first.response()
+            second = await server.connect()
+            assert (await second.response()).status == 503
+            assert await second.at_end()
+            first.send(post())
+            assert (await first.response()).status == 200
+
+    run(scene)
+
+
+def test_ipv6() -> None:
+    async def scene() -> None:
+        try:
+            async with serving(host="::1") as server:
+                request = b"POST / HTTP/1.0\r\nX-Amz-Target: A.B\r\nContent-Length: 0\r\n\r\n"
+                assert (await server.ask(request)).status == 200
+                assert server.dispatcher.seen[0].call.base_url == f"http://[::1]:{server.port}"
+        except OSError as error:
+            pytest.skip(f"no IPv6 here: {error}")
+
+    run(scene)
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+
+    async def scene() -> None:
+        async with serving(tls=tls_context(certificate, key)) as server:
+            client = await server.connect(ssl.create_default_context(cafile=str(certificate)))
+            client.send(post(body=b"x" * 300_000))
+            assert (await client.response()).json()["length"] == 300_000
+            client.send(post(body=b"{}"))
+            assert (await client.response()).status == 200
+            assert server.dispatcher.seen[0].call.base_url == "https://queues.test:9324"
+            client.send(b"NONSENSE\r\n\r\n")
+            assert (await client.response()).status == 400
+            assert await client.at_end()
+
+    run(scene)
+
+
+def self_signed(directory: Path) -> tuple[Path, Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate_file, key_file = directory / "certificate.pem", directory / "key.pem"
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return certificate_file, key_file

@@ -1,0 +1,209 @@
+"""From a request to its caller, its base URL, and the pages the server answers itself."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from penstock import __version__
+from penstock.names import Space
+from penstock.server.caller import Callers, sender_id
+from penstock.server.cors import Cors
+from penstock.server.origin import Origins
+from penstock.server.request import Peer, Refusal, Request
+
+from .harness import get, post, run, serving
+
+PEER = Peer("10.1.2.3", "http", "127.0.0.1:9324")
+
+
+def request(target: bytes = b"/", **headers: str) -> Request:
+    made = Request(PEER)
+    made.method = b"POST"
+    made.target = target
+    made.headers = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return made
+
+
+def signed(credential: str) -> str:
+    return f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00"
+
+
+CALLERS = Callers("000000000000", "us-east-1")
+
+
+@pytest.mark.parametrize(
+    ("credential", "space"),
+    [
+        ("AKIDEXAMPLE/20260101/eu-west-1/sqs/aws4_request", Space("000000000000", "eu-west-1")),
+        ("123456789012/20260101/eu-west-1/sqs/aws4_request", Space("123456789012", "eu-west-1")),
+        ("1234567890123/20260101/eu-west-1/sqs/aws4_request", Space("000000000000", "eu-west-1")),
+        ("AKID/20260101/sqs/aws4_request", Space("000000000000", "us-east-1")),
+        ("AKID/20260101/EU:WEST/sqs/aws4_request", Space("000000000000", "us-east-1")),
+        ("rubbish", Space("000000000000", "us-east-1")),
+    ],
+)
+def test_account_and_region_come_from_the_credential(credential: str, space: Space) -> None:
+    assert CALLERS.of(request(authorization=signed(credential))).space == space
+
+
+def test_the_credential_of_a_presigned_url() -> None:
+    scope = b"111122223333%2F20260101%2Feu-west-3%2Fsqs%2Faws4_request"
+    caller = CALLERS.of(request(b"/?Action=X&X-Amz-Credential=" + scope))
+    assert caller.space == Space("111122223333", "eu-west-3")
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer x", "AWS4-HMAC-SHA256 Credential=", "\xff\xfe"])
+def test_without_a_credential_the_defaults_hold(authorization: str) -> None:
+    assert CALLERS.of(request(authorization=authorization)).space == Space("000000000000", "us-east-1")
+    assert CALLERS.of(request()).space == Space("000000000000", "us-east-1")
+
+
+def test_the_sender_is_stable_and_not_the_account() -> None:
+    first = CALLERS.of(request(authorization=signed("123456789012/1/eu-west-1/sqs/aws4_request"))).sender
+    again = CALLERS.of(request(authorization=signed("123456789012/2/eu-west-2/sqs/aws4_request"))).sender
+    assert first == again == sender_id("123456789012")
+    assert first.startswith("AIDA") and len(first) == 21 and "123456789012" not in first
+    assert sender_id("other") != first
+
+
+def test_remembered_callers_are_bounded() -> None:
+    callers = Callers("000000000000", "us-east-1")
+    for number in range(5000):
+        callers.of(request(authorization=signed(f"K{number}/1/eu-west-1/sqs/aws4_request")))
+    assert len(callers._known) <= 1024
+
+
+PROXIES = (ip_network("10.0.0.0/8"),)
+FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_forwarded_proto": "https"}
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "url"),
+    [
+        (Origins(None, ()), {"host": "mapped.host:4566"}, "http://mapped.host:4566"),
+        (Origins(None, ()), {"host": "[::1]:9324"}, "http://[::1]:9324"),
+        (Origins(None, ()), {}, "http://127.0.0.1:9324"),
+        (Origins(None, ()), FORWARDED, "http://inner:1"),
+        (Origins(None, PROXIES), FORWARDED, "https://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "443"}, "https://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "8443"}, "https://queues.example.com:8443"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_host": "a.example, b"}, "https://a.example"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "gopher"}, "http://queues.example.com"),
+        (Origins(None, (ip_network("192.168.0.0/16"),)), FORWARDED, "http://inner:1"),
+        (Origins("https://public.example/sqs", PROXIES), FORWARDED, "https://public.example/sqs"),
+    ],
+)  # fmt: skip
+def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, str], url: str) -> None:
+    assert origins.of(request(**headers)) == url
+
+
+@pytest.mark.parametrize("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])
+def test_a_host_that_cannot_be_one(host: str) -> None:
+    with pytest.raises(Refusal):
+        Origins(None, ()).of(request(host=host))
+
+
+def test_what_the_dispatcher_gets() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            authorization = b"Authorization: " + signed("210987654321/1/eu-west-1/sqs/aws4_request").encode()
+            path = b"/210987654321/orders"
+            await server.ask(post("A.B", b"{}", authorization, b"X-Amzn-Trace-Id: Root=1-2", path=path))
+            call = server.dispatcher.seen[0].call
+            assert call.space == Space("210987654321", "eu-west-1")
+            assert call.base_url == "http://queues.test:9324"
+            assert call.trace == "Root=1-2"
+
+    run(scene)
+
+
+def test_unknown_paths_are_the_dispatchers() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            for path in ("/123456789012/orders", "/nowhere", "/?Action=ListQueues"):
+                assert (await server.ask(get(path))).json()["target"] is None
+
+    run(scene)
+
+
+def test_hello() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            response = await server.ask(get("/"))
+            assert response.json()["version"] == __version__
+            assert response.headers["content-type"] == "application/json"
+
+    run(scene)
+
+
+def test_readiness_says_why_not_and_requests_are_refused_meanwhile() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.health.expect("the store is being loaded")
+            assert (await server.ask(get("/health/live"))).status == 200
+            ready = await server.ask(get("/health/ready"))
+            assert (ready.status, ready.json()["reasons"]) == (503, ["the store is being loaded"])
+            assert (await server.ask(get("/health"))).json()["live"] is True
+            refused = await server.ask(post())
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            assert "the store is being loaded" in refused.json()["message"]
+            assert refused.headers["x-amzn-query-error"] == "ServiceUnavailable;Receiver"
+            server.health.done("the store is being loaded")
+            assert (await server.ask(get("/health/ready"))).json() == {"status": "ready"}
+            assert (await server.ask(post())).status == 200
+
+    run(scene)
+
+
+def test_an_error_nobody_foresaw_is_an_internal_error() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.dispatcher.held = None  # type: ignore[assignment]
+            server.dispatcher.seen = None  # type: ignore[assignment]
+            response = await server.ask(post())
+            assert response.status == 500
+            assert response.headers["x-amzn-query-error"] == "InternalError;Receiver"
+
+    run(scene)
+
+
+PREFLIGHT = ("Origin: https://app.test", "Access-Control-Request-Headers: x-amz-target, authorization")
+
+
+def test_a_listed_origin_may_call() -> None:
+    async def scene() -> None:
+        async with serving(cors=Cors(["https://app.test"])) as server:
+            preflight = await server.ask(get("/", *PREFLIGHT, method="OPTIONS"))
+            assert preflight.status == 200
+            assert preflight.headers["access-control-allow-origin"] == "https://app.test"
+            assert preflight.headers["access-control-allow-headers"] == "x-amz-target, authorization"
+            assert "POST" in preflight.headers["access-control-allow-methods"]
+            answer = await server.ask(post("A.B", b"{}", b"Origin: https://app.test"))
+            assert answer.headers["access-control-allow-origin"] == "https://app.test"
+            assert "x-amzn-RequestId" in answer.headers["access-control-expose-headers"]
+            assert answer.headers["vary"] == "Origin"
+
+    run(scene)
+
+
+@pytest.mark.parametrize("cors", [Cors([]), Cors(["https://other.test"])])
+def test_any_other_origin_may_not(cors: Cors) -> None:
+    async def scene() -> None:
+        async with serving(cors=cors) as server:
+            preflight = await server.ask(get("/", *PREFLIGHT, method="OPTIONS"))
+            assert "access-control-allow-origin" not in preflight.headers
+            answer = await server.ask(post("A.B", b"{}", b"Origin: https://app.test"))
+            assert "access-control-allow-origin" not in answer.headers
+
+    run(scene)
+
+
+def test_every_origin() -> None:
+    async def scene() -> None:
+        async with serving(cors=Cors(["*"])) as server:
+            answer = await server.ask(post("A.B", b"{}", b"Origin: https://app.test"))
+            assert answer.headers["access-control-allow-origin"] == "*"
+
+    run(scene)

@@ -1,0 +1,190 @@
+"""The face of SQS over a broker that only remembers what it was asked: requests go in as bytes."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.errors import PenstockError, QueueMissing
+from penstock.limits import Limits
+from penstock.names import QueueName, Space
+from penstock.queues.changes import MoveTaskRecord
+from penstock.queues.message import Counts, Outgoing, Received, Sent
+from penstock.queues.settings import QueueSettings
+from penstock.services.sqs import sqs_service
+from penstock.wire.call import Call
+from penstock.wire.dispatch import Answer, Dispatcher
+
+ACCOUNT, REGION = "123456789012", "eu-west-1"
+SPACE = Space(ACCOUNT, REGION)
+
+
+class FakeBroker:
+    def __init__(self) -> None:
+        self.limits = Limits()
+        self.queues: dict[QueueName, Any] = {}
+        self.sent: list[Outgoing] = []
+        self.commits = 0
+        self.receivable: list[Received] = []
+        self.asked: dict[str, Any] = {}
+        self.outcomes: dict[str, PenstockError] = {}
+        self.tasks: list[MoveTaskRecord] = []
+        self.raises: PenstockError | None = None
+
+    def find(self, name: QueueName) -> Any:
+        try:
+            return self.queues[name]
+        except KeyError:
+            raise QueueMissing from None
+
+    def names(self, space: Space, prefix: str = "") -> list[QueueName]:
+        return sorted(name for name in self.queues if name.space == space and name.name.startswith(prefix))
+
+    def sources_of(self, target: QueueName) -> list[QueueName]:
+        held = self.queues.values()
+        return sorted(q.name for q in held if q.settings.redrive and q.settings.redrive.target == target)
+
+    async def settled(self) -> None:
+        pass
+
+    async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> Any:
+        self._refuse()
+        self.queues[name] = SimpleNamespace(
+            id=len(self.queues) + 1,
+            name=name,
+            settings=settings,
+            tags=tags,
+            created_ms=1_700_000_000_999,
+            modified_ms=1_700_000_001_999,
+        )
+        return self.queues[name]
+
+    async def configure(self, queue: Any, settings: QueueSettings) -> None:
+        queue.settings = settings
+
+    async def tag(self, queue: Any, tags: dict[str, str]) -> None:
+        queue.tags = tags
+
+    async def drop(self, queue: Any) -> None:
+        del self.queues[queue.name]
+
+    async def purge(self, queue: Any) -> None:
+        self._refuse()
+
+    async def counts(self, queue: Any) -> Counts:
+        return Counts(visible=4, in_flight=2, delayed=1)
+
+    async def send(self, queue: Any, messages: list[Outgoing]) -> list[Sent]:
+        self._refuse()
+        self.commits += 1
+        self.sent += messages
+        sequence = 7 if queue.settings.fifo else None
+        return [Sent(f"id-{message.body[:20]}", sequence) for message in messages]
+
+    async def receive(self, queue: Any, call: Call, **asked: Any) -> list[Received]:
+        self._refuse()
+        self.asked = asked
+        return self.receivable
+
+    async def delete(self, queue: Any, handles: list[str]) -> list[PenstockError | None]:
+        return [self.outcomes.get(handle) for handle in handles]
+
+    async def change_visibility(
+        self, queue: Any, changes: list[tuple[str, int]]
+    ) -> list[PenstockError | None]:
+        self.asked = dict(changes)
+        return [self.outcomes.get(handle) for handle, _ in changes]
+
+    async def start_move(self, source: Any, destination: Any, rate: int | None) -> MoveTaskRecord:
+        self._refuse()
+        task = MoveTaskRecord(
+            id=f"task-{len(self.tasks)}",
+            source=source.name,
+            destination=destination.name if destination else None,
+            rate=rate,
+            status="RUNNING",
+            started_ms=1_700_000_000_000,
+            to_move=5,
+        )
+        self.tasks.insert(0, task)
+        return task
+
+    def moves(self, source: Any) -> list[MoveTaskRecord]:
+        return self.tasks
+
+    async def cancel_move(self, source: Any, task_id: str) -> MoveTaskRecord:
+        self._refuse()
+        return msgspec.structs.replace(self.tasks[0], status="CANCELLING", moved=2)
+
+    def _refuse(self) -> None:
+        if self.raises is not None:
+            raise self.raises
+
+
+class Reply:
+    def __init__(self, answer: Answer) -> None:
+        self.status = answer.status
+        self.raw = answer.body
+        self.headers = dict(answer.headers)
+        self.body: dict[str, Any] = json.loads(answer.body) if answer.body else {}
+
+    @property
+    def code(self) -> str:
+        return self.headers[b"x-amzn-query-error"].decode().partition(";")[0]
+
+    @property
+    def message(self) -> str:
+        return str(self.body["message"])
+
+    @property
+    def error(self) -> tuple[str, str]:
+        return self.code, self.message
+
+
+class Face:
+    """A client of the face: ``face("SendMessage", QueueUrl="q", MessageBody="x")``."""
+
+    def __init__(self) -> None:
+        self.broker = FakeBroker()
+        self.trace: str | None = None
+        self.base_url = "http://localhost:9324"
+        self._dispatcher = Dispatcher([sqs_service(self.broker)])  # type: ignore[arg-type]
+
+    def __call__(self, action: str, **members: Any) -> Reply:
+        answers: list[Answer] = []
+        call = Call(
+            request_id="rid", space=SPACE, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
+        )
+        self._dispatcher.answer(f"AmazonSQS.{action}", json.dumps(members).encode(), call, answers.append)
+        (answer,) = answers
+        return Reply(answer)
+
+    def make(self, name: str, **attributes: str) -> str:
+        if name.endswith(".fifo"):
+            attributes["FifoQueue"] = "true"
+        reply = self("CreateQueue", QueueName=name, Attributes=attributes)
+        assert reply.status == 200, reply.body
+        return str(reply.body["QueueUrl"])
+
+    def attributes(self, name: str) -> dict[str, str]:
+        reply = self("GetQueueAttributes", QueueUrl=name, AttributeNames=["All"])
+        assert reply.status == 200, reply.body
+        return dict(reply.body["Attributes"])
+
+
+@pytest.fixture
+def face() -> Face:
+    return Face()
+
+
+def arn(name: str, region: str = REGION, account: str = ACCOUNT) -> str:
+    return f"arn:aws:sqs:{region}:{account}:{name}"
+
+
+@pytest.fixture(name="arn")
+def arn_fixture() -> Any:
+    return arn

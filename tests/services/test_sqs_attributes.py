@@ -1,0 +1,390 @@
+"""Queue attributes: ranges, names, policies, what is shown and what can be taken away."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+ALWAYS = {
+    "ApproximateNumberOfMessages": "4",
+    "ApproximateNumberOfMessagesDelayed": "1",
+    "ApproximateNumberOfMessagesNotVisible": "2",
+    "CreatedTimestamp": "1700000000",
+    "DelaySeconds": "0",
+    "LastModifiedTimestamp": "1700000001",
+    "MaximumMessageSize": "1048576",
+    "MessageRetentionPeriod": "345600",
+    "QueueArn": "arn:aws:sqs:eu-west-1:123456789012:a",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+    "VisibilityTimeout": "30",
+}
+FIFO = {
+    "FifoQueue": "true",
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "queue",
+    "FifoThroughputLimit": "perQueue",
+}
+
+
+def set_(face: Any, queue: str = "a", **attributes: str) -> Any:
+    return face("SetQueueAttributes", QueueUrl=queue, Attributes=attributes)
+
+
+def test_all_on_a_fresh_queue_is_exactly_the_twelve_and_four_more_on_fifo(face: Any) -> None:
+    face.make("a")
+    face.make("a.fifo")
+    assert face.attributes("a") == ALWAYS
+    assert face.attributes("a.fifo") == {**ALWAYS, **FIFO, "QueueArn": ALWAYS["QueueArn"] + ".fifo"}
+
+
+def test_get_attributes_by_name(face: Any) -> None:
+    face.make("a")
+    assert face("GetQueueAttributes", QueueUrl="a").raw == b"{}"
+    reply = face("GetQueueAttributes", QueueUrl="a", AttributeNames=["DelaySeconds", "FifoQueue", "Policy"])
+    assert reply.body == {"Attributes": {"DelaySeconds": "0"}}
+    assert face("GetQueueAttributes", QueueUrl="a", AttributeNames=["RedrivePolicy"]).raw == b"{}"
+    for unknown in ("Foobar", "", "delayseconds"):
+        reply = face("GetQueueAttributes", QueueUrl="a", AttributeNames=["All", unknown])
+        assert reply.error == ("InvalidAttributeName", f"Unknown Attribute {unknown}.")
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("DelaySeconds", 0, 900),
+        ("MaximumMessageSize", 1024, 1048576),
+        ("MessageRetentionPeriod", 60, 1209600),
+        ("ReceiveMessageWaitTimeSeconds", 0, 20),
+        ("VisibilityTimeout", 0, 43200),
+    ],
+)
+def test_whole_numbers_have_ranges_on_create_and_set(face: Any, name: str, low: int, high: int) -> None:
+    face.make("a")
+    for value in (str(low), str(high)):
+        assert set_(face, **{name: value}).raw == b""
+        assert face.attributes("a")[name] == value
+    for value in (str(low - 1), str(high + 1), "", "x", "1.0", " 60", "٦٠", "9" * 5000):
+        expected = ("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+        assert set_(face, **{name: value}).error == expected
+        assert face("CreateQueue", QueueName="b", Attributes={name: value}).error == expected
+
+
+@pytest.mark.parametrize(
+    ("queue", "name", "value", "code", "message"),
+    [
+        ("a", "Foo", "1", "InvalidAttributeName", "Unknown Attribute Foo."),
+        ("a", "QueueArn", "x", "InvalidAttributeName", "Unknown Attribute QueueArn."),
+        ("a", "All", "x", "InvalidAttributeName", "Unknown Attribute All."),
+        ("a", "FifoQueue", "true", "InvalidAttributeName", "Unknown Attribute FifoQueue."),
+        ("a", "FifoQueue", "false", "InvalidAttributeName", "Unknown Attribute FifoQueue."),
+        (
+            "a",
+            "ContentBasedDeduplication",
+            "true",
+            "InvalidAttributeName",
+            "Unknown Attribute ContentBasedDeduplication.",
+        ),
+        (
+            "a",
+            "DeduplicationScope",
+            "queue",
+            "InvalidAttributeName",
+            "You can specify the DeduplicationScope only when FifoQueue is set to true.",
+        ),
+        (
+            "a",
+            "FifoThroughputLimit",
+            "perQueue",
+            "InvalidAttributeName",
+            "You can specify the FifoThroughputLimit only when FifoQueue is set to true.",
+        ),
+        (
+            "a.fifo",
+            "FifoQueue",
+            "false",
+            "InvalidAttributeValue",
+            "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+        ),
+        (
+            "a.fifo",
+            "DeduplicationScope",
+            "Queue",
+            "InvalidAttributeValue",
+            "Invalid value for the parameter DeduplicationScope.",
+        ),
+        (
+            "a.fifo",
+            "ContentBasedDeduplication",
+            "yes",
+            "InvalidAttributeValue",
+            "Invalid value for the parameter ContentBasedDeduplication.",
+        ),
+        (
+            "a.fifo",
+            "FifoThroughputLimit",
+            "perMessageGroupId",
+            "InvalidAttributeValue",
+            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is messageGroup",
+        ),
+        ("a", "Policy", "{}", "InvalidAttributeValue", "Invalid value for the parameter Policy."),
+        (
+            "a",
+            "SqsManagedSseEnabled",
+            "1",
+            "InvalidAttributeValue",
+            "Invalid value for the parameter SqsManagedSseEnabled.",
+        ),
+    ],
+)  # fmt: skip
+def test_set_refuses(face: Any, queue: str, name: str, value: str, code: str, message: str) -> None:
+    face.make("a")
+    face.make("a.fifo")
+    before = face.attributes(queue)
+    assert set_(face, queue, **{name: value}).error == (code, message)
+    assert face.attributes(queue) == before
+
+
+def test_set_needs_an_attribute(face: Any) -> None:
+    face.make("a")
+    expected = ("MissingParameter", "The request must contain the parameter Attribute.Name.")
+    assert set_(face).error == expected
+    assert face("SetQueueAttributes", QueueUrl="a").error == expected
+
+
+def test_fifo_queue_true_on_a_fifo_queue_changes_nothing(face: Any) -> None:
+    face.make("a.fifo")
+    assert set_(face, "a.fifo", FifoQueue="true").status == 200
+
+
+def test_a_later_dedup_scope_is_shown_but_the_first_one_stays(face: Any) -> None:
+    face.make("a.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    assert set_(face, "a.fifo", DeduplicationScope="queue", FifoThroughputLimit="perQueue").status == 200
+    assert face.attributes("a.fifo")["DeduplicationScope"] == "queue"
+    (queue,) = face.broker.queues.values()
+    assert queue.settings.dedup_scope == "messageGroup"
+
+
+def test_booleans_come_in_any_case_and_go_out_lower(face: Any) -> None:
+    face.make("a.fifo", ContentBasedDeduplication="True", SqsManagedSseEnabled="FALSE")
+    shown = face.attributes("a.fifo")
+    assert (shown["ContentBasedDeduplication"], shown["SqsManagedSseEnabled"]) == ("true", "false")
+
+
+def test_one_kind_of_encryption_at_a_time(face: Any) -> None:
+    face.make("a")
+    assert set_(face, KmsMasterKeyId="testKeyId", KmsDataKeyReusePeriodSeconds="60").status == 200
+    shown = face.attributes("a")
+    assert (shown["KmsMasterKeyId"], shown["KmsDataKeyReusePeriodSeconds"]) == ("testKeyId", "60")
+    assert shown["SqsManagedSseEnabled"] == "false"
+    assert set_(face, KmsMasterKeyId="k", SqsManagedSseEnabled="true").error == (
+        "InvalidAttributeName",
+        "You can use one type of server-side encryption (SSE) at one time. "
+        "You can either enable KMS SSE or SQS SSE.",
+    )
+    assert set_(face, KmsMasterKeyId="", KmsDataKeyReusePeriodSeconds="300").status == 200
+    shown = face.attributes("a")
+    assert "KmsMasterKeyId" not in shown and "KmsDataKeyReusePeriodSeconds" not in shown
+    assert shown["SqsManagedSseEnabled"] == "false"
+
+
+def test_a_policy_is_shown_byte_for_byte_and_goes_with_an_empty_value(face: Any) -> None:
+    face.make("a")
+    policy = (
+        '{ "Version":"2012-10-17",  "Statement":[{"Effect":"Allow","Principal":"*",'
+        '"Action":"sqs:SendMessage","Resource":"$sqs_queue_arn"}]}'
+    )
+    assert set_(face, Policy=policy).status == 200
+    assert face.attributes("a")["Policy"] == policy
+    assert set_(face, Policy="").status == 200
+    assert "Policy" not in face.attributes("a")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "x",
+        "[]",
+        '"{}"',
+        "{}",
+        '{"Statement":[]}',
+        '{"Version":"2020-01-01","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}',
+        '{"Statement":[{"Effect":"Maybe","Action":"*","Resource":"*"}]}',
+        '{"Statement":[{"Effect":"Allow","Action":"*"}]}',
+        '{"Statement":[{"Effect":"Allow","Resource":"*"}]}',
+        '{"Statement":["x"]}',
+        '{"Statements":[{"Effect":"Allow","Action":"*","Resource":"*"}]}',
+        '{"Statement":' + "[" * 100_000,
+    ],
+    ids=lambda text: text[:60],
+)
+def test_what_is_no_policy_is_refused(face: Any, policy: str) -> None:
+    face.make("a")
+    assert set_(face, Policy=policy).error == (
+        "InvalidAttributeValue",
+        "Invalid value for the parameter Policy.",
+    )
+
+
+# Redrive
+
+
+def redrive(target: Any, count: Any = 3, **more: Any) -> str:
+    return json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count, **more})
+
+
+def test_redrive_is_shown_canonical_and_goes_with_an_empty_value(face: Any, arn: Any) -> None:
+    face.make("dlq")
+    face.make("a", RedrivePolicy=redrive(arn("dlq"), "5"))
+    assert face.attributes("a")["RedrivePolicy"] == (
+        f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":5}}'
+    )
+    assert set_(face, RedrivePolicy="").status == 200
+    assert "RedrivePolicy" not in face.attributes("a")
+
+
+def test_a_queue_may_be_its_own_dead_letter_queue(face: Any, arn: Any) -> None:
+    face.make("a", RedrivePolicy=redrive(arn("a")))
+    assert set_(face, RedrivePolicy=redrive(arn("a"), 4)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
+        ({"deadLetterTargetArn": "x"}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),
+        ({"maxReceiveCount": 1}, "Redrive policy does not contain mandatory attribute: deadLetterTargetArn."),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "DLQ", "foo": 1},
+            "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn].",
+        ),
+        (
+            {"maxReceiveCount": 0, "deadLetterTargetArn": "DLQ"},
+            "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000 both inclusive.",
+        ),
+        (
+            {"maxReceiveCount": 1001, "deadLetterTargetArn": "DLQ"},
+            "Invalid value for maxReceiveCount: 1001, valid values are from 1 to 1000 both inclusive.",
+        ),
+        (
+            {"maxReceiveCount": "x", "deadLetterTargetArn": "DLQ"},
+            "Invalid value for maxReceiveCount: x, valid values are from 1 to 1000 both inclusive.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "dlq"},
+            "Dead-letter target ARN should be fully qualified ARN.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": 5},
+            "Dead-letter target ARN should be fully qualified ARN.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sns:eu-west-1:123456789012:dlq"},
+            "Only SQS queues are valid resources for deadLetterTargetArn.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sqs:us-east-1:123456789012:dlq"},
+            "Dead-letter target must be in same region as the source.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sqs:eu-west-1:999999999999:dlq"},
+            "Dead-letter target owner should be same as the source.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sqs:eu-west-1:123456789012:none"},
+            "Dead letter target does not exist.",
+        ),
+        (
+            {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sqs:eu-west-1:123456789012:dlq.fifo"},
+            "Dead-letter queue must be same type of queue as the source.",
+        ),
+    ],
+)  # fmt: skip
+def test_redrive_refuses_with_the_raw_document(face: Any, document: dict[str, Any], reason: str) -> None:
+    face.make("dlq.fifo")
+    face.make("a")
+    text = json.dumps(document)
+    expected = (
+        "InvalidParameterValue",
+        f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}",
+    )
+    assert set_(face, RedrivePolicy=text).error == expected
+    assert face("CreateQueue", QueueName="b", Attributes={"RedrivePolicy": text}).error == expected
+
+
+@pytest.mark.parametrize("text", ["x", "[]", '"{\\"maxReceiveCount\\":1}"', "[" * 100_000])
+def test_redrive_that_is_no_object_also_encoded_twice_is_refused(face: Any, text: str) -> None:
+    face.make("a")
+    assert set_(face, RedrivePolicy=text).error == (
+        "InvalidParameterValue",
+        "Invalid value for the parameter RedrivePolicy. Reason: Redrive policy is not a valid JSON map.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("allow", "accepted"),
+    [
+        ({"redrivePermission": "allowAll"}, True),
+        ({"redrivePermission": "denyAll"}, False),
+        ({"redrivePermission": "byQueue", "sourceQueueArns": ["arn:aws:sqs:eu-west-1:123456789012:a"]}, True),
+        ({"redrivePermission": "byQueue", "sourceQueueArns": ["arn:aws:sqs:eu-west-1:123456789012:b"]}, False),
+    ],
+)  # fmt: skip
+def test_a_dead_letter_queue_says_who_may_use_it(
+    face: Any, arn: Any, allow: dict[str, Any], accepted: bool
+) -> None:
+    face.make("dlq", RedriveAllowPolicy=json.dumps(allow))
+    assert json.loads(face.attributes("dlq")["RedriveAllowPolicy"]) == allow
+    face.make("a")
+    reply = set_(face, RedrivePolicy=redrive(arn("dlq")))
+    assert reply.status == (200 if accepted else 400)
+    if not accepted:
+        assert reply.code == "InvalidParameterValue"
+    assert set_(face, "dlq", RedriveAllowPolicy="").status == 200
+    assert set_(face, RedrivePolicy=redrive(arn("dlq"))).status == 200
+
+
+FORMAT = "Amazon SQS can't create the redrive allow policy, as it’s in an unsupported format."
+CANNOT = "Amazon SQS can't create the redrive allow policy. "
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "[]", "{}", '{"redrivePermission":"some"}', '{"redrivePermission":"allowAll","x":1}']
+)
+def test_redrive_allow_of_unknown_form_is_refused(face: Any, text: str) -> None:
+    face.make("a")
+    assert set_(face, RedriveAllowPolicy=text).error == (
+        "InvalidParameterValue",
+        f"Invalid value for the parameter RedriveAllowPolicy. Reason: {FORMAT}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("permission", "sources", "reason"),
+    [
+        (
+            "byQueue",
+            0,
+            "When you specify the byQueue permission type, "
+            "you must also specify one or more sourceQueueArns values.",
+        ),
+        (
+            "denyAll",
+            1,
+            "To specify one or more source queue ARNs, you must set redrivePermission to byQueue.",
+        ),
+        ("byQueue", 11, "The maximum number of source queue ARNs you can specify is 10."),
+    ],
+)
+def test_redrive_allow_needs_sources_that_fit(
+    face: Any, arn: Any, permission: str, sources: int, reason: str
+) -> None:
+    face.make("a")
+    arns = [arn(f"s{number}") for number in range(sources)]
+    text = json.dumps({"redrivePermission": permission, "sourceQueueArns": arns})
+    assert set_(face, RedriveAllowPolicy=text).error == (
+        "InvalidParameterValue",
+        f"Value {text} for parameter RedriveAllowPolicy is invalid. Reason: {CANNOT}{reason}",
+    )

@@ -1,0 +1,73 @@
+"""Properties of the whole table of actions, told by the structs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from botocore.loaders import Loader
+
+from penstock.services.sqs import ACTIONS
+from penstock.wire.shapes import Field, ListOf, MapOf, StructOf, struct_shape
+
+MODEL = Loader().load_service_model("sqs", "service-2")
+
+
+def all_fields(struct: StructOf) -> Iterator[Field]:
+    for field in struct.fields:
+        yield field
+        inner = field.shape
+        while isinstance(inner, ListOf | MapOf):
+            inner = inner.member if isinstance(inner, ListOf) else inner.value
+        if isinstance(inner, StructOf):
+            yield from all_fields(inner)
+
+
+STRUCTS = [struct for request, response, _ in ACTIONS.values() for struct in (request, response) if struct]
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_every_list_and_map_has_its_query_name(struct: type[msgspec.Struct]) -> None:
+    for field in all_fields(struct_shape(struct)):
+        compound = isinstance(field.shape, ListOf | MapOf | StructOf)
+        assert (field.flat is not None) == compound, f"{struct.__name__}.{field.name}"
+
+
+def test_the_actions_are_those_of_the_model() -> None:
+    assert set(ACTIONS) == set(MODEL["operations"])
+    assert len(ACTIONS) == 23
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_members_are_those_of_the_model(action: str) -> None:
+    request, response, _ = ACTIONS[action]
+    operation = MODEL["operations"][action]
+    _same_members(struct_shape(request), operation["input"]["shape"])
+    if response is None:
+        assert "output" not in operation
+    else:
+        _same_members(struct_shape(response), operation["output"]["shape"])
+
+
+def _same_members(struct: StructOf, shape_name: str) -> None:
+    members = MODEL["shapes"][shape_name].get("members", {})
+    assert {field.name for field in struct.fields} == set(members)
+    for field in struct.fields:
+        _same_shape(field.shape, members[field.name]["shape"])
+
+
+def _same_shape(ours: object, shape_name: str) -> None:
+    theirs = MODEL["shapes"][shape_name]
+    match ours:
+        case ListOf():
+            assert theirs["type"] == "list"
+            _same_shape(ours.member, theirs["member"]["shape"])
+        case MapOf():
+            assert theirs["type"] == "map"
+            _same_shape(ours.value, theirs["value"]["shape"])
+        case StructOf():
+            _same_members(ours, shape_name)
+        case _:
+            wanted = {"string": str, "integer": int, "long": int, "boolean": bool, "blob": bytes}
+            assert ours.type is wanted[theirs["type"]]  # type: ignore[attr-defined]

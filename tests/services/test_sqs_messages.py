@@ -1,0 +1,560 @@
+"""Sending, receiving, deleting, hiding: one message at a time."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from penstock.errors import (
+    DedupFull,
+    HandleExpired,
+    HandleInvalid,
+    MessageNotAvailable,
+    TooManyInFlight,
+    VisibilityTooLong,
+)
+from penstock.queues.message import Attribute, Content, Received
+
+TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+NOT_HERE = "The request include parameter that is not valid for this queue type."
+
+
+def text(value: str, type_: str = "String") -> dict[str, str]:
+    return {"DataType": type_, "StringValue": value}
+
+
+def blob(value: bytes, type_: str = "Binary") -> dict[str, str]:
+    return {"DataType": type_, "BinaryValue": base64.b64encode(value).decode()}
+
+
+@pytest.fixture(autouse=True)
+def queues(face: Any) -> None:
+    face.make("q")
+    face.make("q.fifo")
+    face.make("small", MaximumMessageSize="1024")
+
+
+def send(face: Any, queue: str = "q", body: Any = "hello", **members: Any) -> Any:
+    return face("SendMessage", QueueUrl=queue, MessageBody=body, **members)
+
+
+def test_send_answers_with_digests_only_of_what_was_sent(face: Any) -> None:
+    assert send(face).body == {
+        "MD5OfMessageBody": "5d41402abc4b2a76b9719d911017c592",
+        "MessageId": "id-hello",
+    }
+    reply = send(
+        face,
+        MessageAttributes={"timestamp": text("1493147359900", "Number")},
+        MessageSystemAttributes={"AWSTraceHeader": text(TRACE)},
+    )
+    assert reply.body["MD5OfMessageAttributes"] == "235c5c510d26fb653d073faed50ae77c"
+    assert reply.body["MD5OfMessageSystemAttributes"] == "5ae4d5d7636402d80f4eb6d213245a88"
+    sent = face.broker.sent[-1]
+    assert (sent.trace, sent.sender) == (TRACE, "AIDASENDER")
+    assert sent.attributes == {"timestamp": Attribute("Number", "1493147359900")}
+
+
+def test_send_to_fifo_answers_with_a_sequence_number_of_twenty_digits(face: Any) -> None:
+    reply = send(face, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
+    assert len(reply.body["SequenceNumber"]) == 20
+    assert reply.body["SequenceNumber"].isdecimal()
+
+
+def test_the_trace_header_of_the_request_goes_with_the_message_unless_one_is_sent(face: Any) -> None:
+    face.trace = "Root=1-header"
+    assert "MD5OfMessageSystemAttributes" not in send(face).body
+    assert face.broker.sent[-1].trace == "Root=1-header"
+    send(face, MessageSystemAttributes={"AWSTraceHeader": text(TRACE)})
+    assert face.broker.sent[-1].trace == TRACE
+
+
+@pytest.mark.parametrize("body", ["é😀", "&quot;\r\n\t]]>", "\ufffd", "\ud7ff\ue000", "\x7f\x85"])
+def test_bodies_pass_as_they_are(face: Any, body: str) -> None:
+    reply = send(face, body=body)
+    assert reply.body["MD5OfMessageBody"] == hashlib.md5(body.encode()).hexdigest()
+    assert face.broker.sent[-1].body == body
+
+
+def test_a_number_as_body_is_taken_as_text(face: Any) -> None:
+    assert send(face, body=12).status == 200
+    assert face.broker.sent[-1].body == "12"
+
+
+@pytest.mark.parametrize(
+    ("body", "hex_"),
+    [("\x01", "1"), ("a\x00", "0"), ("\x0b\x01", "B"), ("\ufffe", "FFFE"), ("a\ud800b", "D800")],
+)
+def test_a_character_that_xml_cannot_carry_is_refused_by_its_number(face: Any, body: str, hex_: str) -> None:
+    assert send(face, body=body).error == (
+        "InvalidMessageContents",
+        f"Invalid binary character '#x{hex_}' was found in the message body, the set of allowed characters "
+        "is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF].",
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "members", "code", "message"),
+    [
+        ("q", {"body": None}, "MissingParameter", "The request must contain the parameter MessageBody."),
+        ("q", {"body": ""}, "MissingParameter", "The request must contain the parameter MessageBody."),
+        (
+            "q",
+            {"DelaySeconds": 1000},
+            "InvalidParameterValue",
+            "Value 1000 for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.",
+        ),
+        (
+            "q",
+            {"DelaySeconds": -1},
+            "InvalidParameterValue",
+            "Value -1 for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.",
+        ),
+        (
+            "q.fifo",
+            {"DelaySeconds": 2, "MessageGroupId": "g", "MessageDeduplicationId": "d"},
+            "InvalidParameterValue",
+            f"Value 2 for parameter DelaySeconds is invalid. Reason: {NOT_HERE}",
+        ),
+        (
+            "q.fifo",
+            {"MessageDeduplicationId": "d"},
+            "MissingParameter",
+            "The request must contain the parameter MessageGroupId.",
+        ),
+        (
+            "q.fifo",
+            {"MessageGroupId": "g"},
+            "InvalidParameterValue",
+            "The queue should either have ContentBasedDeduplication enabled "
+            "or MessageDeduplicationId provided explicitly",
+        ),
+        (
+            "q.fifo",
+            {"MessageGroupId": "", "MessageDeduplicationId": "d"},
+            "InvalidParameterValue",
+            "Value  for parameter MessageGroupId is invalid. Reason: MessageGroupId can only include "
+            "alphanumeric and punctuation characters. 1 to 128 in length.",
+        ),
+        (
+            "q.fifo",
+            {"MessageGroupId": "g", "MessageDeduplicationId": "a b"},
+            "InvalidParameterValue",
+            "Value a b for parameter MessageDeduplicationId is invalid. Reason: MessageDeduplicationId can "
+            "only include alphanumeric and punctuation characters. 1 to 128 in length.",
+        ),
+        (
+            "q",
+            {"MessageGroupId": "g" * 129},
+            "InvalidParameterValue",
+            f"Value {'g' * 129} for parameter MessageGroupId is invalid. Reason: MessageGroupId can only "
+            "include alphanumeric and punctuation characters. 1 to 128 in length.",
+        ),
+        (
+            "q",
+            {"MessageDeduplicationId": "d"},
+            "InvalidParameterValue",
+            f"Value d for parameter MessageDeduplicationId is invalid. Reason: {NOT_HERE}",
+        ),
+        (
+            "small",
+            {"body": "x" * 1025},
+            "InvalidParameterValue",
+            "One or more parameters are invalid. Reason: Message must be shorter than 1024 bytes.",
+        ),
+    ],
+)
+def test_send_refuses(face: Any, queue: str, members: dict[str, Any], code: str, message: str) -> None:
+    assert send(face, queue, **members).error == (code, message)
+    assert face.broker.sent == []
+
+
+def test_a_group_on_a_standard_queue_is_a_fair_queues_tenant(face: Any) -> None:
+    assert "SequenceNumber" not in send(face, MessageGroupId="tenant!~").body
+    assert face.broker.sent[-1].group == "tenant!~"
+
+
+def test_delays_are_the_messages_on_standard_and_the_queues_on_fifo(face: Any) -> None:
+    for delay, expected in ((None, None), (0, 0), (900, 900_000)):
+        send(face, DelaySeconds=delay)
+        assert face.broker.sent[-1].delay_ms == expected
+    send(face, "q.fifo", DelaySeconds=0, MessageGroupId="g", MessageDeduplicationId="d")
+    assert face.broker.sent[-1].delay_ms is None
+
+
+def test_size_is_body_and_attributes_in_utf8_and_the_limit_itself_passes(face: Any) -> None:
+    attributes = {"k": text("x")}  # 1 + 6 + 1 bytes
+    assert send(face, "small", "x" * 1016, MessageAttributes=attributes).status == 200
+    assert send(face, "small", "x" * 1017, MessageAttributes=attributes).code == "InvalidParameterValue"
+    assert send(face, "small", "é" * 512).status == 200
+    assert send(face, "small", "é" * 512 + "x").code == "InvalidParameterValue"
+    binary = {"k": blob(b"x" * 100)}  # 1 + 6 + 100: the bytes, not their base64
+    assert send(face, "small", "x" * 917, MessageAttributes=binary).status == 200
+    assert send(face, "small", "x" * 918, MessageAttributes=binary).code == "InvalidParameterValue"
+    trace = {"AWSTraceHeader": text(TRACE)}
+    assert send(face, "small", "x" * 1024, MessageSystemAttributes=trace).status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("", text("x"), "The request must contain non-empty message (user) attribute names."),
+        ("n" * 257, text("x"), "Message (user) attribute name must be shorter than 256 bytes."),
+        *(
+            (
+                name,
+                text("x"),
+                "You can't use message attribute names beginning with 'AWS.' or 'Amazon'. "
+                "These strings are reserved for internal use.",
+            )
+            for name in ("AWS.x", "aws.x", "Amazon.x", "AMAZON.x")
+        ),
+        (".x", text("x"), "Message (user) attribute name must not begin with character '.'."),
+        ("x.", text("x"), "Message (user) attribute name must not end with character '.'."),
+        ("x..y", text("x"), "Message (user) attribute name must not have successive '.' characters."),
+        *(
+            (
+                f"a{bad}",
+                text("x"),
+                f"Invalid non-alphanumeric character '#x{ord(bad):X}' was found in the message attribute "
+                "name. Can only include alphanumeric characters, hyphens, underscores, or dots.",
+            )
+            for bad in '!"§(? '
+        ),
+        ("N", {}, "The message (user) attribute 'N' must contain a non-empty message attribute value."),
+        (
+            "N",
+            {"StringValue": "x"},
+            "The message (user) attribute 'N' must contain a non-empty message attribute type.",
+        ),
+        *(
+            (
+                "N",
+                text("x", type_),
+                "The type of message (user) attribute 'N' is invalid. You must use only the following "
+                "supported type prefixes: Binary, Number, String.",
+            )
+            for type_ in ("Str", "string", "StringX", "String.", "Array", "String.\x00")
+        ),
+        (
+            "N",
+            text("x", "String." + "x" * 250),
+            "Message (user) attribute type must be shorter than 256 bytes.",
+        ),
+        ("N", text(""), "Message (user) attribute 'N' must contain a non-empty value of type 'String'."),
+        (
+            "N",
+            {"DataType": "String"},
+            "Message (user) attribute 'N' must contain a non-empty value of type 'String'.",
+        ),
+        ("N", blob(b""), "Message (user) attribute 'N' must contain a non-empty value of type 'Binary'."),
+        ("N", {**blob(b"x"), **text("x")}, "Message (user) attribute 'N' must have a single value."),
+        (
+            "N",
+            blob(b"x", "String"),
+            "Message (user) attribute 'N' with type 'String' must use field 'String'.",
+        ),
+        (
+            "N",
+            text("x", "Binary"),
+            "Message (user) attribute 'N' with type 'Binary' must use field 'Binary'.",
+        ),
+        *(
+            ("N", text(number, "Number"), "Can't cast the value of message (user) attribute 'N' to a number.")
+            for number in ("x", "1_0", "NaN", "Infinity", "1e127", "-1e129", "1e999999999", "٣", "1" * 39, "0x1")
+        ),
+        ("N", text("\x01"), "Message (user) attribute 'N' contains a character that is not allowed."),
+    ],
+)  # fmt: skip
+def test_attribute_rules(face: Any, name: str, value: dict[str, str], message: str) -> None:
+    reply = send(face, MessageAttributes={name: value})
+    assert reply.error == ("InvalidParameterValue", message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n" * 256, text("x")),
+        ("aws", text("x")),
+        ("amazonas", text("x")),
+        ("øßä.a-b_c1", text("x")),
+        ("N", text("x", "String.Foo")),
+        ("N", text("1", "Number.java.lang.Long")),
+        ("N", text("-1.5e-10", "Number")),
+        ("N", text("1" * 38, "Number")),
+        ("N", blob(b"\x00", "Binary.png")),
+        ("N", text("\r\n\t")),
+    ],
+)
+def test_attributes_pass_and_their_types_are_kept(face: Any, name: str, value: dict[str, str]) -> None:
+    assert send(face, MessageAttributes={name: value}).status == 200
+    assert face.broker.sent[-1].attributes[name].type == value["DataType"]
+
+
+def test_ten_attributes_at_most(face: Any) -> None:
+    def attributes(count: int) -> dict[str, Any]:
+        return {f"n{number}": text("x") for number in range(count)}
+
+    assert send(face, MessageAttributes=attributes(10)).status == 200
+    assert send(face, MessageAttributes=attributes(11)).error == (
+        "InvalidParameterValue",
+        "Number of message attributes [11] exceeds the allowed maximum [10].",
+    )
+
+
+def test_null_attributes_are_skipped(face: Any) -> None:
+    reply = send(face, MessageAttributes={"a": None, "b": {**text("x"), "BinaryValue": None}})
+    assert reply.status == 200
+    assert list(face.broker.sent[-1].attributes) == ["b"]
+    assert send(face, MessageAttributes={}).status == 200
+    assert face.broker.sent[-1].attributes is None
+
+
+def test_list_values_are_not_supported(face: Any) -> None:
+    for value in ({"StringListValues": ["a"]}, {"BinaryListValues": ["aGk="]}):
+        assert send(face, MessageAttributes={"N": {"DataType": "String", **value}}).error == (
+            "AWS.SimpleQueueService.UnsupportedOperation",
+            "Message attribute list values in SendMessage operation are not supported.",
+        )
+
+
+def test_only_the_trace_header_is_a_system_attribute(face: Any) -> None:
+    assert send(face, MessageSystemAttributes={"X": text("x")}).error == (
+        "InvalidParameterValue",
+        "Message system attribute name 'X' is invalid.",
+    )
+    assert send(face, MessageSystemAttributes={"AWSTraceHeader": text("")}).error == (
+        "InvalidParameterValue",
+        "Message system attribute 'AWSTraceHeader' must contain a non-empty value of type 'String'.",
+    )
+
+
+def test_a_full_deduplication_memory_throttles(face: Any) -> None:
+    face.broker.raises = DedupFull()
+    reply = send(face, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
+    assert (reply.status, reply.code) == (403, "RequestThrottled")
+
+
+# Receive
+
+CONTENT = Content(
+    "id-1",
+    "hello",
+    "AIDASENDER",
+    1_700_000_000_123,
+    {
+        "Hello": Attribute("String", "a"),
+        "Help.Me": Attribute("Number", "1"),
+        "Other": Attribute("Binary", b"\x01"),
+    },
+    TRACE,
+    "dedup",
+)
+RECEIVED = Received(
+    CONTENT, "AQEB", 2, 1_700_000_000_456, "group", 7, "arn:aws:sqs:eu-west-1:123456789012:src"
+)
+SYSTEM = {
+    "SenderId": "AIDASENDER",
+    "SentTimestamp": "1700000000123",
+    "ApproximateReceiveCount": "2",
+    "ApproximateFirstReceiveTimestamp": "1700000000456",
+    "AWSTraceHeader": TRACE,
+    "MessageGroupId": "group",
+    "MessageDeduplicationId": "dedup",
+    "SequenceNumber": "18800000000000000007",
+    "DeadLetterQueueSourceArn": "arn:aws:sqs:eu-west-1:123456789012:src",
+}
+
+
+def receive(face: Any, queue: str = "q", **members: Any) -> Any:
+    return face("ReceiveMessage", QueueUrl=queue, **members)
+
+
+def test_an_empty_receive_is_an_empty_object_and_asks_for_the_queues_own(face: Any) -> None:
+    assert receive(face).raw == b"{}"
+    assert face.broker.asked == {"count": 1, "visibility_ms": None, "wait_ms": None, "attempt_id": None}
+    receive(face, MaxNumberOfMessages=10, VisibilityTimeout=0, WaitTimeSeconds=20)
+    assert face.broker.asked == {"count": 10, "visibility_ms": 0, "wait_ms": 20_000, "attempt_id": None}
+
+
+def test_nothing_is_shown_that_was_not_asked_for(face: Any) -> None:
+    face.broker.receivable = [RECEIVED]
+    assert receive(face).body["Messages"] == [
+        {
+            "MessageId": "id-1",
+            "ReceiptHandle": "AQEB",
+            "MD5OfBody": "5d41402abc4b2a76b9719d911017c592",
+            "Body": "hello",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        ({"AttributeNames": ["All"]}, set(SYSTEM)),
+        ({"MessageSystemAttributeNames": ["All"], "AttributeNames": ["SenderId"]}, set(SYSTEM)),
+        (
+            {"MessageSystemAttributeNames": ["SenderId"], "AttributeNames": ["SentTimestamp"]},
+            {"SenderId", "SentTimestamp"},
+        ),
+        ({"AttributeNames": ["SequenceNumber", "Nonsense"]}, {"SequenceNumber"}),
+    ],
+)  # fmt: skip
+def test_system_attributes_by_either_list(face: Any, members: dict[str, Any], names: set[str]) -> None:
+    face.broker.receivable = [RECEIVED]
+    (message,) = receive(face, **members).body["Messages"]
+    assert message["Attributes"] == {name: SYSTEM[name] for name in names}
+
+
+def test_system_attributes_that_do_not_apply_are_left_out(face: Any) -> None:
+    plain = Received(Content("id", "x", "S", 1), "h", 1, 2, None, None, None)
+    face.broker.receivable = [plain]
+    (message,) = receive(face, AttributeNames=["All"]).body["Messages"]
+    assert set(message["Attributes"]) == {
+        "SenderId",
+        "SentTimestamp",
+        "ApproximateReceiveCount",
+        "ApproximateFirstReceiveTimestamp",
+    }
+    (message,) = receive(face, AttributeNames=["MessageGroupId"]).body["Messages"]
+    assert "Attributes" not in message
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["All"], {"Hello", "Help.Me", "Other"}),
+        ([".*"], {"Hello", "Help.Me", "Other"}),
+        (["*"], {"Hello", "Help.Me", "Other"}),
+        (["Hello"], {"Hello"}),
+        (["Hel.*"], {"Hello", "Help.Me"}),
+        (["Help.*", "Other"], {"Help.Me", "Other"}),
+        (["hello", "AWS.", "..foo", "Hel"], set()),
+        ([], set()),
+    ],
+)
+def test_message_attribute_names_filter_and_the_digest_covers_what_is_returned(
+    face: Any, names: list[str], shown: set[str]
+) -> None:
+    face.broker.receivable = [RECEIVED]
+    (message,) = receive(face, MessageAttributeNames=names).body["Messages"]
+    assert set(message.get("MessageAttributes", {})) == shown
+    assert ("MD5OfMessageAttributes" in message) == bool(shown)
+    if shown == {"Hello"}:
+        sent = send(face, MessageAttributes={"Hello": text("a")}).body
+        assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+        assert message["MessageAttributes"] == {"Hello": text("a")}
+    if "Other" in shown:
+        assert message["MessageAttributes"]["Other"] == blob(b"\x01")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("MaxNumberOfMessages", 0, "Must be between 1 and 10, if provided."),
+        ("MaxNumberOfMessages", 11, "Must be between 1 and 10, if provided."),
+        ("WaitTimeSeconds", -1, "Must be >= 0 and <= 20, if provided."),
+        ("WaitTimeSeconds", 21, "Must be >= 0 and <= 20, if provided."),
+        ("VisibilityTimeout", 43201, "Must be >= 0 and <= 43200, if provided."),
+        ("VisibilityTimeout", -1, "Must be >= 0 and <= 43200, if provided."),
+    ],
+)
+def test_receive_ranges(face: Any, name: str, value: int, reason: str) -> None:
+    assert receive(face, **{name: value}).error == (
+        "InvalidParameterValue",
+        f"Value {value} for parameter {name} is invalid. Reason: {reason}",
+    )
+
+
+def test_an_attempt_id_is_ignored_on_standard_and_checked_on_fifo(face: Any) -> None:
+    assert receive(face, ReceiveRequestAttemptId="any thing").status == 200
+    assert face.broker.asked["attempt_id"] is None
+    assert receive(face, "q.fifo", ReceiveRequestAttemptId="a1").status == 200
+    assert face.broker.asked["attempt_id"] == "a1"
+    assert receive(face, "q.fifo", ReceiveRequestAttemptId="a b").code == "InvalidParameterValue"
+
+
+def test_too_many_in_flight_is_over_limit_403(face: Any) -> None:
+    face.broker.raises = TooManyInFlight()
+    reply = receive(face)
+    assert (reply.status, reply.code) == (403, "OverLimit")
+    assert reply.message.startswith("Too many messages have been received without being deleted.")
+
+
+# Delete and change
+
+
+@pytest.mark.parametrize("action", ["DeleteMessage", "ChangeMessageVisibility"])
+@pytest.mark.parametrize("handle", [None, ""])
+def test_the_handle_is_required(face: Any, action: str, handle: str | None) -> None:
+    assert face(action, QueueUrl="q", ReceiptHandle=handle).error == (
+        "MissingParameter",
+        "The request must contain the parameter ReceiptHandle.",
+    )
+
+
+def test_delete_is_void_and_a_garbage_handle_is_404(face: Any) -> None:
+    assert face("DeleteMessage", QueueUrl="q", ReceiptHandle="AQEB").raw == b""
+    face.broker.outcomes["garbage"] = HandleInvalid()
+    reply = face("DeleteMessage", QueueUrl="q", ReceiptHandle="garbage")
+    assert reply.status == 404
+    assert reply.error == (
+        "ReceiptHandleIsInvalid",
+        'The input receipt handle "garbage" is not a valid receipt handle.',
+    )
+
+
+def test_an_expired_fifo_handle_is_told(face: Any) -> None:
+    face.broker.outcomes["h"] = HandleExpired()
+    assert face("DeleteMessage", QueueUrl="q.fifo", ReceiptHandle="h").error == (
+        "InvalidParameterValue",
+        "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeout", "outcome", "error"),
+    [
+        (None, HandleInvalid(), ("MissingParameter", "The request must contain the parameter VisibilityTimeout.")),
+        (
+            43201,
+            HandleInvalid(),
+            (
+                "InvalidParameterValue",
+                "Value 43201 for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200.",
+            ),
+        ),
+        (
+            43199,
+            VisibilityTooLong(),
+            (
+                "InvalidParameterValue",
+                "Value 43199 for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for "
+                "the message is beyond the limit [43200 seconds].",
+            ),
+        ),
+        (
+            0,
+            MessageNotAvailable(),
+            (
+                "InvalidParameterValue",
+                "Value h for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not "
+                "available for visibility timeout change.",
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_change_visibility_refuses(face: Any, timeout: Any, outcome: Any, error: tuple[str, str]) -> None:
+    face.broker.outcomes["h"] = outcome
+    reply = face("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=timeout)
+    assert reply.error == error
+
+
+def test_change_visibility_is_void_and_counts_in_milliseconds(face: Any) -> None:
+    reply = face("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=43200)
+    assert reply.raw == b""
+    assert face.broker.asked == {"h": 43_200_000}

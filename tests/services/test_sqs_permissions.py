@@ -1,0 +1,132 @@
+"""AddPermission and RemovePermission write the queue's policy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+ARN = "arn:aws:sqs:eu-west-1:123456789012:q"
+ROOT = "arn:aws:iam::{}:root"
+ONE, TWO = "111111111111", "222222222222"
+
+
+@pytest.fixture(autouse=True)
+def queue(face: Any) -> None:
+    face.make("q")
+
+
+def add(face: Any, label: Any = "L", accounts: Any = (ONE,), actions: Any = ("ReceiveMessage",)) -> Any:
+    return face("AddPermission", QueueUrl="q", Label=label, AWSAccountIds=accounts, Actions=actions)
+
+
+def remove(face: Any, label: Any = "L") -> Any:
+    return face("RemovePermission", QueueUrl="q", Label=label)
+
+
+def statement(label: str, accounts: Any, actions: Any) -> dict[str, Any]:
+    return {
+        "Sid": label,
+        "Effect": "Allow",
+        "Principal": {"AWS": accounts},
+        "Action": actions,
+        "Resource": ARN,
+    }
+
+
+def test_statements_append_and_the_last_one_takes_the_policy_with_it(face: Any) -> None:
+    assert add(face).raw == b""
+    first = statement("L", ROOT.format(ONE), "SQS:ReceiveMessage")
+    assert face.attributes("q")["Policy"] == json.dumps(
+        {"Version": "2008-10-17", "Id": f"{ARN}/SQSDefaultPolicy", "Statement": [first]},
+        separators=(",", ":"),
+    )
+    assert add(face, "M", [ONE, TWO], ["SendMessage", "*"]).status == 200
+    second = statement("M", [ROOT.format(ONE), ROOT.format(TWO)], ["SQS:SendMessage", "SQS:*"])
+    assert json.loads(face.attributes("q")["Policy"])["Statement"] == [first, second]
+    assert remove(face).raw == b""
+    assert json.loads(face.attributes("q")["Policy"])["Statement"] == [second]
+    remove(face, "M")
+    assert "Policy" not in face.attributes("q")
+
+
+def test_an_existing_policy_keeps_its_own_parts_even_numbers_past_64_bits(face: Any) -> None:
+    policy = (
+        '{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"sqs:*",'
+        '"Resource":"*","Condition":{"NumericLessThan":{"x":123456789012345678901234567890}}}}'
+    )
+    face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": policy})
+    assert add(face).status == 200
+    shown = json.loads(face.attributes("q")["Policy"])
+    assert shown["Version"] == "2012-10-17"
+    assert shown["Statement"][0] == json.loads(policy)["Statement"]
+
+
+def test_the_same_label_again_only_with_the_same_statement(face: Any) -> None:
+    add(face)
+    before = face.attributes("q")["Policy"]
+    assert add(face).status == 200
+    assert face.attributes("q")["Policy"] == before
+    assert add(face, actions=["SendMessage"]).error == (
+        "InvalidParameterValue",
+        "Value L for parameter Label is invalid. Reason: Already exists.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({"label": None}, "MissingParameter", "The request must contain the parameter Label."),
+        ({"actions": []}, "MissingParameter", "The request must contain the parameter ActionName."),
+        ({"accounts": []}, "MissingParameter", "The request must contain the parameter AWSAccountId."),
+        (
+            {"actions": ["CreateQueue"]},
+            "InvalidParameterValue",
+            "Value SQS:CreateQueue for parameter ActionName is invalid. "
+            "Reason: Only the queue owner is allowed to invoke this action.",
+        ),
+        *(
+            (
+                {"actions": [action]},
+                "InvalidParameterValue",
+                f"Value SQS:{action} for parameter ActionName is invalid. "
+                "Reason: Please refer to the appropriate WSDL for a list of valid actions.",
+            )
+            for action in ("X", "SendMessageBatch", "sendmessage")
+        ),
+        (
+            {"accounts": ["123"]},
+            "InvalidParameterValue",
+            "Value [123] for parameter PrincipalId is invalid. Reason: Unable to verify.",
+        ),
+        ({"actions": ["*"] * 8}, "OverLimit", "8 Actions were found, maximum allowed is 7."),
+    ],
+)
+def test_add_refuses(face: Any, given: dict[str, Any], code: str, message: str) -> None:
+    assert add(face, **given).error == (code, message)
+    assert "Policy" not in face.attributes("q")
+
+
+def test_what_is_no_account_is_dropped_when_another_is_one(face: Any) -> None:
+    assert add(face, accounts=["123", ONE, ONE]).status == 200
+    (only,) = json.loads(face.attributes("q")["Policy"])["Statement"]
+    assert only["Principal"] == {"AWS": ROOT.format(ONE)}
+
+
+def test_twenty_statements_at_most_and_more_is_403(face: Any) -> None:
+    for number in range(20):
+        assert add(face, f"L{number}").status == 200
+    reply = add(face, "more")
+    assert reply.status == 403
+    assert reply.error == ("OverLimit", "21 Statements were found, maximum allowed is 20.")
+
+
+def test_remove_of_an_unknown_label(face: Any) -> None:
+    prefix = "Value X for parameter Label is invalid. Reason: "
+    assert remove(face, "X").error == ("InvalidParameterValue", f"{prefix}can't find label.")
+    add(face)
+    assert remove(face, "X").error == (
+        "InvalidParameterValue",
+        f"{prefix}can't find label on existing policy.",
+    )

@@ -1,0 +1,274 @@
+"""Queue actions: names, idempotent creation, lists in pages, URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import PurgedRecently, QueueDeletedRecently
+from penstock.later import spawn
+from penstock.names import QueueName
+from penstock.services.sqs import declare_queue
+from penstock.wire.registry import Fault
+
+BAD_NAME = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+BAD_FIFO_NAME = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, "
+    "must end with .fifo suffix and be 1 to 80 in length."
+)
+GONE = ("AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
+
+
+@pytest.mark.parametrize(
+    ("members", "code", "message"),
+    [
+        (
+            {},
+            "InvalidParameterValue",
+            "Value for parameter QueueName is invalid. Reason: Must specify a queue name.",
+        ),
+        ({"QueueName": ""}, "InvalidParameterValue", "Queue name cannot be empty"),
+        ({"QueueName": "a b"}, "InvalidParameterValue", BAD_NAME),
+        ({"QueueName": "a\n"}, "InvalidParameterValue", BAD_NAME),
+        ({"QueueName": "a" * 81}, "InvalidParameterValue", BAD_NAME),
+        ({"QueueName": "a.fifo"}, "InvalidParameterValue", BAD_NAME),
+        (
+            {"QueueName": "a.fifo", "Attributes": {"FifoQueue": "false"}},
+            "InvalidParameterValue",
+            BAD_NAME,
+        ),
+        ({"QueueName": "a", "Attributes": {"FifoQueue": "true"}}, "InvalidParameterValue", BAD_FIFO_NAME),
+        (
+            {"QueueName": "a" * 76 + ".fifo", "Attributes": {"FifoQueue": "true"}},
+            "InvalidParameterValue",
+            BAD_FIFO_NAME,
+        ),
+        (
+            {"QueueName": ".fifo", "Attributes": {"FifoQueue": "true"}},
+            "InvalidParameterValue",
+            BAD_FIFO_NAME,
+        ),
+        (
+            {"QueueName": "a", "Attributes": {"FifoQueue": "false"}},
+            "InvalidAttributeName",
+            "Unknown Attribute FifoQueue.",
+        ),
+        (
+            {"QueueName": "a", "tags": {"": "x"}},
+            "InvalidParameterValue",
+            "Tag keys must be between 1 and 128 characters in length.",
+        ),
+    ],
+)
+def test_create_refuses(face: Any, members: dict[str, Any], code: str, message: str) -> None:
+    reply = face("CreateQueue", **members)
+    assert reply.error == (code, message)
+    assert not face.broker.queues
+
+
+def test_create_takes_the_longest_names(face: Any) -> None:
+    assert face.make("a" * 80).endswith("/123456789012/" + "a" * 80)
+    face.make("a" * 75 + ".fifo")
+
+
+def test_the_url_is_built_from_the_host_the_caller_used(face: Any) -> None:
+    assert face.make("a") == "http://localhost:9324/123456789012/a"
+    face.base_url = "https://queues.example"
+    reply = face("GetQueueUrl", QueueName="a")
+    assert reply.body == {"QueueUrl": "https://queues.example/123456789012/a"}
+
+
+def test_create_again_compares_only_what_is_given_with_what_is_now(face: Any) -> None:
+    url = face.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="True")
+    assert face.make("a") == url
+    assert face.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="true") == url
+    assert face.make("a", DelaySeconds="0") == url
+    face("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "32"})
+    assert face.make("a", VisibilityTimeout="32") == url
+    reply = face("CreateQueue", QueueName="a", Attributes={"DelaySeconds": "0", "VisibilityTimeout": "31"})
+    assert reply.status == 400
+    assert reply.body["__type"] == "com.amazonaws.sqs#QueueNameExists"
+    assert reply.error == (
+        "QueueAlreadyExists",
+        "A queue already exists with the same name and a different value for attribute VisibilityTimeout",
+    )
+
+
+def test_create_again_takes_a_fifo_queue_with_or_without_its_type(face: Any) -> None:
+    url = face.make("a.fifo", ContentBasedDeduplication="true")
+    assert face.make("a.fifo") == url
+    assert face("CreateQueue", QueueName="a.fifo").body == {"QueueUrl": url}
+    assert face("CreateQueue", QueueName="a.fifo", tags={"not": "compared"}).status == 200
+
+
+def test_create_after_delete_has_to_wait(face: Any) -> None:
+    face.broker.raises = QueueDeletedRecently()
+    assert face("CreateQueue", QueueName="a").error == (
+        "AWS.SimpleQueueService.QueueDeletedRecently",
+        "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+    )
+
+
+def test_purge_again_has_to_wait_and_is_403(face: Any) -> None:
+    face.make("a")
+    assert face("PurgeQueue", QueueUrl="a").raw == b""
+    face.broker.raises = PurgedRecently("a")
+    reply = face("PurgeQueue", QueueUrl="a")
+    assert reply.status == 403
+    assert reply.error == (
+        "AWS.SimpleQueueService.PurgeQueueInProgress",
+        "Only one PurgeQueue operation on a is allowed every 60 seconds.",
+    )
+
+
+def test_get_queue_url_refuses(face: Any) -> None:
+    face.make("a")
+    assert face("GetQueueUrl").code == "InvalidParameterValue"
+    assert face("GetQueueUrl", QueueName="A").error == GONE
+    stranger = face("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="999999999999")
+    assert stranger.error == (
+        GONE[0],
+        "The specified queue does not exist or you do not have access to it.",
+    )
+    assert face("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="123456789012").status == 200
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "a",
+        "http://localhost:9324/123456789012/a",
+        "https://sqs.eu-west-1.amazonaws.com/123456789012/a",
+        "https://eu-west-1.queue.amazonaws.com/123456789012/a",
+        "https://sqs.us-east-1.amazonaws.com/123456789012/a",
+        "http://[::1]:9324/123456789012/a",
+        "https://proxy.example/sqs/123456789012/a",
+        "/123456789012/a",
+    ],
+)
+def test_any_host_path_style_and_a_bare_name_find_the_queue(face: Any, url: str) -> None:
+    face.make("a")
+    assert face("GetQueueAttributes", QueueUrl=url).status == 200
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "A",
+        "http://whatever",
+        "http://whatever/",
+        "http://host/a",
+        "http://host/123456789012/A",
+        "http://host/123456789012/a/",
+        "http://host/999999999999/a",
+        "https://sqs.eu-west-1.amazonaws.com/999999999999/a",
+        "https://sqs.us-east-1.amazonaws.com.evil.example/999999999999/a",
+        "http://host/123456789012/" + "a" * 2000,
+        "////",
+        "http://",
+        "\x00/\x00",
+    ],
+)
+def test_what_names_no_queue_of_the_caller_does_not_exist(face: Any, url: str | None) -> None:
+    face.make("a")
+    for action in ("SendMessage", "ReceiveMessage", "GetQueueAttributes", "DeleteQueue", "ListQueueTags"):
+        reply = face(action, QueueUrl=url)
+        assert reply.body["__type"] == "com.amazonaws.sqs#QueueDoesNotExist"
+        assert reply.error == GONE
+
+
+@pytest.mark.parametrize("host", ["sqs.us-east-1", "us-west-2.queue", "queue"])
+def test_another_region_and_account_is_an_invalid_address(face: Any, host: str) -> None:
+    reply = face("SendMessage", QueueUrl=f"https://{host}.amazonaws.com/999999999999/a")
+    assert reply.status == 404
+    assert reply.error == (
+        "InvalidAddress",
+        f"The address https://{host}.amazonaws.com/ is not valid for this endpoint.",
+    )
+
+
+def test_delete_queue_is_not_idempotent(face: Any) -> None:
+    face.make("a")
+    assert face("DeleteQueue", QueueUrl="a").raw == b""
+    assert face("DeleteQueue", QueueUrl="a").error == GONE
+
+
+def test_list_queues_without_match_is_an_empty_object(face: Any) -> None:
+    face.make("a")
+    assert face("ListQueues", QueueNamePrefix="b").raw == b"{}"
+
+
+def test_list_queues_pages_with_tokens_only_when_asked(face: Any) -> None:
+    for number in range(1005):
+        face.make(f"q-{number:04}")
+    whole = face("ListQueues").body
+    assert len(whole["QueueUrls"]) == 1000
+    assert "NextToken" not in whole
+    seen: list[str] = []
+    page = face("ListQueues", MaxResults=335)
+    while True:
+        seen += page.body["QueueUrls"]
+        if "NextToken" not in page.body:
+            break
+        page = face("ListQueues", MaxResults=335, NextToken=page.body["NextToken"])
+    assert len(seen) == len(set(seen)) == 1005
+    assert "NextToken" not in face("ListQueues", MaxResults=1000, QueueNamePrefix="q-0").body
+
+
+def test_a_token_goes_on_although_its_queue_was_deleted(face: Any) -> None:
+    for name in "abc":
+        face.make(name)
+    token = face("ListQueues", MaxResults=1).body["NextToken"]
+    face("DeleteQueue", QueueUrl="a")
+    assert face("ListQueues", MaxResults=1, NextToken=token).body["QueueUrls"][0].endswith("/b")
+
+
+def test_list_queues_refuses_wrong_pages(face: Any) -> None:
+    for name in "abc":
+        face.make(name)
+    token = face("ListQueues", MaxResults=1).body["NextToken"]
+    too_many = (
+        "Value for parameter MaxResults is invalid. Reason: MaxResults must be an integer between 1 and 1000."
+    )
+    changed = (
+        "Invalid NextToken value. If you are passing in NextToken, "
+        "you must not change the other request parameters."
+    )
+    for members, message in (
+        ({"MaxResults": 0}, too_many),
+        ({"MaxResults": 1001}, too_many),
+        ({"NextToken": token}, "MaxResults is a mandatory parameter when you provide a value for NextToken."),
+        ({"MaxResults": 1, "NextToken": "garbage"}, "Invalid NextToken value."),
+        ({"MaxResults": 1, "NextToken": "é"}, "Invalid NextToken value."),
+        ({"MaxResults": 2, "NextToken": token}, changed),
+        ({"MaxResults": 1, "NextToken": token, "QueueNamePrefix": "a"}, changed),
+    ):
+        assert face("ListQueues", **members).error == ("InvalidParameterValue", message), members
+
+
+def test_dead_letter_sources_page_under_their_own_name(face: Any, arn: Any) -> None:
+    face.make("dlq")
+    assert face("ListDeadLetterSourceQueues", QueueUrl="dlq").raw == b"{}"
+    policy = f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":3}}'
+    for name in "ab":
+        face.make(name, RedrivePolicy=policy)
+    first = face("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1).body
+    assert first["queueUrls"] == ["http://localhost:9324/123456789012/a"]
+    token = first["NextToken"]
+    second = face("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1, NextToken=token).body
+    assert second == {"queueUrls": ["http://localhost:9324/123456789012/b"]}
+    wrong = face("ListDeadLetterSourceQueues", QueueUrl="a", MaxResults=1, NextToken=token)
+    assert wrong.error == ("InvalidParameterValue", "Invalid or expired next token.")
+
+
+def test_declaring_a_queue_creates_it_and_later_changes_what_differs(face: Any) -> None:
+    name = QueueName("123456789012", "eu-west-1", "a")
+    for timeout in ("30", "45", "45"):
+        spawn(declare_queue(face.broker, name, {"VisibilityTimeout": timeout}, {"team": "x"})).result()
+        assert face.attributes("a")["VisibilityTimeout"] == timeout
+    assert face.broker.queues[name].tags == {"team": "x"}
+    with pytest.raises(Fault, match="DelaySeconds"):
+        spawn(declare_queue(face.broker, name, {"DelaySeconds": "-1"}, {})).result()

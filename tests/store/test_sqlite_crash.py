@@ -1,0 +1,78 @@
+"""A process killed in the middle of its appends: every acknowledged batch is there, and every batch is whole."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from store_driver import FOREVER, Driver, queue_record, row
+
+from penstock.store.sqlite import SqliteStore
+
+ROWS_PER_BATCH = 20
+LARGE_EVERY = 7
+
+
+def content(seq: int) -> bytes:
+    return b"%d " % seq * (1000 if seq % LARGE_EVERY == 0 else 1)
+
+
+def append_forever(data: Path) -> None:
+    """In the child: each batch adds rows, removes a part of the one before, and says so when it is durable."""
+    driver = Driver(lambda: SqliteStore(data))
+    if driver.position == 0:
+        driver.append(queues={1: queue_record(1)})
+    while True:
+        first = driver.position * ROWS_PER_BATCH
+        before = range(first - ROWS_PER_BATCH, first - ROWS_PER_BATCH // 2)
+        driver.append(
+            added=[row(seq, content=content(seq)) for seq in range(first, first + ROWS_PER_BATCH)],
+            removed=[seq for seq in before if seq >= ROWS_PER_BATCH],
+        )
+        sys.stdout.write(f"{driver.position}\n")
+        sys.stdout.flush()
+
+
+def expected(position: int) -> set[int]:
+    seqs = set(range(ROWS_PER_BATCH, position * ROWS_PER_BATCH))
+    for batch in range(1, position - 1):
+        seqs -= set(range(batch * ROWS_PER_BATCH, batch * ROWS_PER_BATCH + ROWS_PER_BATCH // 2))
+    return seqs
+
+
+@pytest.mark.parametrize("acknowledged_min", [3, 40, 300])
+def test_killed_in_the_middle(data: Path, acknowledged_min: int) -> None:
+    for _ in range(2):  # and once more on what the first left
+        child = subprocess.Popen(
+            [sys.executable, __file__, str(data)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent,
+        )
+        assert child.stdout
+        try:
+            said = [int(child.stdout.readline()) for _ in range(acknowledged_min)]
+            time.sleep(0.003)  # on into some later batch: any moment will do
+        finally:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        said += [int(line) for line in child.stdout.read().split("\n")[:-1]]
+        child.stdout.close()
+
+        driver = Driver(lambda: SqliteStore(data))
+        assert driver.position >= said[-1], "an acknowledged batch is missing"
+        assert driver.position <= said[-1] + 1, "more than the batch under way"
+        rows = driver.store.waiting(1, None, 0, FOREVER, 10**6)
+        assert {entry.seq for entry in rows} == expected(driver.position)
+        assert all(entry.content == content(entry.seq) for entry in rows)
+        check = driver.store._writer.execute("PRAGMA integrity_check").fetchall()  # type: ignore[attr-defined]
+        assert check == [("ok",)]
+        driver.store.close()
+
+
+if __name__ == "__main__":
+    append_forever(Path(sys.argv[1]))

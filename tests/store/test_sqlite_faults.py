@@ -1,0 +1,90 @@
+"""Which of SQLite's errors pass, which are told, and which stop the broker."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from store_driver import Driver, queue_record, row
+
+from penstock.errors import StoreBroken, StoreError, StoreFull, StoreRefused
+from penstock.store.faults import store_fault
+from penstock.store.sqlite import SqliteStore
+
+
+def error(code: int | None) -> sqlite3.Error:
+    made = sqlite3.OperationalError("told by SQLite")
+    if code is not None:
+        made.sqlite_errorcode = code
+        made.sqlite_errorname = "NAME"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("code", "room", "committing", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, True, False, StoreFull),
+        (sqlite3.SQLITE_FULL, True, True, StoreFull),
+        (sqlite3.SQLITE_IOERR_WRITE, False, True, StoreFull),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, False, False, StoreFull),
+        (sqlite3.SQLITE_IOERR_WRITE, True, False, StoreError),
+        (sqlite3.SQLITE_IOERR_WRITE, True, True, StoreBroken),
+        (sqlite3.SQLITE_IOERR_FSYNC, False, True, StoreBroken),
+        (sqlite3.SQLITE_IOERR_FSYNC, False, False, StoreBroken),
+        (sqlite3.SQLITE_CORRUPT, True, False, StoreBroken),
+        (sqlite3.SQLITE_CORRUPT_INDEX, True, False, StoreBroken),
+        (sqlite3.SQLITE_NOTADB, True, False, StoreBroken),
+        (sqlite3.SQLITE_BUSY, True, True, StoreError),
+        (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, True, False, StoreError),
+        (None, True, False, StoreError),
+        (None, True, True, StoreBroken),
+    ],
+)
+def test_the_meaning_of_an_error(
+    code: int | None, room: bool, committing: bool, expected: type[StoreError]
+) -> None:
+    fault = store_fault(error(code), has_room=lambda: room, committing=committing)
+    assert type(fault) is expected
+    assert "told by SQLite" in str(fault)
+
+
+def test_a_closed_store_says_so(data: Path) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    driver.store.close()
+    driver.store.close()
+    with pytest.raises(StoreError, match="closed"):
+        driver.append(added=[row(1)])
+    with pytest.raises(StoreError, match="closed"):
+        driver.all()
+
+
+def test_another_writer_is_waited_for_and_then_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.store.datafile.BUSY_MS", 20)
+    driver = Driver(lambda: SqliteStore(data))
+    other = sqlite3.connect(data / "penstock.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        driver.append(added=[row(1)])
+    other.execute("ROLLBACK")
+    driver.append(added=[row(1)])
+    other.close()
+    driver.store.close()
+
+
+def test_a_library_that_is_too_old(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 1))
+    with pytest.raises(StoreRefused, match=r"needs 3\.33\.0 or newer"):
+        SqliteStore(data).open()
+
+
+def test_a_record_that_cannot_be_read_is_damage(data: Path) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(queues={1: queue_record(1)})
+    driver.store.close()
+    other = sqlite3.connect(data / "penstock.db", isolation_level=None)
+    other.execute("UPDATE queues SET record = '{\"id\": true'")
+    other.close()
+    for _ in range(2):  # the first refusal lets go of the directory
+        with pytest.raises(StoreRefused, match="damaged"):
+            SqliteStore(data).open()

@@ -1,0 +1,188 @@
+"""The disk: space comes back after a purge, and a full disk is told, survived and left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_driver import T0, Driver, row, update_of
+
+from penstock.errors import StoreFull
+from penstock.store.reserve import RESERVE_BYTES, Reserve
+from penstock.store.sqlite import SqliteStore
+
+BODY = b"b" * 1000
+
+
+def bytes_used(data: Path) -> int:
+    return sum(path.stat().st_size for path in data.glob("penstock.db*"))
+
+
+def fill(driver: Driver, batches: int, content: bytes = BODY) -> None:
+    for _ in range(batches):
+        first = driver.position * 1000 + 1
+        driver.append(added=[row(seq, content=content) for seq in range(first, first + 500)])
+
+
+@pytest.mark.parametrize(("batches", "size"), [(60, 1000), (4, 20_000)])
+def test_a_purge_gives_its_space_back(data: Path, batches: int, size: int) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    fill(driver, batches, b"b" * size)
+    full = bytes_used(data)
+    assert full > batches * 500 * size
+    driver.append(purged={1: 10**9})
+    driver.tidy_up(rows_max=500)
+    assert bytes_used(data) < full / 3
+    assert (data / "penstock.db-wal").stat().st_size == 0
+    driver.append(added=[row(10**9 + 1)])
+    assert driver.store.tally(1, 10**9, T0).total == 1
+    assert driver.store._writer.execute("PRAGMA integrity_check").fetchall() == [("ok",)]  # type: ignore[attr-defined]
+    driver.store.close()
+
+
+def test_a_reader_from_outside_only_puts_off_the_cut(data: Path) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    fill(driver, 30)
+    driver.append(purged={1: 10**9})
+    backup = sqlite3.connect(data / "penstock.db", isolation_level=None)
+    backup.execute("BEGIN")
+    assert backup.execute("SELECT count(*) FROM entries").fetchone() == (15_000,)
+    driver.tidy_up(rows_max=2000)
+    assert backup.execute("SELECT count(*) FROM entries").fetchone() == (15_000,), "its snapshot stays whole"
+    large = bytes_used(data)
+    backup.execute("ROLLBACK")
+    backup.close()
+    driver.store.tidy(2000)
+    assert bytes_used(data) < large / 2
+    driver.store.close()
+
+
+def test_the_log_shrinks_after_a_large_batch(data: Path) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(added=[row(seq, content=b"b" * 100_000) for seq in range(1, 501)])
+    fill(driver, 10)
+    assert (data / "penstock.db-wal").stat().st_size <= 17 * 1024 * 1024
+    driver.store.close()
+
+
+def test_the_reserve_takes_real_space(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "reserve")
+    assert reserve.restore()
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= RESERVE_BYTES
+    assert reserve.restore(), "again is fine"
+    reserve.release()
+    reserve.release()
+    assert not (tmp_path / "reserve").exists()
+
+
+def test_a_store_in_memory_knows_no_disk() -> None:
+    store = SqliteStore(None)
+    store.open()
+    assert store.free_bytes() is None
+    assert store.restore_reserve()
+    store.release_reserve()
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    if os.geteuid() != 0 or _mount("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(mount)) != 0:
+        pytest.skip("a small disk needs the right to mount one")
+    yield mount
+    _mount("umount", "-l", str(mount))
+
+
+def _mount(*command: str) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def fill_until_full(driver: Driver) -> None:
+    with pytest.raises(StoreFull):
+        fill(driver, 1000)
+
+
+def test_a_full_disk_is_told_and_left_behind(small_disk: Path) -> None:
+    data = small_disk / "data"
+    driver = Driver(lambda: SqliteStore(data))
+    assert (data / "penstock.reserve").exists()
+    fill_until_full(driver)
+    position, total = driver.position, driver.store.tally(1, 0, T0).total
+    assert total == position * 500, "every acknowledged batch, and nothing of the refused one"
+    assert (driver.store.free_bytes() or 0) < 1024 * 1024
+
+    # With the reserve given up, receives and deletes go on.
+    driver.store.release_reserve()
+    first = driver.store.waiting(1, None, 0, T0, 10)
+    driver.append(updated=[update_of(entry, due_ms=T0 + 9, receives=1) for entry in first])
+    driver.append(removed=[entry.seq for entry in first])
+    assert driver.store.tally(1, 0, T0).total == total - 10
+    assert not driver.store.restore_reserve()
+
+    # And so does a purge, which makes room for new messages.
+    driver.append(purged={1: 10**9})
+    driver.tidy_up(200)
+    assert (driver.store.free_bytes() or 0) > 4 * RESERVE_BYTES
+    assert driver.store.restore_reserve()
+    driver.append(added=[row(10**9 + 1)])
+    driver.reopen()
+    assert driver.store.tally(1, 10**9, T0).total == 1
+    driver.store.close()
+
+
+def test_a_full_disk_at_the_start(small_disk: Path) -> None:
+    data = small_disk / "data"
+    driver = Driver(lambda: SqliteStore(data))
+    fill(driver, 4)
+    driver.store.close()
+    ballast = small_disk / "ballast"
+    with ballast.open("wb") as file:
+        with pytest.raises(OSError) as caught:
+            while True:
+                file.write(bytes(65536))
+                file.flush()
+        assert caught.value.errno == errno.ENOSPC
+    driver = Driver(lambda: SqliteStore(data))
+    assert driver.shard.messages == 2000
+    with pytest.raises(StoreFull):
+        fill(driver, 20)
+    ballast.unlink()
+    fill(driver, 1)
+    driver.store.close()
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from penstock.errors import StoreFull
+from penstock.store.sqlite import SqliteStore
+from store_driver import Driver, T0, row
+from test_sqlite_space import fill
+driver = Driver(lambda: SqliteStore(Path(sys.argv[1])))
+resource.setrlimit(resource.RLIMIT_FSIZE, (12_000_000, resource.RLIM_INFINITY))
+try:
+    fill(driver, 1000)
+except StoreFull:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert driver.store.tally(1, 0, T0).total == driver.position * 500
+    fill(driver, 20)
+    driver.reopen()
+    assert driver.store.tally(1, 0, T0).total == driver.position * 500
+    print("told and left behind")
+"""
+
+
+def test_a_limit_on_files_is_a_full_disk_too(data: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(data), str(Path(__file__).parent)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "told and left behind\n", done.stderr

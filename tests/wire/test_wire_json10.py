@@ -1,0 +1,176 @@
+"""AWS JSON 1.0 without sockets or services: what is read, what is refused, what is written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.wire.faults import invalid_parameter
+from penstock.wire.json10 import RequestDecoder, encode_fault, encode_response
+from penstock.wire.registry import Fault
+from penstock.wire.shapes import AnyText, Flat, MapOf, struct_shape
+
+
+class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
+    Text: str | None = None
+    Blob: bytes | None = None
+
+
+class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
+    Name: str | None = None
+    Body: Annotated[str | None, AnyText()] = None
+    Count: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    Flag: bool | None = None
+    Names: Annotated[list[str] | None, Flat("Name")] = None
+    Map: Annotated[dict[str, str] | None, Flat("Entry")] = None
+    Parts: Annotated[dict[str, Part] | None, Flat("Part")] = None
+
+
+decode = RequestDecoder(Request)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", Request()),
+        (b"{}", Request()),
+        (b' {"Name":"a","Count":3} ', Request(Name="a", Count=3)),
+        (b'{"Unknown":[{"deep":1}],"Name":"a"}', Request(Name="a")),
+        (b'{"Name":null,"Count":null,"Names":null,"Map":null}', Request()),
+        (b'{"Map":{"a":null,"b":"c"}}', Request(Map={"b": "c"})),
+        (b'{"Names":["a",null]}', Request(Names=["a"])),
+        (b'{"Parts":{"a":null,"b":{"Text":"x","Other":1}}}', Request(Parts={"b": Part(Text="x")})),
+        (b'{"Name":12}', Request(Name="12")),
+        (b'{"Name":1.5}', Request(Name="1.5")),
+        (b'{"Name":true,"Map":{"a":30,"b":false}}', Request(Name="true", Map={"a": "30", "b": "false"})),
+        (b'{"Count":2.0}', Request(Count=2)),
+        (b'{"Parts":{"a":{"Blob":"aGk="}}}', Request(Parts={"a": Part(Blob=b"hi")})),
+        (b'{"Body":"\\ud83d\\ude00"}', Request(Body="\U0001f600")),
+        (b'{"Body":"\\ud800"}', Request(Body="\ud800")),
+    ],
+)
+def test_reading_is_as_tolerant_as_aws(body: bytes, expected: Request) -> None:
+    assert decode(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"Count":"3"}', "STRING_VALUE can not be converted to an Integer"),
+        (b'{"Count":true}', "TRUE_VALUE can not be converted to an Integer"),
+        (b'{"Count":false}', "FALSE_VALUE can not be converted to an Integer"),
+        (b'{"Count":1.5}', "NUMBER_VALUE can not be converted to an Integer"),
+        (b'{"Count":9223372036854775808}', "NUMBER_VALUE can not be converted to an Integer"),
+        (b'{"Count":[1]}', "Start of list found where not expected"),
+        (b'{"Count":{}}', "Start of structure or map found where not expected."),
+        (b'{"Name":[]}', "Start of list found where not expected"),
+        (b'{"Name":{"a":1}}', "Start of structure or map found where not expected."),
+        (b'{"Names":{"a":1}}', "Start of structure or map found where not expected."),
+        (b'{"Map":["a"]}', "Start of list found where not expected"),
+        (b'{"Map":{"a":["b"]}}', "Unrecognized collection type class java.lang.String"),
+        (b'{"Map":{"a":{"b":"c"}}}', "Start of structure or map found where not expected."),
+    ],
+)
+def test_wrong_types_get_the_texts_of_aws(body: bytes, message: str) -> None:
+    with pytest.raises(Fault) as caught:
+        decode(body)
+    assert caught.value.message == message
+    assert (caught.value.shape, caught.value.code, caught.value.status) == (
+        "SerializationException",
+        "MalformedInput",
+        400,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"nonsense",
+        b"[]",
+        b'"text"',
+        b"null",
+        b"1",
+        b'{"Name":"\xff"}',
+        b'{"Name":"\\ud800"}',
+        b'{"Map":{"\\udfff":"a"}}',
+        b'{"Name":NaN}',
+        b'{"Name":"a\x01"}',
+        b'{"Name":"a"}{}',
+        b"\xef\xbb\xbf{}",
+        b'{"Parts":{"a":{"Blob":"no base64!"}}}',
+        b'{"Parts":{"a":{"Blob":7}}}',
+        b'{"Other":' + b"[" * 200_000,
+        b'{"Name":' + b'{"a":' * 200_000,
+        b'{"Count":' + b"9" * 100_000 + b"}",
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+def test_what_is_no_request_is_malformed_input(body: bytes) -> None:
+    with pytest.raises(Fault) as caught:
+        decode(body)
+    assert caught.value.code == "MalformedInput"
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(Request.__struct_fields__), _JSON) | _JSON)
+def test_no_json_raises_anything_but_a_fault(value: object) -> None:
+    try:
+        body = msgspec.json.encode(value)
+    except OverflowError:
+        return  # an integer that msgspec does not write
+    try:
+        decode(body)
+    except Fault as fault:
+        assert fault.code == "MalformedInput"
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_but_a_fault(body: bytes) -> None:
+    try:
+        decode(body)
+    except Fault as fault:
+        assert fault.code == "MalformedInput"
+
+
+def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
+    assert encode_response(None) == b""
+    assert encode_response(Request()) == b"{}"
+    assert encode_response(Request(Name="é", Names=["a"])) == '{"Name":"é","Names":["a"]}'.encode()
+
+
+def test_an_error_is_two_members_in_order_without_whitespace() -> None:
+    fault = Fault(
+        "InvalidAttributeValue",
+        "InvalidAttributeValue",
+        400,
+        "Invalid value for the parameter Policy.",
+        modelled=True,
+    )
+    body = encode_fault(fault, "com.amazonaws.sqs")
+    assert (
+        body == b'{"__type":"com.amazonaws.sqs#InvalidAttributeValue",'
+        b'"message":"Invalid value for the parameter Policy."}'
+    )
+    assert len(body) == 104
+    assert b"com.amazon.coral.service#InvalidParameterValueException" in encode_fault(
+        invalid_parameter("x"), "com.amazonaws.sqs"
+    )
+
+
+def test_a_struct_tells_its_shape() -> None:
+    fields = {field.name: field for field in struct_shape(Request).fields}
+    assert fields["Map"].flat == Flat("Entry")
+    assert isinstance(fields["Parts"].shape, MapOf)
+    assert fields["Parts"].shape.value == struct_shape(Part)
+    assert fields["Body"].any_text and not fields["Name"].any_text
