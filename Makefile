@@ -1,5 +1,7 @@
 # `make serve` starts a broker, `make test` proves it. Both set up what they need first.
-PYTHON ?= python3
+# The first of these that is new enough; PYTHON=... names another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
@@ -12,8 +14,8 @@ help: ## what can be made here
 setup: $(STAMP) ## a virtual environment in .venv with everything the other targets need
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Penstock needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make setup PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Penstock needs Python 3.11 or newer. Install one, or name it: make setup PYTHON=/path/to/python3"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
 	$(BIN)/python -m pip install --quiet --editable . --group dev

@@ -13,14 +13,16 @@ from penstock.services.sqs import ACTIONS
 
 AWKWARD = st.sampled_from(
     [
-        "", "q", "q.fifo", "\x00", "\ud800", "é", "All", ".*", "x" * 2000, "-1", "0", "30", "1e400", "true", "{}", "[]",
+        "", "q", "q.fifo", "\x00", "\ud800", "é", "All", ".*", "x" * 2000, "-1", "0", "30", "1e400", "true",
+        "{}", "[]",
         '{"maxReceiveCount":1,"deadLetterTargetArn":"arn:aws:sqs:eu-west-1:123456789012:q"}',
         '{"redrivePermission":"byQueue","sourceQueueArns":[{}]}', '{"redrivePermission":["x"]}',
         '{"Version":[],"Statement":[{"Effect":{},"Action":"x","Resource":"y"}]}',
         '{"Statement":{"Effect":"Allow","Action":"x","Resource":"y","Sid":{}}}',
         "arn:aws:sqs:eu-west-1:123456789012:q", "123456789012", "SendMessage", "String", "Number", "Binary", "aGk=",
         "W1tdLDEsIiJd", "eyJ0YXNrSWQiOiJ0In0=", "http://host/123456789012/q", "Policy", "RedrivePolicy",
-        "RedriveAllowPolicy", "FifoQueue", "VisibilityTimeout", "AWSTraceHeader", None, 0, 1, -1, 2**63, 10**400, 1.5, True,
+        "RedriveAllowPolicy", "FifoQueue", "VisibilityTimeout", "AWSTraceHeader",
+        None, 0, 1, -1, 2**63, 10**400, 1.5, True,
     ]
 )  # fmt: skip
 MEMBERS = sorted({name for request, _, _ in ACTIONS.values() for name in request.__struct_fields__})

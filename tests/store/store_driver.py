@@ -80,6 +80,12 @@ class Driver:
         """Every message of a queue in order, without content."""
         return self.store.expired(queue, after, FOREVER, 10**6)
 
+    def whole(self, queue: int = 1, after: int = 0) -> list[EntryRow]:
+        """Every message of a queue in order, with content."""
+        rows = self.all(queue, after)
+        contents = self.store.contents([entry.seq for entry in rows])
+        return [entry._replace(content=contents[entry.seq]) for entry in rows]
+
     def tidy_up(self, rows_max: int = 100) -> int:
         bites = 1
         while self.store.tidy(rows_max):

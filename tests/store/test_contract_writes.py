@@ -177,7 +177,7 @@ def test_queues_cooldowns_and_tasks_are_replaced_and_ended(driver: Driver) -> No
 def test_batches_of_any_size(driver: Driver, count: int) -> None:
     entries = [row(seq, content=bytes([seq % 251]) * (1 + seq * 7 % 4000)) for seq in range(1, count + 1)]
     driver.append(added=entries)
-    assert driver.store.waiting(1, None, 0, FOREVER, count + 1) == entries
+    assert driver.whole() == entries
     driver.append(updated=[update_of(entry, due_ms=T0 + 1, receives=1) for entry in entries])
     assert driver.store.tally(1, 0, T0) == Tally(count, count, 0)
     driver.append(removed=[entry.seq for entry in entries[1:]])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from store_driver import FOREVER, Driver, queue_record, row
+from store_driver import Driver, queue_record, row
 
 from penstock.store.sqlite import SqliteStore
 
@@ -66,7 +66,7 @@ def test_killed_in_the_middle(data: Path, acknowledged_min: int) -> None:
         driver = Driver(lambda: SqliteStore(data))
         assert driver.position >= said[-1], "an acknowledged batch is missing"
         assert driver.position <= said[-1] + 1, "more than the batch under way"
-        rows = driver.store.waiting(1, None, 0, FOREVER, 10**6)
+        rows = driver.whole()
         assert {entry.seq for entry in rows} == expected(driver.position)
         assert all(entry.content == content(entry.seq) for entry in rows)
         check = driver.store._writer.execute("PRAGMA integrity_check").fetchall()  # type: ignore[attr-defined]

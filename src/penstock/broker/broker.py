@@ -203,6 +203,7 @@ class Broker:
             await self._keeper.loaded(queue)
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         changes, rules = self._commits.open, queue.rules
+        rules.check_room(len(messages))
         answers = []
         for message in messages:
             sent, entry = rules.send(message, now_ms, wall_ms, changes)
@@ -233,6 +234,9 @@ class Broker:
                 raise TooManyInFlight
             deliveries = await self._polls.wait(queue, ask, caller, wait_ms)
         if not deliveries:
+            if queue.settings.redrive is not None:
+                # What this receive made a dead letter is to be found there once it is answered.
+                await self._commits.settled()
             return []
         caller.if_unread = partial(self._take_back, queue, deliveries)
         contents = await self._contents(deliveries)

@@ -30,7 +30,9 @@ def reader(store: Store, rules: Rules, read: Read) -> Callable[[], Apply]:
             standard = rules
             return lambda now_ms, changes: standard.apply_delayed(read, delayed)
         if isinstance(read, ReadExpired):
-            expired = store.expired(queue, purged_to, read.enqueued_ms_max, read.rows_max)
+            expired = store.expired(
+                queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max
+            )
             oldest_ms = store.oldest_ms(queue, purged_to)
             return lambda now_ms, changes: rules.apply_expired(read, expired, oldest_ms, changes)
         waiting = [

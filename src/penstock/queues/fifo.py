@@ -63,6 +63,10 @@ class FifoQueue(Queue[FifoLane]):
 
     # -- sending ---------------------------------------------------------------------------------------------
 
+    def check_room(self, messages: int) -> None:
+        if len(self._dedup) + messages > self.limits.dedup_entries_max:
+            raise DedupFull
+
     def send(
         self, message: Outgoing, now_ms: int, wall_ms: int, changes: Changes
     ) -> tuple[Sent, Entry | None]:
@@ -73,8 +77,6 @@ class FifoQueue(Queue[FifoLane]):
         first = self._dedup.find(key, now_ms)
         if first is not None:
             return Sent(self.message_id(first), first), None
-        if len(self._dedup) >= self.limits.dedup_entries_max:
-            raise DedupFull
         sent, entry = self._new_entry(message, 0, dedup_id, now_ms, wall_ms, changes)
         until_ms = now_ms + self.limits.dedup_window_ms
         self._dedup.remember(key, entry.seq, until_ms)

@@ -76,6 +76,10 @@ class PagedQueue(ABC, Generic[L]):
         self._oldest_ms = NEVER  # no message in memory was enqueued before: a bound, exact after each sweep
         self._stored_oldest_ms = NEVER  # the same for messages that only the store has
         self._swept_ms = 0
+        # The search for expired messages in the store goes on behind this position, or else it would find those
+        # again whose removal is not durable yet.
+        self._expired_to = 0
+        self._expiry_cut_ms = NEVER
 
     # -- what each kind of queue decides ---------------------------------------------------------------------
 
@@ -147,7 +151,8 @@ class PagedQueue(ABC, Generic[L]):
         self.total = self.in_flight = 0
         self.unlisted = False
         self.reading = None
-        self._oldest_ms = self._stored_oldest_ms = NEVER
+        self._oldest_ms = self._stored_oldest_ms = self._expiry_cut_ms = NEVER
+        self._expired_to = 0
 
     def _sweep(self, now_ms: int, changes: Changes) -> None:
         """Drop what is past its retention, wherever it is. What only the store has follows by ReadExpired."""
@@ -355,7 +360,9 @@ class PagedQueue(ABC, Generic[L]):
     def _read_expired(self, now_ms: int) -> ReadExpired | None:
         if self.complete or self._stored_oldest_ms + self.settings.retention_ms > now_ms:
             return None
-        return ReadExpired(now_ms - self.settings.retention_ms, self.limits.refill_rows)
+        cut_ms = now_ms - self.settings.retention_ms
+        self._expiry_cut_ms = min(self._expiry_cut_ms, cut_ms)
+        return ReadExpired(self._expired_to, cut_ms, self.limits.refill_rows)
 
     def apply_groups(
         self, asked: ReadGroups, groups: Iterable[tuple[str | None, int, int]], last: int, now_ms: int
@@ -398,8 +405,11 @@ class PagedQueue(ABC, Generic[L]):
                 self._vanished(row)
         if len(rows) < asked.rows_max:
             # Those just removed may still be the oldest in the store: what is left is younger than the cut.
-            floor = asked.enqueued_ms_max + 1
+            floor = self._expiry_cut_ms + 1
             self._stored_oldest_ms = NEVER if oldest_ms is None else max(oldest_ms, floor)
+            self._expired_to, self._expiry_cut_ms = 0, NEVER
+        else:
+            self._expired_to = rows[-1].position
 
     def _vanished(self, row: EntryRow) -> None:
         """A message left that never was in memory."""

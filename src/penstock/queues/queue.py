@@ -52,6 +52,9 @@ Stored = Mapping[int, EntryRow]
 class Queue(PagedQueue[L]):
     # -- what each kind of queue decides ---------------------------------------------------------------------
 
+    def check_room(self, messages: int) -> None:
+        """Raise if so many more cannot be sent; after this, no send of them is refused."""
+
     @abstractmethod
     def send(
         self, message: Outgoing, now_ms: int, wall_ms: int, changes: Changes

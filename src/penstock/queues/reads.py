@@ -36,6 +36,7 @@ class ReadDelayed(NamedTuple):
 class ReadExpired(NamedTuple):
     """Messages past their retention that are not in memory, and when the oldest of the rest was enqueued."""
 
+    after: int
     enqueued_ms_max: int
     rows_max: int
 

@@ -67,9 +67,7 @@ def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = Fa
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA mmap_size = 0")  # mapped pages would count as our memory
-        connection.execute(
-            "PRAGMA secure_delete = OFF"
-        )  # some builds wipe what they free, at twice the writes
+        connection.execute("PRAGMA secure_delete = OFF")  # some builds overwrite all that they free
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
         if reads_only:

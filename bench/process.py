@@ -1,0 +1,71 @@
+"""A server process to measure: started from this checkout, watched through /proc."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+class Server:
+    def __init__(self, data: Path | None, *flags: str) -> None:
+        place = ["--memory"] if data is None else ["--data", str(data)]
+        begun = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "penstock",
+                "serve",
+                "--port",
+                "0",
+                "--log-format",
+                "json",
+                *place,
+                *flags,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            said = json.loads(line)
+            if said.get("message") == "ready":
+                self.start_seconds = time.perf_counter() - begun
+                self.recovered = said["recovered"]
+                self.port = int(said["listening"].rsplit(":", 1)[1])
+                return
+        raise RuntimeError("the server did not start")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def rss_mb(self) -> float:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("no memory figure")
+
+    def peak_mb(self) -> float:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("no memory figure")
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)

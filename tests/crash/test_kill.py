@@ -1,0 +1,100 @@
+"""Killed with SIGKILL at random moments, started again on the same directory, and asked what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+from crash.ledger import Ledger
+from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Gate, Load
+from e2e.process import ServerProcess
+
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
+SEED = int(os.environ.get("CRASH_SEED", random.SystemRandom().randrange(2**32)))
+
+
+def make_queues(client: Client) -> None:
+    hidden = {"VisibilityTimeout": str(HIDDEN_S)}
+    client.ask("CreateQueue", QueueName=DEAD, Attributes=hidden)
+    target = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
+    redrive = json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": 2})
+    client.ask("CreateQueue", QueueName=PLAIN, Attributes={"RedrivePolicy": redrive, **hidden})
+    client.ask("CreateQueue", QueueName=FIFO, Attributes={"FifoQueue": "true", **hidden})
+
+
+def count(client: Client, queue: str) -> int:
+    """Waiting, in flight and delayed."""
+    answer = client.ask("GetQueueAttributes", QueueUrl=queue, AttributeNames=["All"])
+    return sum(
+        int(value) for name, value in answer["Attributes"].items() if name.startswith("ApproximateNumberOf")
+    )
+
+
+def drain(client: Client, queue: str, limit_s: float = 60) -> list[str]:
+    """Everything that is in a queue, once what is hidden or delayed has come out."""
+    bodies: list[str] = []
+    end = time.monotonic() + limit_s
+    while count(client, queue) and time.monotonic() < end:
+        answer = client.ask(
+            "ReceiveMessage", QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=3, VisibilityTimeout=600
+        )
+        messages = answer.get("Messages", [])
+        bodies += [message["Body"] for message in messages]
+        if messages:
+            entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
+            done = client.ask("DeleteMessageBatch", QueueUrl=queue, Entries=entries)
+            assert len(done["Successful"]) == len(entries)
+    assert count(client, queue) == 0, "the counts say that there is more than can be received"
+    return bodies
+
+
+def logged_errors(server: ServerProcess) -> list[str]:
+    return [line for line in server.log if '"level": "error"' in line]
+
+
+def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
+    print(f"CRASH_SEED={SEED} CRASH_ROUNDS={ROUNDS}")
+    moments = random.Random(SEED)
+    gate, ledger = Gate(), Ledger()
+    errors: list[str] = []
+    data = ("--data", str(tmp_path / "data"))
+
+    server = ServerProcess(*data)
+    gate.open(server.port)
+    make_queues(Client(gate))
+    load = Load(gate, ledger, SEED)
+    for _ in range(ROUNDS):
+        time.sleep(moments.uniform(0.3, 0.9))
+        assert server.process.poll() is None, "it died before it was killed"
+        gate.close()
+        server.kill()
+        errors += logged_errors(server)
+        server = ServerProcess(*data)
+        gate.open(server.port)
+    time.sleep(0.3)
+    load.finish()
+    assert server.stop() == 0
+    errors += logged_errors(server)
+
+    with ServerProcess(*data) as server:
+        gate = Gate()
+        gate.open(server.port)
+        client = Client(gate)
+        # Rests of a move task end by themselves; then nothing but us touches the queues.
+        arn = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
+        while client.ask("ListMessageMoveTasks", SourceArn=arn)["Results"][0]["Status"] == "RUNNING":
+            time.sleep(0.05)
+        promised = sum(count(client, queue) for queue in (PLAIN, DEAD, FIFO))
+        left = drain(client, PLAIN) + drain(client, DEAD) + drain(client, FIFO)
+        assert server.stop() == 0
+        errors += logged_errors(server)
+
+    print(dict(ledger.counted), f"left: {len(left)}")
+    assert not errors
+    assert not ledger.settle(left)
+    assert promised == len(left), "the counts are what can be received"
+    assert ledger.counted["sent"] > 50 * ROUNDS, "the load was too light to prove anything"
+    assert ledger.counted["deleted"] > 10 * ROUNDS

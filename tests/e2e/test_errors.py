@@ -1,0 +1,63 @@
+"""Bad input gets Amazon's own error: the row's shape, its older code, its status, its words, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.error_table import ACCOUNT, CODES, ROWS, STATUSES, Row, arn
+from e2e.process import ServerProcess
+from e2e.raw import JSON, Raw
+
+
+@pytest.fixture(scope="module")
+def furnished(server: ServerProcess) -> Iterator[Raw]:
+    """The queues that the rows speak of."""
+    client = Raw(server.port, ACCOUNT)
+    deny = json.dumps({"redrivePermission": "denyAll"})
+    for name, attributes in {
+        "std": {},
+        "small": {"MaximumMessageSize": "1024"},
+        "f.fifo": {"FifoQueue": "true"},
+        "content.fifo": {"FifoQueue": "true", "ContentBasedDeduplication": "true"},
+        "dead": {},
+        "source": {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1})},
+        "closed": {"RedriveAllowPolicy": deny},
+        "purged": {},
+        "gone": {},
+    }.items():
+        client.done("CreateQueue", {"QueueName": name, "Attributes": attributes})
+    client.done("PurgeQueue", {"QueueUrl": "purged"})
+    client.done("DeleteQueue", {"QueueUrl": "gone"})
+    yield client
+    client.close()
+
+
+def _name(row: Row) -> str:
+    return f"{row.action}: {row.rule}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=_name)
+def test_refusal(furnished: Raw, row: Row) -> None:
+    reply = furnished.ask(row.action, row.request)
+    answer = reply.json()
+    assert list(answer) == ["__type", "message"]
+    assert answer["__type"] == row.type
+    if row.text is not None:
+        assert answer["message"] == row.text
+    assert reply.status == STATUSES.get(row.type, 400)
+    assert reply.headers["x-amzn-query-error"] == f"{CODES[row.type]};Sender"
+    assert reply.headers["content-type"] == JSON
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", reply.headers["x-amzn-requestid"])
+
+
+def test_what_was_refused_left_nothing_behind(furnished: Raw) -> None:
+    for name in ("std", "small", "f.fifo", "content.fifo"):
+        assert furnished.done("ReceiveMessage", {"QueueUrl": name}) == {}
+    urls = furnished.done("ListQueues")["QueueUrls"]
+    assert {url.rpartition("/")[2] for url in urls} == {
+        "std", "small", "f.fifo", "content.fifo", "dead", "source", "closed", "purged",
+    }  # fmt: skip

@@ -1,0 +1,96 @@
+"""Whose queues, and under which address: accounts and regions are apart, the host is whatever the caller used."""
+
+from __future__ import annotations
+
+from http.client import HTTPConnection
+
+import pytest
+from botocore.exceptions import ClientError
+
+from e2e.conftest import sqs_client
+from e2e.process import ServerProcess
+from e2e.raw import Raw
+
+
+def test_accounts_do_not_see_each_other(server: ServerProcess, account: str) -> None:
+    mine, theirs = sqs_client(server.url, account), sqs_client(server.url, "299999999999")
+    url = mine.create_queue(QueueName="q")["QueueUrl"]
+    assert url == f"{server.url}/{account}/q"
+    assert "QueueUrls" not in theirs.list_queues(QueueNamePrefix="q")
+    with pytest.raises(theirs.exceptions.QueueDoesNotExist):
+        theirs.get_queue_url(QueueName="q")
+    with pytest.raises(theirs.exceptions.QueueDoesNotExist):
+        theirs.send_message(QueueUrl=url, MessageBody="b")
+    with pytest.raises(ClientError) as refused:
+        theirs.get_queue_url(QueueName="q", QueueOwnerAWSAccountId=account)
+    assert refused.value.response["Error"]["Code"] == "AWS.SimpleQueueService.NonExistentQueue"
+
+
+def test_regions_do_not_see_each_other(server: ServerProcess, account: str) -> None:
+    east, west = (sqs_client(server.url, account, region) for region in ("us-east-1", "eu-west-1"))
+    url = east.create_queue(QueueName="q")["QueueUrl"]
+    assert west.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "5"})["QueueUrl"] == url
+    east.send_message(QueueUrl=url, MessageBody="east")
+    assert "Messages" not in west.receive_message(QueueUrl=url)
+    for client, region in ((east, "us-east-1"), (west, "eu-west-1")):
+        attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+        assert attributes["QueueArn"] == f"arn:aws:sqs:{region}:{account}:q"
+
+
+def test_a_key_that_is_no_account_has_the_servers_own(server: ServerProcess) -> None:
+    client = sqs_client(server.url, "AKIAIOSFODNN7EXAMPLE")
+    assert client.create_queue(QueueName="of-a-key")["QueueUrl"] == f"{server.url}/000000000000/of-a-key"
+    client.delete_queue(QueueUrl="of-a-key")
+
+
+def test_a_queue_url_has_the_host_it_was_asked_by_and_all_of_them_work(
+    server: ServerProcess, raw: Raw, account: str
+) -> None:
+    raw.done("CreateQueue", {"QueueName": "q"})
+    urls = []
+    for host in ("queues.test:4566", "localhost", f"127.0.0.1:{server.port}", "[::1]:9324"):
+        reply = raw.ask("GetQueueUrl", {"QueueName": "q"}, Host=host)
+        assert reply.json()["QueueUrl"] == f"http://{host}/{account}/q"
+        urls.append(reply.json()["QueueUrl"])
+    for url in [
+        *urls,
+        f"https://sqs.us-east-1.amazonaws.com/{account}/q",
+        f"https://queue.amazonaws.com/{account}/q",
+        "q",
+    ]:
+        raw.done("SendMessage", {"QueueUrl": url, "MessageBody": url})
+    received = raw.done("ReceiveMessage", {"QueueUrl": "q", "MaxNumberOfMessages": 10})["Messages"]
+    assert len(received) == len(urls) + 3
+
+
+def test_a_forwarded_host_is_not_believed_from_strangers(
+    raw: Raw, server: ServerProcess, account: str
+) -> None:
+    raw.done("CreateQueue", {"QueueName": "q"})
+    reply = raw.ask(
+        "GetQueueUrl", {"QueueName": "q"}, X_Forwarded_Host="evil.example", X_Forwarded_Proto="https"
+    )
+    assert reply.json()["QueueUrl"] == f"http://127.0.0.1:{server.port}/{account}/q"
+
+
+def test_a_public_url_wins_and_a_trusted_proxy_is_believed() -> None:
+    with ServerProcess("--memory", "--public-url", "https://queues.example.com") as server:
+        raw = Raw(server.port, "200000000001")
+        assert raw.done("CreateQueue", {"QueueName": "q"})["QueueUrl"] == (
+            "https://queues.example.com/200000000001/q"
+        )
+        raw.close()
+    with ServerProcess("--memory", "--trusted-proxies", "127.0.0.1/32") as server:
+        raw = Raw(server.port, "200000000001")
+        reply = raw.ask(
+            "CreateQueue", {"QueueName": "q"}, X_Forwarded_Host="q.example.com", X_Forwarded_Proto="https"
+        )
+        assert reply.json()["QueueUrl"] == "https://q.example.com/200000000001/q"
+        raw.close()
+
+
+def test_an_unsigned_request_is_as_good_on_an_open_server(server: ServerProcess) -> None:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/", b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})
+    assert connection.getresponse().status == 200
+    connection.close()

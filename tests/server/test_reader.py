@@ -1,0 +1,100 @@
+"""The reader without a socket: any bytes, cut anywhere."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.server.http_limits import HttpLimits
+from penstock.server.reader import Buffered, Phase, Reader
+from penstock.server.request import Peer, Refusal, new_request_id
+
+from .harness import get, post
+
+LIMITS = HttpLimits(header_bytes_max=2000, body_bytes_max=2000, uri_bytes_max=200, header_count_max=20)
+CHUNKED = b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nT: 1\r\n\r\n"
+STREAM = post("A.B", b"12345") + get("/x") + CHUNKED + post("C.D", b"")
+
+
+def reader(buffered: Buffered | None = None) -> Reader:
+    return Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), LIMITS, buffered or Buffered())
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_where_the_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
+    buffered = Buffered()
+    reading = reader(buffered)
+    for start, end in pairwise([0, *sorted(cuts), len(STREAM)]):
+        reading.feed(STREAM[start:end])
+    requests = [reading.take() for _ in range(len(reading.requests))]
+    assert [(each.method, each.target, each.body) for each in requests] == [
+        (b"POST", b"/", b"12345"),
+        (b"GET", b"/x", b""),
+        (b"POST", b"/c", b"abcde"),
+        (b"POST", b"/", b""),
+    ]
+    assert requests[0].headers[b"x-amz-target"] == b"A.B"
+    assert b"t" not in requests[2].headers, "a trailer is no header"
+    assert (buffered.bytes, reading.phase) == (0, Phase.BETWEEN)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=60),
+            st.sampled_from(
+                [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\n", b"A: b\r\n", b"\r\n", b"0\r\n\r\n"]
+            ),
+            st.sampled_from([b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n", b"Upgrade: x\r\n"]),
+            st.sampled_from(
+                [b"Connection: upgrade\r\n", b"Expect: 100-continue\r\n", b"5\r\nabcde\r\n", STREAM]
+            ),
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_requests_or_a_refusal_and_no_byte_is_miscounted(pieces: list[bytes]) -> None:
+    buffered = Buffered()
+    reading = reader(buffered)
+    try:
+        for piece in pieces:
+            again = piece
+            while again:
+                again = reading.feed(again)
+    except Refusal as refusal:
+        assert 400 <= refusal.status < 500
+    reading.drop()
+    while reading.requests:
+        reading.take()
+    assert buffered.bytes == 0
+
+
+def test_what_makes_no_body_grow_is_bounded() -> None:
+    endless = {
+        b"GET / HTTP/1.1\r\nA: ": 431,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;": 431,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: ": 431,
+        b"GET /": 414,
+    }
+    for beginning, status in endless.items():
+        reading = reader()
+        reading.feed(beginning)
+        fed = 0
+        try:
+            while fed < 10_000:
+                reading.feed(b"a" * 100)
+                fed += 100
+        except Refusal as refusal:
+            assert (refusal.status, fed <= 2000) == (status, True)
+        else:
+            raise AssertionError(f"{beginning!r} has no end")
+
+
+def test_request_ids_are_uuids_and_differ() -> None:
+    ids = {new_request_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(len(each) == 36 and each[14] == "4" and each[19] in "89ab" for each in ids)

@@ -1,0 +1,217 @@
+"""The whole server as a process: what it prints, how it stops, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "penstock", "serve", "--port", "0", *arguments]
+
+
+class Server:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.ready = json.loads(self._line())
+        self.port = int(self.ready["listening"].rpartition(":")[2])
+
+    def _line(self) -> str:
+        assert self.process.stderr is not None
+        assert select.select([self.process.stderr], [], [], 10)[0], "the server says nothing"
+        return self.process.stderr.readline()
+
+    def ask(self, action: str, timeout: float = 10, **request: Any) -> tuple[int, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection.request("POST", "/", json.dumps(request), {"X-Amz-Target": f"AmazonSQS.{action}"})
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response.status, json.loads(body) if body else None
+
+    def attributes(self, queue: str) -> dict[str, str]:
+        status, page = self.ask("GetQueueAttributes", QueueUrl=queue, AttributeNames=["All"])
+        assert status == 200, page
+        attributes: dict[str, str] = page["Attributes"]
+        return attributes
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(10)
+
+
+@contextmanager
+def server(*arguments: str) -> Iterator[Server]:
+    process = subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    try:
+        yield Server(process)
+    finally:
+        process.kill()
+        output, _ = process.communicate()
+        assert output == "", "nothing is written to standard output"
+
+
+def refused(*arguments: str) -> str:
+    done = subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=20, check=False, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("penstock: ") and done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_it_says_what_it_is_and_stops_with_0(tmp_path: Path) -> None:
+    with server("--data", str(tmp_path / "data")) as running:
+        assert running.ready["message"] == "ready"
+        assert running.ready["data"] == str(tmp_path / "data")
+        assert "fsync" in running.ready["durability"]
+        assert running.ready["recovered"].startswith("0 queues, 0 messages, ")
+        assert running.ready["access"].startswith("open: every request is accepted")
+        assert running.ready["try"] == f"aws --endpoint-url http://127.0.0.1:{running.port} sqs list-queues"
+        assert running.ask("ListQueues")[0] == 200
+        assert running.stop() == 0
+
+
+def test_the_banner_for_people() -> None:
+    process = subprocess.Popen(
+        command("--memory", "--log-format", "human", "--host", "0.0.0.0"),
+        stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert process.stderr is not None
+    lines: list[str] = []
+    while not any(line.startswith("  try ") for line in lines):
+        lines.append(process.stderr.readline())
+    process.terminate()
+    process.communicate(timeout=10)
+    text = "".join(lines)
+    assert "nothing survives a stop" in text
+    assert "WARNING: open to the network" in text
+    assert "aws --endpoint-url http://127.0.0.1:" in text
+
+
+def test_a_stop_answers_a_long_poll_with_nothing() -> None:
+    with server("--memory") as running:
+        running.ask("CreateQueue", QueueName="a")
+        answers: list[tuple[int, Any]] = []
+        poll = threading.Thread(
+            target=lambda: answers.append(running.ask("ReceiveMessage", 30, QueueUrl="a", WaitTimeSeconds=20))
+        )
+        poll.start()
+        time.sleep(0.3)  # another process: only time tells that the poll has arrived there
+        begun = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - begun < 5
+        poll.join(5)
+        assert answers == [(200, {})]
+
+
+def test_declared_queues_in_any_order_and_again_with_other_values(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    arguments = ("--data", str(tmp_path / "data"), "--config", str(file))
+    file.write_text(
+        '[queues.a]\nVisibilityTimeout = 7\ndead_letter = {queue = "b", max_receives = 2}\ntags = {x = "1"}\n'
+        '[queues.b]\ndead_letter = {queue = "a", max_receives = 3}\n'
+    )
+    with server(*arguments) as running:
+        assert running.attributes("a")["VisibilityTimeout"] == "7"
+        assert json.loads(running.attributes("a")["RedrivePolicy"])["maxReceiveCount"] == 2
+        assert json.loads(running.attributes("b")["RedrivePolicy"])["deadLetterTargetArn"].endswith(":a")
+        assert running.ask("ListQueueTags", QueueUrl="a")[1] == {"Tags": {"x": "1"}}
+        assert running.ask("SendMessage", QueueUrl="a", MessageBody="kept")[0] == 200
+        assert running.stop() == 0
+    file.write_text("[queues.a]\nVisibilityTimeout = 8\n")
+    with server(*arguments) as running:
+        assert running.ready["recovered"].startswith("2 queues, 1 message, ")
+        assert running.attributes("a")["VisibilityTimeout"] == "8"
+        assert json.loads(running.attributes("a")["RedrivePolicy"])["maxReceiveCount"] == 2
+        status, page = running.ask("ReceiveMessage", QueueUrl="a")
+        assert (status, page["Messages"][0]["Body"]) == (200, "kept")
+
+
+def test_a_dead_letter_queue_that_is_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[queues.a]\ndead_letter = {queue = "nowhere", max_receives = 2}\n')
+    assert "cannot make the declared queues" in refused("--memory", "--config", str(file))
+
+
+def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = refused("--memory", "--port", port)
+    assert line == (
+        f"penstock: cannot listen on 127.0.0.1:{port}: "
+        "another process listens there; stop it, or choose a port with --port\n"
+    )
+
+
+def test_an_address_that_is_not_ours() -> None:
+    assert "cannot listen on 192.0.2.1:0" in refused("--memory", "--host", "192.0.2.1")
+
+
+def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("nonsense")
+    line = refused("--memory", "--tls-certificate", str(tmp_path / "none.pem"), "--tls-key", str(key))
+    assert f"cannot use tls_certificate {tmp_path / 'none.pem'}" in line
+    assert "cannot use" in refused("--memory", "--tls-certificate", str(key), "--tls-key", str(key))
+
+
+def test_a_data_directory_in_use(tmp_path: Path) -> None:
+    with server("--data", str(tmp_path)):
+        assert str(tmp_path) in refused("--data", str(tmp_path))
+
+
+def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused("--data", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_leaves_at_once(number: signal.Signals) -> None:
+    with server("--memory", "--stop-timeout", "60s") as running:
+        # A request that never ends: its body is announced and not sent.
+        hanging = socket.create_connection(("127.0.0.1", running.port))
+        hanging.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        assert running.ask("ListQueues")[0] == 200
+        running.process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(0.3)
+        running.process.send_signal(number)
+        assert running.process.wait(2) == 1
+        hanging.close()
+
+
+@pytest.mark.parametrize("queue", ["standard", "ordered.fifo"])
+def test_a_poll_whose_caller_is_gone_costs_the_message_nothing(queue: str) -> None:
+    fifo = {"Attributes": {"FifoQueue": "true"}} if queue.endswith(".fifo") else {}
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
+    with server("--memory") as running:
+        assert running.ask("CreateQueue", QueueName=queue, **fifo)[0] == 200
+        body = json.dumps({"QueueUrl": queue, "WaitTimeSeconds": 20}).encode()
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\nContent-Length: %d\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", running.port)) as dead:
+            dead.sendall(head % len(body) + body)
+            time.sleep(0.2)  # the poll waits there by now
+        assert running.ask("SendMessage", QueueUrl=queue, MessageBody="once", **ids)[0] == 200
+        wanted = {"QueueUrl": queue, "WaitTimeSeconds": 2, "AttributeNames": ["ApproximateReceiveCount"]}
+        status, page = running.ask("ReceiveMessage", **wanted)
+        assert status == 200
+        assert page["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}

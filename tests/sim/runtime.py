@@ -1,0 +1,120 @@
+"""A runtime without threads or waiting: everything that the real one does, in steps, under a clock that tests turn.
+
+Rule 1: what the loop does, it does in the order it was asked. The two threads of the store take their jobs in order
+        too, and tell the loop the outcome as an event of its own.
+Rule 2: between the three, any order is possible. By default the loop goes first, then reads, then writes; a chooser
+        makes it any other.
+Rule 3: jobs of a thread that is held stay where they are, and so does everything that waits for them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.clock import ManualClock
+from penstock.later import Later
+
+T = TypeVar("T")
+Step = Callable[[], None]
+
+
+class SimulatedTimer:
+    def __init__(self, due_ms: int, callback: Step) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class SimulatedRuntime:
+    def __init__(self, clock: ManualClock, choose: Callable[[int], int] = lambda choices: 0) -> None:
+        self.clock = clock
+        self.hold_writes = False
+        self.hold_reads = False
+        self._choose = choose
+        self._loop: deque[Step] = deque()
+        self._reads: deque[Step] = deque()
+        self._writes: deque[Step] = deque()
+        self._timers: list[tuple[int, int, SimulatedTimer]] = []
+        self._timers_set = 0
+
+    def write(self, job: Callable[[], T]) -> Later[T]:
+        return self._queue(self._writes, job)
+
+    def read(self, job: Callable[[], T]) -> Later[T]:
+        return self._queue(self._reads, job)
+
+    def _queue(self, thread: deque[Step], job: Callable[[], T]) -> Later[T]:
+        later: Later[T] = Later()
+
+        def work() -> None:
+            try:
+                value = job()
+            except Exception as error:
+                failure = error
+                self._loop.append(lambda: later.fail(failure))
+            else:
+                self._loop.append(lambda: later.resolve(value))
+
+        thread.append(work)
+        return later
+
+    def soon(self, callback: Step) -> None:
+        self._loop.append(callback)
+
+    def at(self, now_ms: int, callback: Step) -> SimulatedTimer:
+        timer = SimulatedTimer(now_ms, callback)
+        self._timers_set += 1
+        heapq.heappush(self._timers, (now_ms, self._timers_set, timer))
+        return timer
+
+    # -- what a test does ------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Do one thing; False if there is none that may be done."""
+        able = [
+            line
+            for line, held in (
+                (self._loop, False),
+                (self._reads, self.hold_reads),
+                (self._writes, self.hold_writes),
+            )
+            if line and not held
+        ]
+        if not able:
+            return False
+        line = able[self._choose(len(able))] if len(able) > 1 else able[0]
+        line.popleft()()
+        return True
+
+    def run_until_idle(self) -> None:
+        self._fire()
+        for _ in range(200_000):
+            if not self.step():
+                return
+        raise AssertionError("the broker never comes to rest")
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, from one timer to the next, with everything done in between."""
+        until_ms = self.clock.now_ms() + ms
+        self.run_until_idle()
+        while (due_ms := self.next_timer_ms()) is not None and due_ms <= until_ms:
+            self.clock.advance(max(0, due_ms - self.clock.now_ms()))
+            self.run_until_idle()
+        self.clock.advance(until_ms - self.clock.now_ms())
+
+    def next_timer_ms(self) -> int | None:
+        while self._timers and self._timers[0][2].cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _fire(self) -> None:
+        while (due_ms := self.next_timer_ms()) is not None and due_ms <= self.clock.now_ms():
+            timer = heapq.heappop(self._timers)[2]
+            # Cancelled between its time and its turn: as on a real loop, it does not run.
+            self._loop.append(lambda timer=timer: None if timer.cancelled else timer.callback())  # type: ignore[misc]

@@ -1,0 +1,322 @@
+"""A broker on a real store under a clock that tests turn, with every fault at hand.
+
+Queues are called by their short name, because after :meth:`World.crash` they are other objects. A call of the world is
+made and done (:meth:`World.do`) unless it is only started (:meth:`World.start`): then a later :meth:`World.run` goes on
+with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+from sim.runtime import SimulatedRuntime
+
+from penstock import later as later_module
+from penstock.broker.broker import Broker
+from penstock.broker.held import HeldQueue
+from penstock.clock import ManualClock
+from penstock.errors import PenstockError, StoreError, StoreFull
+from penstock.later import Later, spawn
+from penstock.limits import DAY, MINUTE, SECOND, Limits
+from penstock.names import QueueName
+from penstock.queues.changes import Changes, MoveTaskRecord
+from penstock.queues.message import Outgoing, Received, Sent
+from penstock.queues.settings import QueueSettings, Redrive
+from penstock.store.port import Mark
+from penstock.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+ROOMY = Limits()
+TINY = Limits(
+    memory_budget_bytes=2_000,
+    lane_window_max=4,
+    lane_floor=1,
+    refill_rows=4,
+    refill_lanes=2,
+    asleep_window_max=4,
+    lanes_max=3,
+)
+"""So little memory that a dozen messages are a backlog: everything is paged."""
+
+__all__ = ["DAY", "MINUTE", "ROOMY", "SECOND", "TINY", "Caller", "FaultyStore", "Poll", "World", "name_of"]
+
+
+def name_of(short: str) -> QueueName:
+    return QueueName("000000000000", "eu-west-1", short)
+
+
+class FaultyStore(SqliteStore):
+    """A store that refuses when told to."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, synchronous="off")
+        self.refusals: deque[StoreError] = deque()
+        self.full = False
+        self.reserve_left = True
+        self.appended: list[Changes] = []
+
+    def append(self, changes: Changes, mark: Mark) -> None:
+        if self.refusals:
+            raise self.refusals.popleft()
+        if self.full and (self.reserve_left or changes.added):
+            raise StoreFull("no space left")
+        super().append(changes, mark)
+        self.appended.append(changes)
+
+    def release_reserve(self) -> None:
+        self.reserve_left = False
+
+    def restore_reserve(self) -> bool:
+        self.reserve_left = not self.full
+        return self.reserve_left
+
+
+class Caller:
+    """Whoever asks. ``hang_up`` is what the server does when it sees the connection closed."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self.if_unread: Callable[[], None] | None = None
+
+    def hang_up(self) -> None:
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+
+class Poll:
+    """A receive that was started."""
+
+    def __init__(self, caller: Caller, answer: Later[list[Received]]) -> None:
+        self.caller = caller
+        self.answer = answer
+
+    @property
+    def done(self) -> bool:
+        return self.answer.done
+
+    @property
+    def bodies(self) -> list[str]:
+        assert self.answer.done, "the receive still waits"
+        return [message.content.body for message in self.answer.result()]
+
+
+class World:
+    def __init__(self, limits: Limits = ROOMY, choose: Callable[[int], int] = lambda choices: 0) -> None:
+        self.limits = limits
+        self.clock = ManualClock()
+        self.fatal: list[StoreError] = []
+        self.bugs: list[BaseException] = []
+        self._choose = choose
+        self._directory = Path(tempfile.mkdtemp(prefix="penstock-world-", dir=_fast_directory()))
+        self._fail = Later.fail
+        self._log_exception = later_module.log.exception
+        self._watch_for_bugs()
+        self._open()
+
+    def _open(self) -> None:
+        self.store = FaultyStore(self._directory)
+        shard = self.store.open()
+        self.runtime = SimulatedRuntime(self.clock, self._choose)
+        self.broker = Broker(
+            self.store, self.runtime, self.clock, self.limits, shard, on_fatal=self.fatal.append
+        )
+        self.broker.start()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.store.close()
+        Later.fail = self._fail  # type: ignore[method-assign]
+        later_module.log.exception = self._log_exception  # type: ignore[method-assign]
+        shutil.rmtree(self._directory)
+
+    def _watch_for_bugs(self) -> None:
+        """An error that is not the broker's own is a bug, even if nobody waits for what it failed."""
+        fail, log_exception, bugs = self._fail, self._log_exception, self.bugs
+
+        def watched_fail(later: Later[Any], error: BaseException) -> None:
+            if not isinstance(error, PenstockError):
+                bugs.append(error)
+            fail(later, error)
+
+        def watched_log(message: object, *args: object, **more: Any) -> None:
+            bugs.append(AssertionError(str(message)))
+            log_exception(message, *args, **more)
+
+        Later.fail = watched_fail  # type: ignore[method-assign]
+        later_module.log.exception = watched_log  # type: ignore[method-assign, assignment]
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until nothing is left to do at this time."""
+        self.runtime.run_until_idle()
+        self._no_bugs()
+
+    def advance(self, ms: int) -> None:
+        self.runtime.advance(ms)
+        self.run()
+
+    def _no_bugs(self) -> None:
+        if self.bugs:
+            raise self.bugs[0]
+
+    def start(self, coroutine: Coroutine[Later[Any], None, T]) -> Later[T]:
+        return spawn(coroutine)
+
+    def do(self, coroutine: Coroutine[Later[Any], None, T]) -> T:
+        outcome = spawn(coroutine)
+        self.run()
+        assert outcome.done, "it waits for something that does not come by itself"
+        return outcome.result()
+
+    # -- faults ----------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """The power goes: what is not in the store never happened, and nobody gets an answer."""
+        self.store.close()
+        self._open()
+        self.run()
+
+    def restart(self) -> None:
+        """A clean stop, and a start."""
+        self.do(self.broker.stop())
+        self.crash()
+
+    def refuse_next_commit(self, error: StoreError | None = None) -> None:
+        self.store.refusals.append(error or StoreError("refused by the test"))
+
+    def hold_commits(self) -> None:
+        self.runtime.hold_writes = True
+
+    def release_commits(self) -> None:
+        self.runtime.hold_writes = False
+        self.run()
+
+    # -- queues ----------------------------------------------------------------------------------------------
+
+    def create(self, short: str, *, dead_letters: tuple[str, int] | None = None, **settings: Any) -> HeldQueue:
+        return self.do(self.broker.create(name_of(short), self._settings(short, dead_letters, settings), {}))
+
+    def _settings(
+        self, short: str, dead_letters: tuple[str, int] | None, settings: dict[str, Any]
+    ) -> QueueSettings:
+        redrive = None if dead_letters is None else Redrive(name_of(dead_letters[0]), dead_letters[1])
+        return QueueSettings(fifo=short.endswith(".fifo"), redrive=redrive, **settings)
+
+    def configure(self, short: str, **changed: Any) -> None:
+        settings = msgspec.structs.replace(self.queue(short).settings, **changed)
+        self.do(self.broker.configure(self.queue(short), settings))
+
+    def queue(self, short: str) -> HeldQueue:
+        return self.broker.find(name_of(short))
+
+    def drop(self, short: str) -> None:
+        self.do(self.broker.drop(self.queue(short)))
+
+    def purge(self, short: str) -> None:
+        self.do(self.broker.purge(self.queue(short)))
+
+    def counts(self, short: str) -> tuple[int, int, int]:
+        """Visible, in flight, delayed."""
+        counts = self.do(self.broker.counts(self.queue(short)))
+        return counts.visible, counts.in_flight, counts.delayed
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def sending(self, short: str, *messages: Outgoing) -> Later[list[Sent]]:
+        return self.start(self.broker.send(self.queue(short), list(messages)))
+
+    def send(self, short: str, body: str, **more: Any) -> Sent:
+        return self.do(self.broker.send(self.queue(short), [outgoing(body, **more)]))[0]
+
+    def send_all(self, short: str, *bodies: str, **more: Any) -> list[Sent]:
+        messages = [outgoing(body, **more) for body in bodies]
+        return self.do(self.broker.send(self.queue(short), messages))
+
+    def poll(
+        self,
+        short: str,
+        count: int = 10,
+        *,
+        wait_ms: int | None = 20 * SECOND,
+        visibility_ms: int | None = None,
+        attempt_id: str | None = None,
+    ) -> Poll:
+        """Start a receive and run as far as it goes."""
+        caller = Caller()
+        asked = self.broker.receive(
+            self.queue(short), caller, count=count, visibility_ms=visibility_ms, wait_ms=wait_ms, attempt_id=attempt_id
+        )  # fmt: skip
+        poll = Poll(caller, self.start(asked))
+        self.run()
+        return poll
+
+    def receive(self, short: str, count: int = 10, **more: Any) -> list[Received]:
+        """A short poll, unless ``wait_ms`` says otherwise."""
+        poll = self.poll(short, count, **{"wait_ms": 0, **more})
+        assert poll.done, "a short poll does not wait"
+        return poll.answer.result()
+
+    def bodies(self, short: str, count: int = 10, **more: Any) -> list[str]:
+        return [message.content.body for message in self.receive(short, count, **more)]
+
+    def drain(self, short: str, **more: Any) -> list[str]:
+        """All that can be received, in the order in which it comes."""
+        bodies: list[str] = []
+        while found := self.bodies(short, **more):
+            bodies += found
+        return bodies
+
+    def delete(self, short: str, *messages: Received) -> None:
+        """Delete by receipt; raises what the broker answers for the first that it refuses."""
+        handles = [message.handle for message in messages]
+        _raise_first(self.do(self.broker.delete(self.queue(short), handles)))
+
+    def change(self, short: str, message: Received, visibility_ms: int) -> None:
+        asked = [(message.handle, visibility_ms)]
+        _raise_first(self.do(self.broker.change_visibility(self.queue(short), asked)))
+
+    # -- moves -----------------------------------------------------------------------------------------------
+
+    def start_move(self, source: str, destination: str | None = None, rate: int | None = None) -> MoveTaskRecord:
+        to = None if destination is None else self.queue(destination)
+        return self.do(self.broker.start_move(self.queue(source), to, rate))
+
+    def move_task(self, source: str) -> MoveTaskRecord:
+        """The latest of a queue."""
+        return self.broker.moves(self.queue(source))[0]
+
+    def cancel_move(self, source: str, task_id: str) -> MoveTaskRecord:
+        return self.do(self.broker.cancel_move(self.queue(source), task_id))
+
+
+def outgoing(body: str, **more: Any) -> Outgoing:
+    return Outgoing(body=body, sender="AIDATEST", **more)
+
+
+def _raise_first(outcomes: list[PenstockError | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+def _fast_directory() -> str | None:
+    shared_memory = Path("/dev/shm")
+    return str(shared_memory) if shared_memory.is_dir() else None

@@ -1,0 +1,175 @@
+"""The documents tell the truth: settings are all there, examples work as printed, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.process import ServerProcess
+from penstock.server.config import Setting, settings
+from penstock.server.sources import load_config
+from penstock.services.sqs import ACTIONS
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
+EXAMPLE = ROOT / "docs/examples/penstock.toml"
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(document.read_text()) if kind == language]
+
+
+def anchors(document: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    prose = _BLOCK.sub("", document.read_text())
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in _HEADING.findall(prose)}
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def rows() -> dict[str, list[str]]:
+    """The rows of configuration.md that begin with a setting's three names, by the first of them."""
+    found = {}
+    for line in CONFIGURATION.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        names = re.findall(r"`([^`]+)`", cells[0])
+        if len(names) == 3 and names[1].startswith("--"):
+            found[names[0]] = [*names, *cells[1:]]
+    return found
+
+
+def test_every_setting_and_no_other_is_documented() -> None:
+    assert list(sorted(rows())) == sorted(settings())
+
+
+@pytest.mark.parametrize("setting", settings().values(), ids=lambda setting: setting.name)
+def test_a_setting_is_documented_with_its_names_and_default(setting: Setting) -> None:
+    _, flag, variable, default, _, meaning = rows()[setting.name]
+    assert (flag, variable) == (setting.flag, setting.variable)
+    shown = setting.default if default == "none" and not setting.default else setting.kind.read(default)
+    assert shown == setting.default
+    assert meaning
+
+
+# -- configuration files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_configuration_example_is_taken(document: Path, tmp_path: Path) -> None:
+    for number, text in enumerate(blocks(document, "toml")):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        load_config({"config": str(file)}, {})
+
+
+def test_the_full_example_is_the_file() -> None:
+    assert EXAMPLE.read_text() in blocks(ROOT / "docs/configuration.md", "toml")
+
+
+def test_the_full_example_starts(tmp_path: Path) -> None:
+    arguments = ("--config", str(EXAMPLE), "--data", str(tmp_path / "data"), "--port", "0")
+    with ServerProcess(*arguments) as server:
+        assert server.stop() == 0
+
+
+# -- examples that run ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--memory") as running:
+        yield running
+
+
+def run(command: list[str], script: str, server: ServerProcess) -> str:
+    """As printed, but for the port."""
+    assert "9324" in script
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, input=script.replace("9324", str(server.port)), text=True, timeout=120, check=False,
+        capture_output=True, env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_message_with_boto3(server: ServerProcess) -> None:
+    (script,) = blocks(ROOT / "README.md", "python")
+    assert run([sys.executable, "-"], script, server) == "one espresso\n"
+
+
+def test_the_first_message_with_the_aws_cli(server: ServerProcess) -> None:
+    (script,) = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
+    output = run(["bash", "-eu"], script, server)
+    assert f"{server.url}/000000000000/orders" in output
+    assert '"Body": "two lattes"' in output
+
+
+def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> None:
+    (script,) = blocks(ROOT / "docs/running.md", "python")
+    with ServerProcess("--config", str(EXAMPLE), "--data", str(tmp_path / "data"), "--port", "0"):
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        script = script.replace("/var/lib/penstock", str(tmp_path / "data"))
+        script = script.replace("/var/backups", str(copy))
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    with ServerProcess("--data", str(copy)) as restored:
+        assert restored.facts["recovered"].startswith("4 queues, ")
+        assert restored.stop() == 0
+
+
+# -- names and links -----------------------------------------------------------------------------------------
+
+
+def test_every_action_is_listed() -> None:
+    listed = set(re.findall(r"\b[A-Z]\w+", (ROOT / "docs/sqs.md").read_text()))
+    assert set(ACTIONS) <= listed
+    for document in ("README.md", "docs/sqs.md"):
+        assert f"All {len(ACTIONS)} actions" in (ROOT / document).read_text()
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    architecture = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    for requirement in project["dependencies"]:
+        name = re.split(r"[^\w-]", requirement)[0]
+        assert f"\n| {name} | " in architecture, name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for link in _LINK.findall(document.read_text()):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize(
+    "document", [ROOT / "docs/ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
+)
+def test_every_file_that_is_named_exists(document: Path) -> None:
+    """Modules are named below the package, everything else below the root."""
+    for name in re.findall(r"`([\w./]+(?:\.py|\.sql|\.md|/))`", document.read_text()):
+        places = (ROOT / "src/penstock" / name, ROOT / name)
+        assert "NAME" in name or any(place.exists() for place in places), name
