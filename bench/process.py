@@ -16,31 +16,24 @@ class Server:
     def __init__(self, data: Path | None, *flags: str) -> None:
         place = ["--memory"] if data is None else ["--data", str(data)]
         begun = time.perf_counter()
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "penstock",
-                "serve",
-                "--port",
-                "0",
-                "--log-format",
-                "json",
-                *place,
-                *flags,
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            said = json.loads(line)
+        self._log = tempfile.NamedTemporaryFile("r", prefix="penstock-bench-", suffix=".log")  # noqa: SIM115
+        command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--log-format", "json"]
+        with open(self._log.name, "w") as log:
+            self._process = subprocess.Popen([*command, *place, *flags], stdout=log, stderr=log)
+        while self._process.poll() is None:
+            line = self._log.readline()
+            said = json.loads(line) if line.endswith("\n") else {}
             if said.get("message") == "ready":
                 self.start_seconds = time.perf_counter() - begun
                 self.recovered = said["recovered"]
                 self.port = int(said["listening"].rsplit(":", 1)[1])
                 return
-        raise RuntimeError("the server did not start")
+            time.sleep(0.002)
+        raise RuntimeError(f"the server did not start: {self.complaints()}")
+
+    def complaints(self) -> str:
+        """What the server logged since it was ready."""
+        return self._log.read()
 
     @property
     def pid(self) -> int:

@@ -30,7 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lane_floor: int = 8
     refill_rows: int = 512
     refill_lanes: int = 64
+    listed_rows: int = 25_000
     asleep_window_max: int = 8192
-    lanes_max: int = 200_000
+    lanes_max: int = 120_000
     dedup_entries_max: int = 2_000_000
     attempts_max: int = 10_000

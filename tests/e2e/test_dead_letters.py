@@ -36,11 +36,14 @@ def receive(sqs: Any, url: str, **more: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def let_die(sqs: Any, url: str, body: str, **more: Any) -> str:
-    """Send a message, receive it as often as it may be; its id."""
-    message_id: str = sqs.send_message(QueueUrl=url, MessageBody=body, **more)["MessageId"]
+def let_die(sqs: Any, url: str, dead: str, body: str) -> str:
+    """Send a message and receive it as often as it may be, until it is a dead letter; its id."""
+    before = waiting(sqs, dead)
+    message_id: str = sqs.send_message(QueueUrl=url, MessageBody=body)["MessageId"]
     while receive(sqs, url, VisibilityTimeout=0):
         pass
+    while waiting(sqs, dead) == before:
+        time.sleep(0.01)
     return message_id
 
 
@@ -74,7 +77,7 @@ def test_a_message_is_delivered_exactly_as_often_as_it_may_be(sqs: Any, receives
     (last,) = seen[-1]
     assert last["Attributes"]["ApproximateReceiveCount"] == str(receives_max)
     assert receive(sqs, url) == [], "the receive that moves it gives nothing"
-    (moved,) = receive(sqs, dead, MessageAttributeNames=["All"])
+    (moved,) = receive(sqs, dead, WaitTimeSeconds=20, MessageAttributeNames=["All"])
     assert moved["Attributes"] == last["Attributes"] | {
         "ApproximateReceiveCount": str(receives_max + 1),
         "DeadLetterQueueSourceArn": arn(sqs, url),
@@ -91,7 +94,7 @@ def test_the_poison_head_of_a_group_leaves_and_the_group_goes_on(sqs: Any) -> No
     (head,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
     assert head["Body"] == "poison"
     assert [message["Body"] for message in receive(sqs, url)] == ["next"]
-    (moved,) = receive(sqs, dead)
+    (moved,) = receive(sqs, dead, WaitTimeSeconds=20)
     assert (moved["Body"], moved["Attributes"]["MessageGroupId"]) == ("poison", "g")
     assert "MessageDeduplicationId" in moved["Attributes"]
 
@@ -120,7 +123,7 @@ def test_a_source_must_be_allowed_by_its_dead_letter_queue(sqs: Any, account: st
 def test_a_move_without_destination_returns_each_to_its_own_source(sqs: Any) -> None:
     dead = make(sqs, "dead")
     sources = {name: make_source(sqs, name, dead) for name in ("a", "b")}
-    died = {let_die(sqs, url, name): name for name, url in sources.items()}
+    died = {let_die(sqs, url, dead, name): name for name, url in sources.items()}
     handle = sqs.start_message_move_task(SourceArn=arn(sqs, dead))["TaskHandle"]
     decoded = json.loads(base64.b64decode(handle))
     assert decoded.keys() == {"taskId", "sourceArn"} and decoded["sourceArn"] == arn(sqs, dead)
@@ -142,7 +145,7 @@ def test_a_move_without_destination_returns_each_to_its_own_source(sqs: Any) -> 
 
 def test_a_move_to_a_destination(sqs: Any) -> None:
     dead, other = make(sqs, "dead"), make(sqs, "other")
-    let_die(sqs, make_source(sqs, "q", dead), "b")
+    let_die(sqs, make_source(sqs, "q", dead), dead, "b")
     sqs.start_message_move_task(
         SourceArn=arn(sqs, dead), DestinationArn=arn(sqs, other), MaxNumberOfMessagesPerSecond=500
     )
@@ -189,7 +192,7 @@ def test_a_task_fails_with_its_reason(sqs: Any) -> None:
     dead = make(sqs, "dead")
     url = make_source(sqs, "q", dead)
     make_source(sqs, "other", dead)
-    let_die(sqs, url, "b")
+    let_die(sqs, url, dead, "b")
     sqs.delete_queue(QueueUrl=url)
     sqs.start_message_move_task(SourceArn=arn(sqs, dead))
     failed = task(sqs, arn(sqs, dead))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.error_table import ACCOUNT, CODES, ROWS, STATUSES, Row, arn
+from e2e.errors import ROWS
+from e2e.errors.row import ACCOUNT, CODES, STATUSES, Row, arn
 from e2e.process import ServerProcess
 from e2e.raw import JSON, Raw
 

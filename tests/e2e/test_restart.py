@@ -39,11 +39,8 @@ class Restarting:
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Restarting]:
     running = Restarting(tmp_path / "data")
-    with running.server:
-        pass_on = running
-        yield pass_on
-    if running.server.process.poll() is None:
-        running.server.kill()
+    yield running
+    running.server.kill()
 
 
 @pytest.fixture(params=["stop", "kill"])
@@ -196,6 +193,8 @@ def test_dead_letters_and_cool_downs_are_kept(kept: Restarting, again: Callable[
         sqs.send_message(QueueUrl="q", MessageBody=body)
     for _ in range(2):
         receive(sqs, "q", VisibilityTimeout=0)
+    while attributes(sqs, "dead")["ApproximateNumberOfMessages"] != "2":
+        time.sleep(0.01)
     dead = {m["Body"]: m for m in receive(sqs, "dead", VisibilityTimeout=0)}
     sqs.delete_message(QueueUrl="dead", ReceiptHandle=dead["deleted"]["ReceiptHandle"])
     sqs.send_message(QueueUrl="purged", MessageBody="b")

@@ -29,12 +29,13 @@ class Letter:
     id: str
     queue: str
     group: str | None
-    enqueued_ms: int
-    due_ms: int
+    enqueued_ms: int = 0
+    due_ms: int = 0
     receives: int = 0
     receives_before: int = 0
     first_received_ms: int = 0
     source: str | None = None
+    delayed: bool = True  # hidden because it was sent so
 
 
 @dataclass
@@ -80,11 +81,10 @@ class StandardModel:
 
     def counts(self, queue: str, now_ms: int) -> tuple[int, int, int]:
         hidden = [letter for letter in self.of(queue) if letter.due_ms > now_ms]
-        in_flight = sum(letter.receives > letter.receives_before for letter in hidden)
-        return len(self.of(queue)) - len(hidden), in_flight, len(hidden) - in_flight
+        delayed = sum(letter.delayed for letter in hidden)
+        return len(self.of(queue)) - len(hidden), len(hidden) - delayed, delayed
 
-    def send(self, letter: Letter, delay_ms: int | None, now_ms: int) -> None:
-        delay_ms = self.rules[letter.queue].delay_ms if delay_ms is None else delay_ms
+    def send(self, letter: Letter, delay_ms: int, now_ms: int) -> None:
         letter.enqueued_ms = now_ms
         letter.due_ms = now_ms + delay_ms
         self.letters.append(letter)
@@ -94,6 +94,7 @@ class StandardModel:
         letter.receives += 1
         letter.first_received_ms = letter.first_received_ms or now_ms
         letter.due_ms = now_ms + visibility_ms
+        letter.delayed = False
 
     def bury(self, letter: Letter, queue: str, source: str) -> None:
         letter.queue = queue
@@ -122,6 +123,7 @@ class StandardModel:
             return "too long"
         # SQS: the handle of an expired receive hides the message anew; showing what is visible changes nothing.
         letter.due_ms = now_ms + visibility_ms
+        letter.delayed = False
         return "ok"
 
     def purge(self, queue: str, now_ms: int) -> None:

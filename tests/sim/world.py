@@ -7,6 +7,7 @@ with it.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections import deque
@@ -18,7 +19,6 @@ from typing import Any, TypeVar
 import msgspec
 from sim.runtime import SimulatedRuntime
 
-from penstock import later as later_module
 from penstock.broker.broker import Broker
 from penstock.broker.held import HeldQueue
 from penstock.clock import ManualClock
@@ -119,7 +119,8 @@ class World:
         self._choose = choose
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-world-", dir=_fast_directory()))
         self._fail = Later.fail
-        self._log_exception = later_module.log.exception
+        self._log = logging.getLogger("penstock")
+        self._log_state = self._log.handlers, self._log.propagate
         self._watch_for_bugs()
         self._open()
 
@@ -143,24 +144,20 @@ class World:
     def close(self) -> None:
         self.store.close()
         Later.fail = self._fail  # type: ignore[method-assign]
-        later_module.log.exception = self._log_exception  # type: ignore[method-assign]
+        self._log.handlers, self._log.propagate = self._log_state
         shutil.rmtree(self._directory)
 
     def _watch_for_bugs(self) -> None:
         """An error that is not the broker's own is a bug, even if nobody waits for what it failed."""
-        fail, log_exception, bugs = self._fail, self._log_exception, self.bugs
+        fail, bugs = self._fail, self.bugs
 
         def watched_fail(later: Later[Any], error: BaseException) -> None:
             if not isinstance(error, PenstockError):
                 bugs.append(error)
             fail(later, error)
 
-        def watched_log(message: object, *args: object, **more: Any) -> None:
-            bugs.append(AssertionError(str(message)))
-            log_exception(message, *args, **more)
-
         Later.fail = watched_fail  # type: ignore[method-assign]
-        later_module.log.exception = watched_log  # type: ignore[method-assign, assignment]
+        self._log.handlers, self._log.propagate = [_BugWatch(bugs)], False
 
     # -- running ---------------------------------------------------------------------------------------------
 
@@ -305,6 +302,19 @@ class World:
 
     def cancel_move(self, source: str, task_id: str) -> MoveTaskRecord:
         return self.do(self.broker.cancel_move(self.queue(source), task_id))
+
+
+class _BugWatch(logging.Handler):
+    """What is logged with a trace, and was none of the store's refusals, is a bug."""
+
+    def __init__(self, bugs: list[BaseException]) -> None:
+        super().__init__()
+        self._bugs = bugs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, PenstockError):
+            self._bugs.append(error)
 
 
 def outgoing(body: str, **more: Any) -> Outgoing:

@@ -192,8 +192,8 @@ class Broker:
             return counts
         assert isinstance(rules, FifoQueue)
         since_ms = now_ms - rules.settings.delay_ms + 1
-        delayed = await self._runtime.read(partial(self._store.younger, rules.id, rules.purged_to, since_ms))
-        return rules.counts_with(min(delayed, rules.total - rules.in_flight))
+        young = await self._runtime.read(partial(self._store.younger, rules.id, rules.purged_to, since_ms))
+        return rules.counts_with(young, now_ms)
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -234,9 +234,6 @@ class Broker:
                 raise TooManyInFlight
             deliveries = await self._polls.wait(queue, ask, caller, wait_ms)
         if not deliveries:
-            if queue.settings.redrive is not None:
-                # What this receive made a dead letter is to be found there once it is answered.
-                await self._commits.settled()
             return []
         caller.if_unread = partial(self._take_back, queue, deliveries)
         contents = await self._contents(deliveries)
@@ -244,6 +241,7 @@ class Broker:
             # A group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
             await self._commits.settled()
         if caller.gone:
+            caller.if_unread = None
             self._take_back(queue, deliveries)
             return []
         return [

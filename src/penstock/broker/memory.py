@@ -47,6 +47,8 @@ class Keeper:
         self._catalogue = catalogue
         self._polls = polls
         self._victims: Iterator[HeldQueue] = iter(())
+        self._hopeless_bytes = 0
+        self._round_begun = False
         self._round: Timer | None = None
         self._tidying = False
         self._stopped = False
@@ -84,7 +86,7 @@ class Keeper:
                 if queue.generation == generation and not queue.outdated and not queue.dropped:
                     fill()
                     queue.loaded = True
-        except PenstockError as error:
+        except Exception as error:
             queue.loading = None
             loading.fail(error)
         else:
@@ -116,23 +118,24 @@ class Keeper:
     def _paged(self, queue: HeldQueue, generation: int, outcome: Later[Apply]) -> None:
         if queue.generation != generation or queue.dropped:
             return
+        now_ms, changes = self._clock.now_ms(), self._commits.open
         try:
             apply = outcome.result()
-        except PenstockError as error:
-            log.error("queue %s could not be read, it is loaded anew: %s", queue.name.name, error)
+            apply(now_ms, changes)
+            queue.rules.advance(now_ms, changes)
+        except Exception:
+            # Whatever went wrong, the store knows better than this memory.
+            log.exception("queue %s could not be read ahead; its memory is loaded anew", queue.name.name)
             queue.forget()
             if queue.waiters:
                 spawn(self._recover(queue))
             return
-        now_ms, changes = self._clock.now_ms(), self._commits.open
-        apply(now_ms, changes)
-        queue.rules.advance(now_ms, changes)
         self._settle(queue)
 
     async def _recover(self, queue: HeldQueue) -> None:
         try:
             await self.loaded(queue)
-        except PenstockError:
+        except Exception:
             self._polls.end(queue)
         else:
             self._polls.serve(queue)
@@ -146,18 +149,24 @@ class Keeper:
     # -- giving back -----------------------------------------------------------------------------------------
 
     def relieve(self) -> None:
-        """Over the budget: let some queues keep only their floor. Every queue has its turn."""
+        """Over the budget: let some queues keep only their floor. Every queue has its turn.
+
+        After a round that could not help (floors alone may exceed a small budget) wait until more has piled up."""
+        if self._budget.room() or self._budget.used < self._hopeless_bytes:
+            return
         durable = self._commits.open.durable
         for _ in range(_TRIMMED_AT_ONCE):
-            if self._budget.room():
-                return
             queue = next(self._victims, None)
             if queue is None:
-                self._victims = iter(self._catalogue)
-                queue = next(self._victims, None)
-            if queue is not None and queue.loaded:
+                if self._round_begun:
+                    self._hopeless_bytes = self._budget.used * 21 // 20
+                self._victims, self._round_begun = iter(self._catalogue), not self._round_begun
+                return
+            if queue.loaded:
                 queue.rules.trim(durable)
-                self.page(queue)
+                if self._budget.room():
+                    self._hopeless_bytes = 0
+                    return
 
     def tidy(self) -> None:
         """Remove in small bites what purged and deleted queues left in the store."""
@@ -184,7 +193,8 @@ class Keeper:
             self._round = self._runtime.at(self._clock.now_ms() + MINUTE, self._make_round)
 
     def _make_round(self) -> None:
-        """Once a minute: expiry in queues that nobody touches."""
+        """Once a minute: expiry in queues that nobody touches, and space of what was deleted."""
+        self.tidy()
         now_ms = self._clock.now_ms()
         for queue in self._catalogue:
             if queue.loaded and queue.rules.next_sweep_ms() <= now_ms:

@@ -9,7 +9,7 @@ from penstock.queues.fifo import FifoQueue
 from penstock.queues.paged import Restored
 from penstock.queues.reads import Read, ReadDelayed, ReadExpired, ReadGroups
 from penstock.queues.standard import StandardQueue
-from penstock.store.port import Store
+from penstock.store.port import CONTENT_BYTES_PER_READ, Store
 
 Rules = StandardQueue | FifoQueue
 Apply = Callable[[int, Changes], None]
@@ -30,15 +30,15 @@ def reader(store: Store, rules: Rules, read: Read) -> Callable[[], Apply]:
             standard = rules
             return lambda now_ms, changes: standard.apply_delayed(read, delayed)
         if isinstance(read, ReadExpired):
-            expired = store.expired(
-                queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max
-            )
+            expired = store.expired(queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max)
             oldest_ms = store.oldest_ms(queue, purged_to)
             return lambda now_ms, changes: rules.apply_expired(read, expired, oldest_ms, changes)
-        waiting = [
-            (lane, store.waiting(queue, lane.group, lane.after, read.due_ms_max, lane.rows_max))
-            for lane in read.lanes
-        ]
+        waiting = []
+        bytes_left = CONTENT_BYTES_PER_READ
+        for lane in read.lanes:
+            rows = store.waiting(queue, lane.group, lane.after, read.due_ms_max, lane.rows_max, bytes_left)
+            bytes_left -= sum(len(row.content or b"") for row in rows)
+            waiting.append((lane, rows))
         return lambda now_ms, changes: rules.apply_waiting(waiting, now_ms)
 
     return job

@@ -17,6 +17,7 @@ from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
 _LOOK_AGAIN_MS = SECOND
+_PAGES_AT_ONCE = 8192
 
 
 class DiskSpace:
@@ -42,7 +43,12 @@ class DiskSpace:
         self._runtime.at(self._clock.now_ms() + _LOOK_AGAIN_MS, self._look)
 
     def _look(self) -> None:
-        self._runtime.write(self._store.restore_reserve).on_done(self._looked)
+        self._runtime.write(self._make_room).on_done(self._looked)
+
+    def _make_room(self) -> bool:
+        # What was deleted meanwhile left free pages inside the file: give some back to the disk first.
+        self._store.tidy(_PAGES_AT_ONCE)
+        return self._store.restore_reserve()
 
     def _looked(self, outcome: Later[bool]) -> None:
         try:

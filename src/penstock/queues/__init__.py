@@ -1,0 +1,1 @@
+"""The rules of queues: pure decisions, no clock, no store, no wire."""

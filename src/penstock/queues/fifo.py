@@ -284,17 +284,21 @@ class FifoQueue(Queue[FifoLane]):
     # -- counting and paging ---------------------------------------------------------------------------------
 
     def counts(self, now_ms: int) -> Counts | None:
-        delayed = 0
-        if self.settings.delay_ms:
-            if not self.complete:
-                return None
-            delayed = sum(
-                entry.enqueued_ms + self.settings.delay_ms > now_ms and not entry.receives
+        if not self.settings.delay_ms:
+            return self.counts_with(0, now_ms)
+        if not self.complete:
+            return None
+        young = sum(entry.enqueued_ms + self.settings.delay_ms > now_ms for entry in self.index.values())
+        return self.counts_with(young, now_ms)
+
+    def counts_with(self, young: int, now_ms: int) -> Counts:
+        """``young``: how many are here for less than the delay. Those of them in flight are not delayed."""
+        if young and self.in_flight:
+            young -= sum(
+                entry.state is State.IN_FLIGHT and entry.enqueued_ms + self.settings.delay_ms > now_ms
                 for entry in self.index.values()
             )
-        return self.counts_with(delayed)
-
-    def counts_with(self, delayed: int) -> Counts:
+        delayed = max(0, min(young, self.total - self.in_flight))
         return Counts(self.total - self.in_flight - delayed, self.in_flight, delayed)
 
     def reset(self) -> None:
@@ -305,6 +309,9 @@ class FifoQueue(Queue[FifoLane]):
 
     def due_ms_max(self, now_ms: int) -> int:
         return NEVER  # a group is read in order, whatever the state of its messages
+
+    def _nothing_at_hand(self) -> bool:
+        return not self._rotation
 
     def _should_refill(self) -> bool:
         return len(self._rotation) < self.limits.refill_lanes

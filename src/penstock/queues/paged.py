@@ -321,6 +321,7 @@ class PagedQueue(ABC, Generic[L]):
         if self.reading is None:
             self.reading = (
                 self._read_delayed(now_ms)
+                or (self._read_waiting(now_ms) if self._nothing_at_hand() else None)
                 or self._read_groups(now_ms)
                 or self._read_waiting(now_ms)
                 or self._read_expired(now_ms)
@@ -339,7 +340,7 @@ class PagedQueue(ABC, Generic[L]):
         if not self.unlisted or len(self.lanes) >= self.limits.lanes_max:
             return None
         self._unlisted_since_read = False
-        return ReadGroups(self.frontier, self.due_ms_max(now_ms), self.limits.lanes_max)
+        return ReadGroups(self.frontier, self.due_ms_max(now_ms), self.limits.listed_rows)
 
     def _read_waiting(self, now_ms: int) -> ReadWaiting | None:
         if not self.hungry or not self._should_refill():
@@ -348,10 +349,15 @@ class PagedQueue(ABC, Generic[L]):
         for lane in lanes:
             del self.hungry[lane.group]
             lane.start_read()
-        rows_max = max(16, self.limits.refill_rows // len(lanes))
+        rows_in_all = self.limits.refill_rows if self.budget.room() else self.limits.refill_rows // 8
+        rows_max = max(16, rows_in_all // len(lanes))
         return ReadWaiting(
             [LaneRead(lane.group, lane.loaded_to, rows_max) for lane in lanes], self.due_ms_max(now_ms)
         )
+
+    @abstractmethod
+    def _nothing_at_hand(self) -> bool:
+        """Could a receive be answered from memory?"""
 
     @abstractmethod
     def _should_refill(self) -> bool:
@@ -415,8 +421,11 @@ class PagedQueue(ABC, Generic[L]):
         """A message left that never was in memory."""
 
     def _wants_more(self, lane: L) -> None:
-        if lane.spilled and not lane.reading and lane.ready < self._low_water():
+        if lane.spilled and not lane.reading and lane.ready < self._low_water(lane):
             self.hungry[lane.group] = lane
 
-    def _low_water(self) -> int:
+    def _low_water(self, lane: L) -> int:
+        """With how few in memory a lane reads more. Over the budget only when it is about to run dry."""
+        if not self.budget.room():
+            return (self._floor(lane) + 1) // 2
         return max(10, self.limits.refill_rows // (4 * len(self.lanes)))

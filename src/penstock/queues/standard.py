@@ -106,15 +106,16 @@ class StandardQueue(Queue[StandardLane]):
         self.delayed += 1
         window = self.limits.asleep_window_max
         if self._asleep_from_ms == NEVER and self._delayed_in_memory < window and self.budget.room():
-            self._keep_delayed(entry)
+            self._keep(entry)
+            self._let_sleep(entry)
         else:
             self._asleep_from_ms = min(self._asleep_from_ms, entry.due_ms)
             self._asleep_since_read_ms = min(self._asleep_since_read_ms, entry.due_ms)
             self._only_stored(entry.enqueued_ms)
 
-    def _keep_delayed(self, entry: Entry) -> None:
+    def _let_sleep(self, entry: Entry) -> None:
+        """A delayed message is in memory: it is shown when its time comes."""
         entry.state = State.DELAYED
-        self._keep(entry)
         self._delayed_in_memory += 1
         self._set_timer(entry.due_ms, entry.seq)
 
@@ -166,6 +167,8 @@ class StandardQueue(Queue[StandardLane]):
             self._delayed_in_memory -= 1
         else:
             lane.take_out(entry)
+            self._fairness.offer(lane)
+            self._wants_more(lane)
         entry.state = State.IN_FLIGHT
         lane.in_flight += 1
         self.in_flight += 1
@@ -201,7 +204,11 @@ class StandardQueue(Queue[StandardLane]):
 
     def _adopt(self, row: EntryRow, now_ms: int) -> Entry:
         entry = self._load(row)
-        self._put(self._lane(entry.group, now_ms), entry)
+        if not row.receives and row.due_ms >= self._asleep_from_ms:
+            # Hidden by a receive whose mark was lost in a crash: it counts as delayed.
+            self._let_sleep(entry)
+        else:
+            self._put(self._lane(entry.group, now_ms), entry)
         return entry
 
     # -- counting and paging ---------------------------------------------------------------------------------
@@ -227,6 +234,9 @@ class StandardQueue(Queue[StandardLane]):
     def next_deadline_ms(self) -> int:
         return min(super().next_deadline_ms(), self._asleep_from_ms)
 
+    def _nothing_at_hand(self) -> bool:
+        return len(self.index) == self.in_flight + self._delayed_in_memory
+
     def _should_refill(self) -> bool:
         # What noisy tenants have at hand does not count, or they would keep the quiet ones in the store.
         ready = len(self.index) - self.in_flight - self._delayed_in_memory - self._fairness.noisy_ready
@@ -245,7 +255,7 @@ class StandardQueue(Queue[StandardLane]):
         self.reading = None
         news = [row for row in rows if row.seq not in self.index and row.seq not in self._ghosts]
         for row in news:
-            self._keep_delayed(self._load(row))
+            self._let_sleep(self._load(row))
         full = len(rows) == asked.rows_max
         self._asleep_from_ms = min(rows[-1].due_ms if full else NEVER, self._asleep_since_read_ms)
         # Thousands can be due in the same millisecond: then the next read starts there again, and looks further.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from penstock.server.declared import DeclaredQueueError, read_queues
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
+_SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
 
 
 class Given(NamedTuple):
@@ -75,12 +77,17 @@ def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
 def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
     by_variable = {setting.variable: setting for setting in settings().values()}
     for name, value in environment.items():
-        if not name.startswith(_PREFIX) or name == CONFIG_VARIABLE:
+        if not name.startswith(_PREFIX) or name == CONFIG_VARIABLE or _is_service_link(name, value):
             continue
         if name not in by_variable:
             hint = did_you_mean(name, [*by_variable, CONFIG_VARIABLE])
             raise ConfigError(f'unknown setting "{name}" in the environment{hint}')
         yield Given(by_variable[name], value, name)
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Kubernetes sets such variables in every pod beside a Service that is called penstock."""
+    return _SERVICE_LINK.fullmatch(name) is not None or (name == "PENSTOCK_PORT" and "://" in value)
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:

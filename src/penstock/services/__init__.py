@@ -1,0 +1,1 @@
+"""One face for each AWS service: its operations in its own words."""

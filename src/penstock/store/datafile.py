@@ -90,6 +90,8 @@ def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sql
             _check_version(connection, path, steps)
             _check_pages(connection, path)
             _check_tables(connection, path)
+            # A copy made by VACUUM INTO is in another mode, in which readers and the writer block each other.
+            connection.execute("PRAGMA journal_mode = WAL")
         except BaseException:
             connection.close()
             raise

@@ -82,11 +82,17 @@ class Store(Protocol):
         first, and the last position looked at (``after`` itself if there was none)."""
 
     def waiting(
-        self, queue: int, group: str | None, after: int, due_ms_max: int, rows_max: int
+        self,
+        queue: int,
+        group: str | None,
+        after: int,
+        due_ms_max: int,
+        rows_max: int,
+        content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
-        """One group's messages due by then (None: those without a group) in order of position, with content.
+        """One group's messages (None: those without a group) in order of position.
 
-        The content goes as far as CONTENT_BYTES_PER_READ; rows beyond have None there, see ``contents``."""
+        Large contents come along up to ``content_bytes_max`` in all; rows beyond have None, see ``contents``."""
 
     def delayed(self, queue: int, after: int, due_ms_min: int, rows_max: int) -> list[EntryRow]:
         """Messages never received, due at or after a time, soonest first (then by seq), without content."""

@@ -54,7 +54,13 @@ class Reads:
         return _groups(groups), last
 
     def waiting(
-        self, queue: int, group: str | None, after: int, due_ms_max: int, rows_max: int
+        self,
+        queue: int,
+        group: str | None,
+        after: int,
+        due_ms_max: int,
+        rows_max: int,
+        content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
         asked = {"queue": queue, "after": after, "due_ms_max": due_ms_max, "rows_max": rows_max}
         with self._snapshot():
@@ -62,11 +68,10 @@ class Reads:
                 rows, contents = self._one("waiting_loose", **asked)
             else:
                 rows, contents = self._one("waiting_grouped", grp=group, **asked)
-            return self._with_contents(_entries(rows), _bytes_of(contents))
+            return self._with_contents(_entries(rows), _bytes_of(contents), content_bytes_max)
 
-    def _with_contents(self, rows: list[EntryRow], inside: list[bytes]) -> list[EntryRow]:
+    def _with_contents(self, rows: list[EntryRow], inside: list[bytes], budget: int) -> list[EntryRow]:
         whole = []
-        budget = CONTENT_BYTES_PER_READ
         for row, content in zip(rows, inside, strict=True):
             if not content and budget > 0:
                 content = self._apart(row.seq)

@@ -1,7 +1,8 @@
-"""From a request's target and bytes to its answer: find the operation, read, run, write.
+"""From a request to its answer: which protocol, which operation; read, run, write.
 
-Rule 1: every request gets exactly one answer.
-Rule 2: an error nobody foresaw is logged with the request's id and answered as an internal error. Neither the
+Rule 1: every request gets exactly one answer, in the protocol it was asked in.
+Rule 2: X-Amz-Target means JSON. Without it a form, or parameters in the URL, mean the Query protocol.
+Rule 3: an error nobody foresaw is logged with the request's id and answered as an internal error. Neither the
 log nor the answer holds what the request said: the traceback is logged without the error's own text.
 """
 
@@ -16,84 +17,123 @@ import msgspec
 
 from penstock.errors import StoreError
 from penstock.later import drive
-from penstock.wire.call import Call
+from penstock.wire.answer import Answer, Voice
+from penstock.wire.call import Asked, Call
 from penstock.wire.faults import internal_error, invalid_action, store_fault
-from penstock.wire.json10 import CONTENT_TYPE, RequestDecoder, encode_fault, encode_response
-from penstock.wire.registry import Fault, Handler, Service
+from penstock.wire.json10 import FRAMEWORK_VOICE, JsonVoice, RequestDecoder
+from penstock.wire.query import Form, FormDecoder, is_query, read_query
+from penstock.wire.query_json import QueryJsonVoice
+from penstock.wire.registry import Fault, Operation, Service
+from penstock.wire.xml import XmlVoice, no_operation
+
+__all__ = ["Answer", "Dispatcher", "refusal"]
+
+Done = Callable[[Answer], None]
 
 _log = logging.getLogger("penstock.wire")
-_CONTENT_TYPE = (b"Content-Type", CONTENT_TYPE)
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """A response without what only the transport knows: Date, Content-Length, Connection."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
+_ACTION_SHOWN_MAX = 128
+_QUERY_JSON = QueryJsonVoice()
+_BARE_XML = XmlVoice("")
 
 
 class _Route(msgspec.Struct, frozen=True):
-    decode: RequestDecoder
-    handler: Handler
+    """An operation in one protocol."""
+
+    decode: Callable[[Any], msgspec.Struct]
+    operation: Operation
     service: Service
+    voice: Voice
+
+
+class _FormRoute(_Route, frozen=True):
+    takes: Callable[[Form], bool]
 
 
 class Dispatcher:
     def __init__(self, services: Iterable[Service]) -> None:
-        self._routes = {
-            f"{service.target_prefix}.{operation.name}": _Route(
-                RequestDecoder(operation.request), operation.handler, service
-            )
-            for service in services
-            for operation in service.operations.values()
-        }
+        self._routes: dict[str, _Route] = {}
+        self._actions: dict[str, dict[str, _FormRoute]] = {}
+        for service in services:
+            self._add(service)
 
-    def answer(self, target: str | None, body: bytes, call: Call, done: Callable[[Answer], None]) -> None:
+    def _add(self, service: Service) -> None:
+        voice = JsonVoice(service.shape_namespace)
+        for name, operation in service.operations.items():
+            decode = RequestDecoder(operation.request)
+            self._routes[f"{service.target_prefix}.{name}"] = _Route(decode, operation, service, voice)
+        if not service.xml_namespace:
+            return
+        # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
+        version = service.xml_namespace.rstrip("/").rpartition("/")[2]
+        xml = XmlVoice(service.xml_namespace)
+        for name, operation in service.operations.items():
+            read = FormDecoder(operation.request)
+            route = _FormRoute(read, operation, service, xml, read.takes)
+            self._actions.setdefault(name, {})[version] = route
+
+    def answer(self, target: str | None, body: bytes, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
         route = self._routes.get(target) if target else None
-        if route is None:
-            done(refusal(_unknown(target), "", call.request_id))
-            return
-        service = route.service
+        if route is not None:
+            _serve(route, route.voice, body, call, done)
+        elif not target and call.asked is not None and is_query(call.asked):
+            self._answer_query(call.asked, body, call, done)
+        else:
+            done(FRAMEWORK_VOICE.refusal(_unknown(target), call.request_id))
+
+    def _answer_query(self, asked: Asked, body: bytes, call: Call, done: Done) -> None:
         try:
-            request = route.decode(body)
-        except Exception as error:
-            done(refusal(_fault(error, service, call), service.shape_namespace, call.request_id))
+            form = read_query(asked, body)
+        except Fault as fault:
+            done(refusal(fault, call.request_id, asked))
             return
-
-        def finish(response: Any, error: BaseException | None) -> None:
-            if error is None:
-                try:
-                    answer = _success(encode_response(response), call)
-                except Exception as unwritable:
-                    error = unwritable
-            if error is not None:
-                answer = refusal(_fault(error, service, call), service.shape_namespace, call.request_id)
-            done(answer)
-
-        drive(route.handler(request, call), finish)
+        if not form.action:
+            done(no_operation(call.request_id))
+            return
+        # SQS: the version may be absent, and no client is known to be refused for it.
+        routes = self._actions.get(form.action, {})
+        route = routes.get(form.version) or next(iter(routes.values()), None)
+        if route is None or not route.takes(form):
+            done(refusal(_unknown(form.action), call.request_id, asked))
+            return
+        _serve(route, _QUERY_JSON if _wants_json(asked) else route.voice, form, call, done)
 
 
-def _success(body: bytes, call: Call) -> Answer:
-    return Answer(200, [_CONTENT_TYPE, (b"x-amzn-RequestId", call.request_id.encode())], body)
+def _serve(route: _Route, voice: Voice, given: Any, call: Call, done: Done) -> None:
+    try:
+        request = route.decode(given)
+    except Exception as error:
+        done(voice.refusal(_fault(error, route.service, call), call.request_id))
+        return
+
+    def finish(response: Any, error: BaseException | None) -> None:
+        if error is None:
+            try:
+                answer = voice.success(route.operation, response, call.request_id)
+            except Exception as unwritable:
+                error = unwritable
+        if error is not None:
+            answer = voice.refusal(_fault(error, route.service, call), call.request_id)
+        done(answer)
+
+    drive(route.operation.handler(request, call), finish)
 
 
-def refusal(fault: Fault, namespace: str, request_id: str) -> Answer:
-    """``namespace`` is the service's own; the framework's faults have theirs."""
-    blame = "Sender" if fault.sender_fault else "Receiver"
-    headers = [
-        _CONTENT_TYPE,
-        (b"x-amzn-RequestId", request_id.encode()),
-        (b"x-amzn-query-error", f"{fault.code};{blame}".encode()),
-    ]
-    return Answer(fault.status, headers, encode_fault(fault, namespace))
+def refusal(fault: Fault, request_id: str, asked: Asked | None) -> Answer:
+    """An error that no service gave, in the protocol of whoever asked."""
+    if asked is None or not is_query(asked):
+        return FRAMEWORK_VOICE.refusal(fault, request_id)
+    return (_QUERY_JSON if _wants_json(asked) else _BARE_XML).refusal(fault, request_id)
+
+
+def _wants_json(asked: Asked) -> bool:
+    return b"application/json" in asked.accept.lower()
 
 
 def _unknown(target: str | None) -> Fault:
     if not target:
         return invalid_action("The request must name its action in the header X-Amz-Target.")
-    action = target.rpartition(".")[2]
+    action = target.rpartition(".")[2][:_ACTION_SHOWN_MAX]
     # A header's bytes need not be text; the answer's are.
     action = action.encode("utf-8", "replace").decode()
     return invalid_action(f"The action {action} is not valid for this endpoint.")

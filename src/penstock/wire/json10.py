@@ -4,6 +4,7 @@ Rule 1: reading is as tolerant as AWS: unknown members are ignored, null members
 absent, a number or boolean where text belongs is taken as its text, an empty body is ``{}``.
 Rule 2: what cannot be read is SerializationException; no bytes raise anything else.
 Rule 3: writing is compact and leaves out what is absent; an action without a result has zero bytes.
+Rule 4: an error names its shape in the body and its older code in a header.
 
 Nearly every request is what its struct says, so msgspec reads it in one go; only when that fails is the body
 read again by hand, for tolerance or for AWS's own words about what is wrong.
@@ -11,22 +12,21 @@ read again by hand, for tolerance or for AWS's own words about what is wrong.
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from typing import Any, NoReturn
 
 import msgspec
 
+from penstock.wire.answer import Answer, refusal_headers
 from penstock.wire.faults import malformed_input
-from penstock.wire.registry import Fault
+from penstock.wire.registry import Fault, Operation
+from penstock.wire.scalars import blob, is_integer, unicode_text
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
 FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_INTEGER_BITS_MAX = 63
+_CONTENT_TYPE = (b"Content-Type", CONTENT_TYPE)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -63,6 +63,25 @@ def encode_response(response: msgspec.Struct | None) -> bytes:
 def encode_fault(fault: Fault, namespace: str) -> bytes:
     namespace = namespace if fault.modelled else FRAMEWORK_NAMESPACE
     return _encode({"__type": f"{namespace}#{fault.shape}", "message": fault.message})
+
+
+class JsonVoice:
+    def __init__(self, namespace: str) -> None:
+        """``namespace`` is that of the service's own errors; the framework's have theirs."""
+        self._namespace = namespace
+
+    def success(self, operation: Operation, response: msgspec.Struct | None, request_id: str) -> Answer:
+        headers = [_CONTENT_TYPE, (b"x-amzn-RequestId", request_id.encode())]
+        return Answer(200, headers, encode_response(response))
+
+    def refusal(self, fault: Fault, request_id: str) -> Answer:
+        headers = refusal_headers(fault, CONTENT_TYPE, request_id)
+        headers.append((b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode()))
+        return Answer(fault.status, headers, encode_fault(fault, self._namespace))
+
+
+FRAMEWORK_VOICE = JsonVoice(FRAMEWORK_NAMESPACE)
+"""For errors that no service gave."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -136,24 +155,18 @@ def _scalar(value: Any, wanted: type, any_text: bool) -> Any:
 
 
 def _text(value: Any, *, any_text: bool) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    if not any_text and _SURROGATE.search(text):
-        raise malformed_input("The request body holds text that is not Unicode.")
-    return text
+    return unicode_text(value if isinstance(value, str) else json.dumps(value), any_text=any_text)
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value.bit_length() > _INTEGER_BITS_MAX:
+    if not is_integer(value):
         raise malformed_input(f"{_token(value)} can not be converted to an Integer")
-    return value
+    return int(value)
 
 
 def _blob(value: Any) -> bytes:
     if not isinstance(value, str):
         raise malformed_input(f"{_token(value)} can not be converted to a Blob")
-    try:
-        return base64.b64decode(value, validate=True)
-    except ValueError:
-        raise malformed_input("Invalid base64 in a binary value") from None
+    return blob(value)

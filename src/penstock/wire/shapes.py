@@ -1,7 +1,8 @@
 """What a request or response struct looks like, told by its type hints.
 
 JSON is decoded by msgspec straight into the struct; this description serves whoever must walk it by hand: the
-lenient JSON reader, and the Query protocol, whose flattened names stand beside the fields as :class:`Flat`.
+lenient JSON reader, and the Query protocol, whose own names stand beside the fields as :class:`Flat`,
+:class:`Wrapped` and :class:`FromPath`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,35 @@ import msgspec
 
 
 class Flat(msgspec.Struct, frozen=True):
-    """How the Query protocol spells a list or map: ``Tag.1.Key``, ``Tag.1.Value``, ``TagKey.1``."""
+    """A list or map that the Query protocol flattens: ``Tag.1.Key``, ``Tag.1.Value``, ``TagKey.1``."""
 
     name: str
     key: str = "Name"
     value: str = "Value"
     also: tuple[str, ...] = ()  # other spellings that clients are known to send
+    json: str = ""  # its name where an answer of the Query protocol is rendered as JSON, if it has its own
+
+
+class Wrapped(msgspec.Struct, frozen=True):
+    """A list or map with a level of its own: ``Tags.member.1``, ``Attributes.entry.1.key``.
+
+    This is how a list or map is spelt that says nothing else.
+    """
+
+    name: str = ""  # the field's
+    item: str = ""  # "member" in a list, "entry" in a map
+    key: str = "key"
+    value: str = "value"
+
+
+class FromPath(msgspec.Struct, frozen=True):
+    """Marks the text that the path of the request gives if no parameter does: whose URL it was sent to."""
+
+
+class AtRoot:
+    """Marks a request that belongs to no resource: it is not taken at a resource's own URL."""
+
+    __slots__ = ()
 
 
 class AnyText(msgspec.Struct, frozen=True):
@@ -38,11 +62,23 @@ class MapOf(msgspec.Struct, frozen=True):
     value: Shape
 
 
+class Spelling(msgspec.Struct, frozen=True):
+    """How the Query protocol names a field, settled from its marks."""
+
+    name: str
+    item: str | None = None  # the level between a list or map and its members; None if it is flattened
+    key: str = "key"
+    value: str = "value"
+    also: tuple[str, ...] = ()
+    json: str = ""
+
+
 class Field(msgspec.Struct, frozen=True):
     name: str
     shape: Shape
-    flat: Flat | None
+    spelling: Spelling
     any_text: bool
+    from_path: bool
 
 
 class StructOf(msgspec.Struct, frozen=True):
@@ -59,10 +95,27 @@ def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
     return StructOf(struct, tuple(_field(name, hints[name]) for name in struct.__struct_fields__))
 
 
+def inner_spelling(shape: Shape) -> Spelling:
+    """How a list in a list, or a map in a map, is spelt: it has no field whose marks could tell."""
+    return _spelling("", shape, [])
+
+
 def _field(name: str, hint: Any) -> Field:
     bare, notes = _bare(hint)
-    flat = next((note for note in notes if isinstance(note, Flat)), None)
-    return Field(name, _shape(bare), flat, any(isinstance(note, AnyText) for note in notes))
+    shape = _shape(bare)
+    marks = {type(note) for note in notes}
+    return Field(name, shape, _spelling(name, shape, notes), AnyText in marks, FromPath in marks)
+
+
+def _spelling(name: str, shape: Shape, notes: list[Any]) -> Spelling:
+    for note in notes:
+        if isinstance(note, Flat):
+            return Spelling(note.name, None, note.key, note.value, note.also, note.json or name)
+    if not isinstance(shape, ListOf | MapOf):
+        return Spelling(name, json=name)
+    wrapped = next((note for note in notes if isinstance(note, Wrapped)), Wrapped())
+    item = wrapped.item or ("member" if isinstance(shape, ListOf) else "entry")
+    return Spelling(wrapped.name or name, item, wrapped.key, wrapped.value, json=name)
 
 
 def _bare(hint: Any) -> tuple[Any, list[Any]]:
