@@ -36,6 +36,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.over = False
+        self.rush = False  # the end is near: no producer holds back
         self._port = 0
         self._open = threading.Event()
 
@@ -113,8 +114,9 @@ class Load:
             self._ledger.failed(f"a client ended with {error!r}")
 
     def _wanted(self) -> bool:
-        """Producers keep to the pace of the consumers: every message is to have a life before the next crash."""
-        while self._ledger.backlog > BACKLOG_MAX and not self._gate.over:
+        """Producers keep to the pace of the consumers, so that messages have a life before the next crash. In the
+        moment before it they do not: the more is under way, the more an early acknowledgement would show."""
+        while self._ledger.backlog > BACKLOG_MAX and not self._gate.rush and not self._gate.over:
             time.sleep(0.005)
         return not self._gate.over
 
@@ -156,26 +158,29 @@ class Load:
             self._delete(client, queue, [m for m in messages if random_.random() < 0.7], asked_at)
 
     def _delete(self, client: Client, queue: str, messages: list[dict[str, Any]], asked_at: float) -> None:
-        """Until there is an answer, through crashes: a handle from before works after."""
-        if not messages:
-            return
         for message in messages:
             self._ledger.delete_asked(message["Body"])
-        entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
-        while True:
-            try:
-                answer = client.ask("DeleteMessageBatch", QueueUrl=queue, Entries=entries)
-                break
-            except Broken:
-                if self._gate.over:
-                    return
-        now = time.monotonic()
-        for done in answer.get("Successful", []):
+            if not self._delete_one(client, queue, message["ReceiptHandle"]):
+                continue
+            now = time.monotonic()
             if now - asked_at < HIDDEN_S:
-                self._ledger.delete_acknowledged(messages[int(done["Id"])]["Body"], now)
-        for refused in answer.get("Failed", []):
-            # SQS: a FIFO queue deletes only what this receive still hides.
-            assert queue == FIFO and refused["Message"] == "The receipt handle has expired", refused
+                self._ledger.delete_acknowledged(message["Body"], now)
+
+    def _delete_one(self, client: Client, queue: str, handle: str) -> bool:
+        """Until there is an answer, through crashes: a handle from before works after."""
+        while not self._gate.over:
+            try:
+                client.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=handle)
+                return True
+            except Broken:
+                continue
+            except Refused as refused:
+                # SQS: a FIFO queue deletes only what this receive still hides.
+                assert queue == FIFO and "The receipt handle has expired." in refused.answer["message"], (
+                    refused
+                )
+                return False
+        return False
 
     def _revive(self, client: Client, random_: random.Random, i: int) -> None:
         """Move dead letters back to where they came from, again and again."""

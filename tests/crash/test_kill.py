@@ -67,12 +67,15 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
     make_queues(Client(gate))
     load = Load(gate, ledger, SEED)
     for _ in range(ROUNDS):
-        time.sleep(moments.uniform(0.3, 0.9))
+        time.sleep(moments.uniform(0.2, 0.7))
+        gate.rush = True
+        time.sleep(moments.uniform(0.05, 0.2))
         assert server.process.poll() is None, "it died before it was killed"
         gate.close()
         server.kill()
         errors += logged_errors(server)
         server = ServerProcess(*data)
+        gate.rush = False
         gate.open(server.port)
     time.sleep(0.3)
     load.finish()

@@ -114,8 +114,8 @@ class FifoModel:
         return first if first is not None and now_ms < first.until_ms else None
 
     def send(self, letter: Letter, now_ms: int) -> None:
+        """It is remembered at once; it arrives when it is acknowledged."""
         letter.enqueued_ms = now_ms
-        self.letters.append(letter)
         sent = Remembered(letter.id, letter.sequence, now_ms + DEDUP_WINDOW)
         self.sends[self.remembered_as(letter)] = sent
 

@@ -90,7 +90,11 @@ class History(RuleBasedStateMachine):
         else:
             assert later.done, "an answer that never comes"
             then(later.result())
+            self.all_told()
             self.settle()
+
+    def all_told(self) -> None:
+        """The model knows of every answer."""
 
     def is_dead(self, letter: Any) -> bool:
         """Was it moved to the dead-letter queue? Only the store knows; the next receive would change it."""
@@ -164,8 +168,11 @@ class History(RuleBasedStateMachine):
     def count(self, which: str) -> None:
         queue = self.name(which)
         self.expire()
-        self.world.counts(queue)  # asks for what only the store can tell; the next one knows
-        self.check_counts(queue, self.world.counts(queue))
+        # What comes due or of age in the store is counted anew when it was read: each count asks for it.
+        before, counts = (-1, -1, -1), self.world.counts(queue)
+        while counts != before:
+            before, counts = counts, self.world.counts(queue)
+        self.check_counts(queue, counts)
         self.check_budget()
         self.settle()
 
@@ -202,6 +209,7 @@ class History(RuleBasedStateMachine):
             assert later.done, "an answer that never comes"
             then(later.result())
         self.waiting.clear()
+        self.all_told()
         self.expire()
         self.settle()
 

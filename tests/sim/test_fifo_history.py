@@ -29,6 +29,7 @@ class FifoHistory(History):
     model: FifoModel
 
     def new_model(self) -> FifoModel:
+        self.arriving: list[Letter] = []  # sent, and not to be received before the commit
         self.world.create(self.work)
         self.world.create(self.dead, dedup_scope="messageGroup")
         return FifoModel([self.work, self.dead], per_group=(self.dead,))
@@ -48,11 +49,16 @@ class FifoHistory(History):
                 if first is None:
                     letter.id, letter.sequence = answer.id, answer.sequence
                     self.model.send(letter, sent_ms)
+                    self.arriving.append(letter)
                 else:
                     assert (answer.id, answer.sequence) == (first.id, first.sequence)
 
         outgoings = [outgoing(m.body, group=m.group, dedup_id=m.dedup_id) for m in letters]
         self.start(self.world.broker.send(self.world.queue(queue), outgoings), acknowledge)
+
+    def all_told(self) -> None:
+        self.model.letters += self.arriving
+        self.arriving.clear()
 
     @rule(which=either, count=st.integers(1, 10), visibility_ms=visibilities)
     def receive(self, which: str, count: int, visibility_ms: int | None) -> None:
@@ -83,7 +89,7 @@ class FifoHistory(History):
             assert all(m in dead for run in runs.values() for m in run if self.model.is_doomed(m))
         answered = [list(part) for _, part in groupby(received, key=lambda message: message.group)]
         taken = [self.check_run(runs, dead, part) for part in answered]
-        left = {group: run for group, run in runs.items() if run}
+        left = {group: run for group, run in runs.items() if any(m not in dead for m in run)}
         if exhausted:
             assert not left or short_of_lanes, f"{left} could be received and was not"
         if self.limits is ROOMY:
@@ -188,8 +194,12 @@ class FifoHistory(History):
             return
         if not self.purge_refused(queue):
             self.start(
-                self.world.broker.purge(self.world.queue(queue)), lambda _: self.model.purge(queue, asked_ms)
+                self.world.broker.purge(self.world.queue(queue)), lambda _: self.empty(queue, asked_ms)
             )
+
+    def empty(self, queue: str, now_ms: int) -> None:
+        self.model.purge(queue, now_ms)
+        self.arriving = [letter for letter in self.arriving if letter.queue != queue]
 
     def tell_model(self, queue: str, name: str, value: int) -> None:
         if self.held:

@@ -281,6 +281,13 @@ class World:
             bodies += found
         return bodies
 
+    def drain_up_to(self, short: str, count: int, **more: Any) -> list[Received]:
+        """So many messages, in as many receives as it takes."""
+        received: list[Received] = []
+        while len(received) < count and (found := self.receive(short, count - len(received), **more)):
+            received += found
+        return received
+
     def delete(self, short: str, *messages: Received) -> None:
         """Delete by receipt; raises what the broker answers for the first that it refuses."""
         handles = [message.handle for message in messages]

@@ -203,7 +203,7 @@ class Broker:
             await self._keeper.loaded(queue)
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         changes, rules = self._commits.open, queue.rules
-        rules.check_room(len(messages))
+        rules.check_room(len(messages), now_ms, changes)
         answers = []
         for message in messages:
             sent, entry = rules.send(message, now_ms, wall_ms, changes)

@@ -8,16 +8,19 @@ Rule 3: when a batch is refused, everything decided since fails with it, and the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from penstock.broker.held import HeldQueue
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreError
+from penstock.errors import StoreBroken, StoreError, StoreLost
 from penstock.later import Later
 from penstock.queues.changes import Changes
 from penstock.queues.message import Entry
 from penstock.store.port import Mark, Shard, Store
+
+log = logging.getLogger("penstock.broker")
 
 
 class Batch:
@@ -51,6 +54,7 @@ class Committer:
         self._batch = Batch(shard.position + 1, shard.position)
         self._under_way: Batch | None = None
         self._scheduled = False
+        self._end: StoreError | None = None  # after this, no commit is ever tried again
 
     @property
     def open(self) -> Changes:
@@ -89,6 +93,9 @@ class Committer:
         self._scheduled = False
         if self._under_way is not None or not self._batch.changes:
             return
+        if self._end is not None:
+            self._refused(self._batch, self._end)
+            return
         batch = self._under_way = self._batch
         number = batch.changes.number
         self._batch = Batch(number + 1, number - 1)
@@ -102,6 +109,9 @@ class Committer:
             outcome.result()
         except StoreError as error:
             self._refused(batch, error)
+        except Exception as error:
+            log.exception("a commit failed in a way that no store should")
+            self._refused(batch, StoreError(str(error)))
         else:
             self._batch.changes.durable = batch.changes.number
             self._on_durable(batch)
@@ -109,6 +119,9 @@ class Committer:
         self._flush()
 
     def _refused(self, batch: Batch, error: StoreError) -> None:
+        if isinstance(error, (StoreBroken, StoreLost)):
+            # An fsync that follows a failed one may report success for data that is lost.
+            self._end = error
         on_top = self._batch
         number = batch.changes.number
         self._batch = Batch(number, number - 1)

@@ -20,11 +20,13 @@ from penstock.errors import PenstockError, QueueMissing
 from penstock.later import Later, spawn
 from penstock.limits import MINUTE
 from penstock.queues.budget import Budget
+from penstock.queues.fifo import FifoQueue
 from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
 
 _TIDY_ROWS = 1000
+_SENDS_PER_READ = 20_000
 _TRIMMED_AT_ONCE = 16
 
 
@@ -81,10 +83,11 @@ class Keeper:
             while not queue.loaded and not queue.dropped:
                 queue.outdated = False
                 await self._commits.settled()
-                generation = queue.generation
-                fill = await self._runtime.read(loader(self._store, queue.rules, self._clock.now_ms()))
+                generation, now_ms = queue.generation, self._clock.now_ms()
+                restored = await self._runtime.read(loader(self._store, queue.rules, now_ms))
+                await self._recall_sends(queue, generation, now_ms)
                 if queue.generation == generation and not queue.outdated and not queue.dropped:
-                    fill()
+                    queue.rules.restore(restored, now_ms)
                     queue.loaded = True
         except Exception as error:
             queue.loading = None
@@ -93,6 +96,21 @@ class Keeper:
             queue.loading = None
             self.page(queue)
             loading.resolve(None)
+
+    async def _recall_sends(self, queue: HeldQueue, generation: int, now_ms: int) -> None:
+        """A FIFO queue's deduplication memory, a page at a time: it can be a million sends."""
+        rules, after, full = queue.rules, 0, True
+        if not isinstance(rules, FifoQueue) or queue.generation != generation:
+            return
+        rules.forget_all_sends()
+        while full:
+            read = partial(self._store.dedup, queue.id, now_ms, after, _SENDS_PER_READ)
+            sends = await self._runtime.read(read)
+            if queue.generation != generation:
+                return  # purged meanwhile: what the store remembered is void
+            rules.recall(sends)
+            full = len(sends) == _SENDS_PER_READ
+            after = sends[-1].seq if sends else after
 
     async def _warm(self) -> None:
         """Load every queue, one after the other, so that expiry runs where nobody calls."""

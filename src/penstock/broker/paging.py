@@ -44,26 +44,17 @@ def reader(store: Store, rules: Rules, read: Read) -> Callable[[], Apply]:
     return job
 
 
-def loader(store: Store, rules: Rules, now_ms: int) -> Callable[[], Callable[[], None]]:
+def loader(store: Store, rules: Rules, now_ms: int) -> Callable[[], Restored]:
     """A blocking job that reads what an empty queue needs to know first."""
     queue, purged_to = rules.id, rules.purged_to
 
-    def job() -> Callable[[], None]:
+    def job() -> Restored:
         total, _, delayed = store.tally(queue, purged_to, now_ms)
-        fifo = isinstance(rules, FifoQueue)
-        restored = Restored(
+        return Restored(
             total,
-            0 if fifo else delayed,
+            0 if isinstance(rules, FifoQueue) else delayed,
             store.in_flight(queue, purged_to, now_ms + 1),
             store.oldest_ms(queue, purged_to),
         )
-        sends = store.dedup(queue, now_ms) if fifo else []
-
-        def fill() -> None:
-            rules.restore(restored, now_ms)
-            if isinstance(rules, FifoQueue):
-                rules.remember(sends)
-
-        return fill
 
     return job

@@ -12,21 +12,31 @@ from urllib.parse import urlsplit
 import click
 
 from penstock.cli.failure import Failure
-
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+from penstock.server.address import Address, read_address
 
 
 def _default_url() -> str:
-    host = os.environ.get("PENSTOCK_HOST", "127.0.0.1")
-    host = _ANYWHERE.get(host, host)
-    host = f"[{host}]" if ":" in host else host
     scheme = "https" if os.environ.get("PENSTOCK_TLS_CERTIFICATE") else "http"
-    return f"{scheme}://{host}:{os.environ.get('PENSTOCK_PORT', '9324')}"
+    return f"{scheme}://{_first_address().local}"
+
+
+def _first_address() -> Address:
+    listen = os.environ.get("PENSTOCK_LISTEN", "")
+    port = os.environ.get("PENSTOCK_PORT", "9324")
+    try:
+        if listen.strip(", "):
+            return read_address(listen.strip(", ").partition(",")[0].strip())
+        return Address(os.environ.get("PENSTOCK_HOST", "127.0.0.1"), int(port))
+    except ValueError:
+        given = f'PENSTOCK_LISTEN "{listen}"' if listen.strip(", ") else f'PENSTOCK_PORT "{port}"'
+        raise Failure(f"{given} says nothing about where the broker listens: give --url") from None
 
 
 @click.command("health")
 @click.option(
-    "--url", metavar="URL", help="Where the broker listens. Default: as PENSTOCK_HOST and PENSTOCK_PORT say."
+    "--url",
+    metavar="URL",
+    help="Where the broker listens. Default: as PENSTOCK_LISTEN, or _HOST and _PORT, say.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 60), default=3.0, show_default=True, help="Seconds to wait."

@@ -46,4 +46,9 @@ def _option(setting: Setting) -> Callable[[F], F]:
     help = f"{setting.help}  [{default}{setting.variable}]"
     if setting.kind is BOOLEAN:
         return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.name, default=None, help=help)
+    if setting.kind.repeatable:
+        return click.option(
+            setting.flag, setting.name, metavar=setting.kind.placeholder, help=help, multiple=True,
+            callback=lambda _context, _option, texts: ",".join(texts) if texts else None,
+        )  # fmt: skip
     return click.option(setting.flag, setting.name, metavar=setting.kind.placeholder, help=help)

@@ -10,9 +10,11 @@ Kept as 16-byte digests: five minutes of a busy queue are a million of them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from hashlib import blake2b, sha256
 
 from penstock.queues.budget import DEDUP_BYTES, Budget
+from penstock.queues.changes import DedupRow
 
 _SEQ_BITS = 64
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
@@ -53,6 +55,13 @@ class DedupMemory:
             self._budget.used += DEDUP_BYTES
         self._sends[key] = until_ms << _SEQ_BITS | seq
         self._order.append(key)
+
+    def recall(self, sends: Sequence[DedupRow]) -> None:
+        """Remember again, in bulk, what a store kept; oldest first."""
+        before = len(self._sends)
+        self._sends.update((key, until_ms << _SEQ_BITS | seq) for _, seq, key, until_ms in sends)
+        self._order.extend(key for _, _, key, _ in sends)
+        self._budget.used += DEDUP_BYTES * (len(self._sends) - before)
 
     def forget(self, now_ms: int) -> int:
         """Drop what is past its window; the highest number dropped, 0 if none."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.errors import DedupFull, HandleExpired, MessageNotAvailable, PenstockError
@@ -63,7 +63,8 @@ class FifoQueue(Queue[FifoLane]):
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    def check_room(self, messages: int) -> None:
+    def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
+        self._forget_sends(now_ms, changes)
         if len(self._dedup) + messages > self.limits.dedup_entries_max:
             raise DedupFull
 
@@ -88,10 +89,12 @@ class FifoQueue(Queue[FifoLane]):
         if upto:
             changes.dedup_forgotten[self.id] = upto
 
-    def remember(self, rows: Iterable[DedupRow]) -> None:
+    def forget_all_sends(self) -> None:
+        self._dedup.clear()
+
+    def recall(self, sends: Sequence[DedupRow]) -> None:
         """The sends that the store remembers, oldest first."""
-        for row in rows:
-            self._dedup.remember(row.digest, row.seq, row.until_ms)
+        self._dedup.recall(sends)
 
     def arrive(self, entry: Entry, now_ms: int) -> None:
         self.total += 1

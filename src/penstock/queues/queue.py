@@ -52,7 +52,7 @@ Stored = Mapping[int, EntryRow]
 class Queue(PagedQueue[L]):
     # -- what each kind of queue decides ---------------------------------------------------------------------
 
-    def check_room(self, messages: int) -> None:
+    def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
         """Raise if so many more cannot be sent; after this, no send of them is refused."""
 
     @abstractmethod

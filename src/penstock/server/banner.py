@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import __version__
+from penstock.server.address import Address
 from penstock.server.config import Config
 
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def facts(config: Config, port: int, recovered: str) -> dict[str, str]:
-    """In the order they are shown."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    local = f"{config.scheme}://{_WILDCARDS.get(config.host, host)}:{port}"
+def facts(config: Config, addresses: Sequence[Address], recovered: str) -> dict[str, str | list[str]]:
+    """In the order they are shown. ``addresses`` as they were opened, with their ports."""
+    first = addresses[0]
     if config.memory:
         data, durability = "in memory", "none: nothing survives a stop"
     else:
         data = str(Path(config.data).absolute())
         durability = "every answer waits until its change is on disk (fsync on every commit)"
-    if is_loopback(config.host):
-        access = "open: every request is accepted, from this machine only"
+    exposed = [address for address in addresses if not address.is_loopback]
+    if exposed:
+        access = f"WARNING: open to the network: whoever reaches {_ports(exposed)} can do everything"
     else:
-        access = f"WARNING: open to the network: whoever reaches port {port} can do everything"
+        access = "open: every request is accepted, from this machine only"
     return {
-        "listening": f"{config.scheme}://{host}:{port}",
+        "listening": f"{config.scheme}://{first}",
+        "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": data,
         "durability": durability,
         "recovered": recovered,
         "access": access,
-        "try": f"aws --endpoint-url {config.public_url or local} sqs list-queues",
+        "try": f"aws --endpoint-url {config.public_url or f'{config.scheme}://{first.local}'} sqs list-queues",
     }
 
 
-def banner(shown: dict[str, str]) -> str:
-    lines = [f"  {name:<11} {value}" for name, value in shown.items()]
-    return "\n".join(["", f"Penstock {__version__}", "", *lines, "", ""])
+def banner(shown: dict[str, str | list[str]]) -> str:
+    lines = {name: value for name, value in shown.items() if isinstance(value, str)}
+    lines["listening"] = ", ".join(shown["addresses"])
+    return "\n".join(
+        [
+            "",
+            f"Penstock {__version__}",
+            "",
+            *(f"  {name:<11} {value}" for name, value in lines.items()),
+            "",
+            "",
+        ]
+    )
+
+
+def _ports(addresses: Sequence[Address]) -> str:
+    ports = sorted({address.port for address in addresses})
+    return ("port " if len(ports) == 1 else "ports ") + " or ".join(map(str, ports))
 
 
 def amount(number: int, noun: str) -> str:

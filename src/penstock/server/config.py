@@ -14,10 +14,12 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from penstock.limits import Limits
 from penstock.names import Space
+from penstock.server.address import Address
 from penstock.server.declared import DeclaredQueue
 from penstock.server.http_limits import HttpLimits
 from penstock.server.kinds import (
     ACCOUNT,
+    ADDRESSES,
     BOOLEAN,
     HOST,
     NETWORKS,
@@ -68,6 +70,9 @@ class Config:
         "127.0.0.1"
     )
     port: Annotated[int, About(whole(0, 65535), "Port to listen on; 0 takes a free one.")] = 9324
+    listen: Annotated[
+        tuple[Address, ...], About(ADDRESSES, "Addresses to listen on, instead of host and port.")
+    ] = ()
     data: Annotated[Path, About(PATH, "Directory that holds queues and messages.")] = Path("penstock-data")
     memory: Annotated[bool, About(BOOLEAN, "Keep everything in memory: nothing survives a stop.")] = False
     public_url: Annotated[
@@ -90,6 +95,9 @@ class Config:
             choice("auto", "human", "json"), "Log lines for people or as JSON; auto: people in a terminal."
         ),
     ] = "auto"
+    print_ready: Annotated[
+        bool, About(BOOLEAN, 'Print "Ready." on standard output once requests are taken.')
+    ] = False
     tls_certificate: Annotated[Path | None, About(PATH, "Certificate chain (PEM) to serve HTTPS with.")] = (
         None
     )
@@ -128,6 +136,10 @@ class Config:
     )
 
     queues: tuple[DeclaredQueue, ...] = ()  # not a setting: the tables [queues.NAME] of the file
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return self.listen or (Address(self.host, self.port),)
 
     @property
     def scheme(self) -> str:

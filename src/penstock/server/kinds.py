@@ -1,7 +1,8 @@
 """The kinds of values a setting can have: how each is read from TOML, from a variable or from a flag.
 
 A kind takes text (variables and flags know nothing else) and the TOML types that mean the same. What it does
-not take raises ValueError; ``allowed`` then tells the operator what would have been right.
+not take raises ValueError; ``allowed`` then tells the operator what would have been right. A list may be given
+as text with commas; its flag may also be given several times.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from penstock.server.address import Address, read_address
+
 
 class Kind(NamedTuple):
     allowed: str
     read: Callable[[object], Any]
     placeholder: str  # shown in the help of a flag
+    repeatable: bool = False
+
+
+class WrongPart(ValueError):
+    """One part of a list is wrong: the operator is shown this one, not the whole list."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
 
 
 _UNITS = {"": 1, "b": 1}
@@ -64,12 +76,27 @@ def _quantity(value: object, units: dict[str, Any]) -> float:
     return amount
 
 
-def _list(value: object) -> tuple[str, ...]:
+def _list(value: object, read: Callable[[str], Any]) -> tuple[Any, ...]:
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
     if not isinstance(value, (list, tuple)):
         raise ValueError
-    return tuple(_string(part) for part in value)
+    return tuple(_part(part, read) for part in value)
+
+
+def _part(part: object, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(_string(part))
+    except ValueError:
+        raise WrongPart(str(part)) from None
+
+
+def _addresses(value: object) -> tuple[Address, ...]:
+    found = _list(value, read_address)
+    for number, address in enumerate(found):
+        if address.port and address in found[:number]:
+            raise WrongPart(str(address))
+    return found
 
 
 def _url(value: object) -> str:
@@ -135,11 +162,19 @@ REGION = Kind("a region such as us-east-1", _matching(r"[a-z0-9][a-z0-9-]{0,62}"
 URL = Kind("a URL such as https://queues.example.com", _url, "URL")
 NETWORKS = Kind(
     "networks such as 10.0.0.0/8, separated by commas",
-    lambda value: tuple(ip_network(part, strict=False) for part in _list(value)),
+    lambda value: _list(value, lambda part: ip_network(part, strict=False)),
     "NETWORKS",
+    repeatable=True,
 )
 ORIGINS = Kind(
     "origins such as https://app.example.com, separated by commas, or *",
-    lambda value: tuple(_origin(part) for part in _list(value)),
+    lambda value: _list(value, _origin),
     "ORIGINS",
+    repeatable=True,
+)
+ADDRESSES = Kind(
+    "addresses such as 127.0.0.1:9324 or [::1]:9324, separated by commas, each of them once",
+    _addresses,
+    "HOST:PORT",
+    repeatable=True,
 )

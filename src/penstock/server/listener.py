@@ -1,4 +1,4 @@
-"""The open door: accepts connections, keeps them within limits, and closes them in good order.
+"""The open doors: accepts connections, keeps them within limits, and closes them in good order.
 
 One sweep looks at all deadlines. Ten thousand idle connections cost it a millisecond a second; a timer for
 each would be set and cancelled with every request.
@@ -37,22 +37,23 @@ class Listener:
             Await.HANG_UP: limits.linger_s,
         }
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server
+        self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle
-        self._empty: asyncio.Event
-
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Open the door; answers the port, which is a free one if 0 was asked for. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self.now = loop.time
         self._empty = asyncio.Event()
         self._empty.set()
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Open a door, one more each time; answers its port, a free one if 0 was asked for. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self.now = loop.time
         handshake_s = self.limits.head_s if tls is not None else None
-        self._server = await loop.create_server(
+        server = await loop.create_server(
             lambda: Connection(self), host, port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=1024
         )
-        self._sweep()
-        bound: int = self._server.sockets[0].getsockname()[1]
+        self._servers.append(server)
+        if len(self._servers) == 1:
+            self._sweep()
+        bound: int = server.sockets[0].getsockname()[1]
         return bound
 
     def admit(self, connection: Connection) -> Refusal | None:
@@ -72,7 +73,8 @@ class Listener:
     def stop_accepting(self) -> None:
         """No new connections; those at rest close, the others after the answer they wait for."""
         self.stopping = True
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.wind_down()
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from penstock.server.request import Refusal, new_request_id
 from penstock.wire.dispatch import Answer
-from penstock.wire.json10 import CONTENT_TYPE, encode_fault
+from penstock.wire.json10 import FRAMEWORK_VOICE
 from penstock.wire.registry import Fault
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -65,23 +65,10 @@ def encode_answer(
     return b"".join(parts)
 
 
-def fault_answer(fault: Fault, request_id: str) -> Answer:
-    """An error that no service gave, in the words of the framework beneath all of them."""
-    blame = "Sender" if fault.sender_fault else "Receiver"
-    headers = [
-        (b"Content-Type", CONTENT_TYPE),
-        (REQUEST_ID, request_id.encode()),
-        (b"x-amzn-query-error", f"{fault.code};{blame}".encode()),
-    ]
-    if fault.status == 503:
-        headers.append((b"Retry-After", b"1"))
-    return Answer(fault.status, headers, encode_fault(fault, ""))
-
-
 def refusal_answer(refusal: Refusal, request_id: str) -> Answer:
     code = _REFUSAL_NAMES.get(refusal.status, "MalformedHttpRequest")
     fault = Fault(f"{code}Exception", code, refusal.status, refusal.message, modelled=False)
-    return fault_answer(fault, request_id)
+    return FRAMEWORK_VOICE.refusal(fault, request_id)
 
 
 def encode_refusal(refusal: Refusal) -> bytes:

@@ -1,7 +1,7 @@
 """From an HTTP request to whoever answers it: health, hello, preflight, or a service.
 
-A service is named by the header X-Amz-Target, never by the path: SQS takes the same request at ``/`` and at a
-queue's own URL.
+A service is named by the header X-Amz-Target, or by a form's own parameters, never by the path: SQS takes the
+same request at ``/`` and at a queue's own URL.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.server.cors import METHODS, Cors
 from penstock.server.health import Health
 from penstock.server.origin import Origins
 from penstock.server.request import Refusal, Request
-from penstock.server.response import REQUEST_ID, fault_answer, refusal_answer
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer
+from penstock.server.response import REQUEST_ID, refusal_answer
+from penstock.wire.call import Asked, Call
+from penstock.wire.dispatch import Answer, refusal
 from penstock.wire.faults import internal_error, service_unavailable
 
 Done = Callable[[Answer], None]
@@ -47,12 +47,12 @@ class Routes:
             done = _logged(request, done)
         try:
             self._route(request, done)
-        except Refusal as refusal:
-            done(refusal_answer(refusal, request.id))
+        except Refusal as refused:
+            done(refusal_answer(refused, request.id))
         except Exception as error:
             # The text of an unforeseen error may quote the request: only its kind is logged.
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
-            done(fault_answer(internal_error(), request.id))
+            done(refusal(internal_error(), request.id, _asked(request)))
 
     def _route(self, request: Request, done: Done) -> None:
         method = request.method
@@ -68,7 +68,7 @@ class Routes:
             done(own)
         elif self.dispatch is None or not self._health.ready:
             why = "; ".join(self._health.obstacles)
-            done(fault_answer(service_unavailable(f"Not ready: {why}."), request.id))
+            done(refusal(service_unavailable(f"Not ready: {why}."), request.id, _asked(request)))
         else:
             request.call = self._call(request)
             self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
@@ -82,6 +82,7 @@ class Routes:
             sender=caller.sender,
             base_url=self._origins.of(request),
             trace=trace.decode("latin-1") if trace else None,
+            asked=_asked(request),
         )
 
     def _own_page(self, request: Request) -> Answer | None:
@@ -114,6 +115,14 @@ class Routes:
         if not extra:
             return done
         return lambda answer: done(Answer(answer.status, [*answer.headers, *extra], answer.body))
+
+
+def _asked(request: Request) -> Asked | None:
+    headers = request.headers
+    if b"x-amz-target" in headers:
+        return None
+    path, _, query = request.target.partition(b"?")
+    return Asked(request.method, path, query, headers.get(b"content-type", b""), headers.get(b"accept", b""))
 
 
 def _id(request: Request) -> tuple[bytes, bytes]:

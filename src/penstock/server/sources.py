@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.server.config import Config, ConfigError, Setting, settings
 from penstock.server.declared import DeclaredQueueError, read_queues
+from penstock.server.kinds import WrongPart
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
@@ -33,8 +34,13 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> 
         queues = read_queues(table.pop("queues", {}))
 
     values: dict[str, Any] = {}
-    for given in (*_from_file(table, str(path)), *_from_environment(environment), *_from_flags(flags)):
-        values[given.setting.name] = _value(given)
+    for source in (_from_file(table, str(path)), _from_environment(environment), _from_flags(flags)):
+        found = {given.setting.name: _value(given) for given in source}
+        if "listen" not in found and not found.keys().isdisjoint(("host", "port")):
+            values.pop(
+                "listen", None
+            )  # the simple form of a stronger source stands for the list of a weaker one
+        values |= found
     config = Config(**values, queues=queues)
     _check_together(config)
     with _told_as_config_error(str(path)):
@@ -100,10 +106,11 @@ def _value(given: Given) -> Any:
     kind = given.setting.kind
     try:
         return kind.read(given.value)
-    except ValueError:
-        shown = " ".join(str(given.value).split())
+    except ValueError as error:
+        value = error.part if isinstance(error, WrongPart) else given.value
+        shown = " ".join(str(value).split())
         shown = f"{shown[:100]}…" if len(shown) > 100 else shown
-        shown = f'"{shown}"' if isinstance(given.value, str) else shown
+        shown = f'"{shown}"' if isinstance(value, str) else shown
         name = given.setting.name
         raise ConfigError(f"{name} = {shown} ({given.where}) is not right: give {kind.allowed}") from None
 

@@ -15,6 +15,7 @@ import signal
 import ssl
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ import uvloop
 from penstock.errors import PenstockError, StoreError
 from penstock.later import Later, spawn
 from penstock.server import process
+from penstock.server.address import Address
 from penstock.server.banner import amount, banner, facts, shown_bytes
 from penstock.server.compose import Parts
 from penstock.server.config import Config
@@ -78,22 +80,31 @@ async def _live(config: Config, human: bool) -> None:
     end.watch_signals()
     parts = Parts(config, end.fail)
     try:
-        port = await _listen(config, parts)
+        addresses = await _listen(config, parts)
         recovered = await _load(parts)
         process.started()
-        _announce(facts(config, port, recovered), human)
+        _announce(facts(config, addresses, recovered), human)
+        if config.print_ready:
+            _print_ready()
         await end.asked.wait()
         await _stop(config, parts, end)
     finally:
         parts.close()
 
 
-def _announce(shown: dict[str, str], human: bool) -> None:
+def _announce(shown: dict[str, str | list[str]], human: bool) -> None:
     if human:
         sys.stderr.write(banner(shown))
         sys.stderr.flush()
     else:
         log.info("ready", extra=shown)
+
+
+def _print_ready() -> None:
+    """For those who wait for this line in a container's output."""
+    with suppress(OSError):  # nobody reads it: no reason to stop
+        sys.stdout.write("Ready.\n")
+        sys.stdout.flush()
 
 
 async def _stop(config: Config, parts: Parts, end: _End) -> None:
@@ -107,16 +118,20 @@ async def _stop(config: Config, parts: Parts, end: _End) -> None:
     log.info("stopped")
 
 
-async def _listen(config: Config, parts: Parts) -> int:
+async def _listen(config: Config, parts: Parts) -> list[Address]:
+    """Answers the addresses with the ports that were taken where a free one was asked for."""
     tls = _tls(config)
-    try:
-        return await parts.listener.listen(config.host, config.port, tls)
-    except OSError as error:
-        where = f"{config.host}:{config.port}"
-        if error.errno == errno.EADDRINUSE:
-            hint = "another process listens there; stop it, or choose a port with --port"
-            raise StartError(f"cannot listen on {where}: {hint}") from None
-        raise StartError(f"cannot listen on {where}: {error.strerror or error}") from None
+    opened: list[Address] = []
+    for address in config.addresses:
+        try:
+            port = await parts.listener.listen(address.host, address.port, tls)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                hint = "another process listens there; stop it, or choose a port with --port"
+                raise StartError(f"cannot listen on {address}: {hint}") from None
+            raise StartError(f"cannot listen on {address}: {error.strerror or error}") from None
+        opened.append(Address(address.host, port))
+    return opened
 
 
 def _tls(config: Config) -> ssl.SSLContext | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from penstock.wire.xml import XmlVoice, no_operation
 
 __all__ = ["Answer", "Dispatcher", "refusal"]
 
+T = TypeVar("T")
 Done = Callable[[Answer], None]
 
 _log = logging.getLogger("penstock.wire")
@@ -42,6 +43,9 @@ class _Route(msgspec.Struct, frozen=True):
     decode: Callable[[Any], msgspec.Struct]
     operation: Operation
     service: Service
+
+
+class _JsonRoute(_Route, frozen=True):
     voice: Voice
 
 
@@ -51,8 +55,10 @@ class _FormRoute(_Route, frozen=True):
 
 class Dispatcher:
     def __init__(self, services: Iterable[Service]) -> None:
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, _JsonRoute] = {}
+        # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
         self._actions: dict[str, dict[str, _FormRoute]] = {}
+        self._xml: dict[str, XmlVoice] = {}
         for service in services:
             self._add(service)
 
@@ -60,15 +66,14 @@ class Dispatcher:
         voice = JsonVoice(service.shape_namespace)
         for name, operation in service.operations.items():
             decode = RequestDecoder(operation.request)
-            self._routes[f"{service.target_prefix}.{name}"] = _Route(decode, operation, service, voice)
+            self._routes[f"{service.target_prefix}.{name}"] = _JsonRoute(decode, operation, service, voice)
         if not service.xml_namespace:
             return
-        # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
         version = service.xml_namespace.rstrip("/").rpartition("/")[2]
-        xml = XmlVoice(service.xml_namespace)
+        self._xml[version] = XmlVoice(service.xml_namespace)
         for name, operation in service.operations.items():
             read = FormDecoder(operation.request)
-            route = _FormRoute(read, operation, service, xml, read.takes)
+            route = _FormRoute(read, operation, service, read.takes)
             self._actions.setdefault(name, {})[version] = route
 
     def answer(self, target: str | None, body: bytes, call: Call, done: Done) -> None:
@@ -85,18 +90,25 @@ class Dispatcher:
         try:
             form = read_query(asked, body)
         except Fault as fault:
-            done(refusal(fault, call.request_id, asked))
+            done(self._query_voice(asked, "").refusal(fault, call.request_id))
             return
         if not form.action:
             done(no_operation(call.request_id))
             return
-        # SQS: the version may be absent, and no client is known to be refused for it.
-        routes = self._actions.get(form.action, {})
-        route = routes.get(form.version) or next(iter(routes.values()), None)
+        voice = self._query_voice(asked, form.version)
+        route = _of_version(self._actions.get(form.action, {}), form.version)
         if route is None or not route.takes(form):
-            done(refusal(_unknown(form.action), call.request_id, asked))
-            return
-        _serve(route, _QUERY_JSON if _wants_json(asked) else route.voice, form, call, done)
+            done(voice.refusal(_unknown(form.action), call.request_id))
+        else:
+            _serve(route, voice, form, call, done)
+
+    def _query_voice(self, asked: Asked, version: str) -> Voice:
+        return _QUERY_JSON if _wants_json(asked) else _of_version(self._xml, version) or _BARE_XML
+
+
+def _of_version(choices: Mapping[str, T], version: str) -> T | None:
+    """SQS: the version may be absent, and no client is known to be refused for it: the first will do."""
+    return choices.get(version) or next(iter(choices.values()), None)
 
 
 def _serve(route: _Route, voice: Voice, given: Any, call: Call, done: Done) -> None:

@@ -30,7 +30,6 @@ from penstock.wire.shapes import (
     Shape,
     Spelling,
     StructOf,
-    inner_spelling,
     struct_shape,
 )
 
@@ -128,10 +127,9 @@ def _value(branch: Branch, shape: Shape, spelling: Spelling, where: str, *, any_
 
 
 def _list(branch: Branch, shape: ListOf, spelling: Spelling, where: str) -> list[Any] | None:
-    inner = inner_spelling(shape.member)
-    items = [_value(item, shape.member, inner, at) for at, item in _numbered(branch, spelling, where)]
+    items = [_value(item, shape.member, shape.inner, at) for at, item in _numbered(branch, spelling, where)]
     if not items and branch.value and isinstance(shape.member, Scalar):
-        items = [_value(branch, shape.member, inner, where)]
+        items = [_value(branch, shape.member, shape.inner, where)]
     return [item for item in items if item is not None] or None
 
 
@@ -139,14 +137,13 @@ def _map(branch: Branch, shape: MapOf, spelling: Spelling, where: str) -> dict[s
     entries = list(_numbered(branch, spelling, where))
     if not entries and spelling.key in branch.below:
         entries = [(where, branch)]
-    inner = inner_spelling(shape.value)
     found: dict[str, Any] = {}
     for at, entry in entries:
         key = entry.below.get(spelling.key)
         if key is None or key.value is None:
             raise missing_parameter(f"{at}.{spelling.key}")
         at = f"{at}.{spelling.value}"
-        value = _value(entry.below.get(spelling.value, Branch()), shape.value, inner, at)
+        value = _value(entry.below.get(spelling.value, Branch()), shape.value, shape.inner, at)
         if value is None:
             raise missing_parameter(at)
         found[unicode_text(key.value, any_text=False)] = value

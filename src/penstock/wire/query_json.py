@@ -19,7 +19,6 @@ from penstock.wire.shapes import (
     Shape,
     Spelling,
     StructOf,
-    inner_spelling,
     struct_shape,
 )
 
@@ -59,11 +58,9 @@ def _value(value: Any, shape: Shape, spelling: Spelling) -> Any:
         case StructOf():
             return _struct(value, shape)
         case ListOf():
-            inner = inner_spelling(shape.member)
-            return [_value(member, shape.member, inner) for member in value]
+            return [_value(member, shape.member, shape.inner) for member in value]
         case MapOf():
-            inner = inner_spelling(shape.value)
             return [
-                {spelling.key: key, spelling.value: _value(member, shape.value, inner)}
+                {spelling.key: key, spelling.value: _value(member, shape.value, shape.inner)}
                 for key, member in value.items()
             ]

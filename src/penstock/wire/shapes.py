@@ -54,14 +54,6 @@ class Scalar(msgspec.Struct, frozen=True):
     type: type[str] | type[int] | type[bool] | type[bytes]
 
 
-class ListOf(msgspec.Struct, frozen=True):
-    member: Shape
-
-
-class MapOf(msgspec.Struct, frozen=True):
-    value: Shape
-
-
 class Spelling(msgspec.Struct, frozen=True):
     """How the Query protocol names a field, settled from its marks."""
 
@@ -73,9 +65,20 @@ class Spelling(msgspec.Struct, frozen=True):
     json: str = ""
 
 
+class ListOf(msgspec.Struct, frozen=True):
+    member: Shape
+    inner: Spelling  # of a member that is a list or map itself and has no field whose marks could tell
+
+
+class MapOf(msgspec.Struct, frozen=True):
+    value: Shape
+    inner: Spelling
+
+
 class Field(msgspec.Struct, frozen=True):
     name: str
     shape: Shape
+    flat: Flat | None
     spelling: Spelling
     any_text: bool
     from_path: bool
@@ -95,27 +98,20 @@ def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
     return StructOf(struct, tuple(_field(name, hints[name]) for name in struct.__struct_fields__))
 
 
-def inner_spelling(shape: Shape) -> Spelling:
-    """How a list in a list, or a map in a map, is spelt: it has no field whose marks could tell."""
-    return _spelling("", shape, [])
-
-
 def _field(name: str, hint: Any) -> Field:
     bare, notes = _bare(hint)
     shape = _shape(bare)
-    marks = {type(note) for note in notes}
-    return Field(name, shape, _spelling(name, shape, notes), AnyText in marks, FromPath in marks)
+    marks = {type(note): note for note in notes}
+    flat = marks.get(Flat)
+    spelling = _spelling(name, shape, flat or marks.get(Wrapped, Wrapped()))
+    return Field(name, shape, flat, spelling, AnyText in marks, FromPath in marks)
 
 
-def _spelling(name: str, shape: Shape, notes: list[Any]) -> Spelling:
-    for note in notes:
-        if isinstance(note, Flat):
-            return Spelling(note.name, None, note.key, note.value, note.also, note.json or name)
-    if not isinstance(shape, ListOf | MapOf):
-        return Spelling(name, json=name)
-    wrapped = next((note for note in notes if isinstance(note, Wrapped)), Wrapped())
-    item = wrapped.item or ("member" if isinstance(shape, ListOf) else "entry")
-    return Spelling(wrapped.name or name, item, wrapped.key, wrapped.value, json=name)
+def _spelling(name: str, shape: Shape, mark: Flat | Wrapped) -> Spelling:
+    if isinstance(mark, Flat):
+        return Spelling(mark.name, None, mark.key, mark.value, mark.also, mark.json or name)
+    item = mark.item or ("member" if isinstance(shape, ListOf) else "entry")
+    return Spelling(mark.name or name, item, mark.key, mark.value, json=name)
 
 
 def _bare(hint: Any) -> tuple[Any, list[Any]]:
@@ -134,9 +130,11 @@ def _bare(hint: Any) -> tuple[Any, list[Any]]:
 def _shape(hint: Any) -> Shape:
     hint, _ = _bare(hint)
     if get_origin(hint) is list:
-        return ListOf(_shape(get_args(hint)[0]))
+        member = _shape(get_args(hint)[0])
+        return ListOf(member, _spelling("", member, Wrapped()))
     if get_origin(hint) is dict:
-        return MapOf(_shape(get_args(hint)[1]))
+        value = _shape(get_args(hint)[1])
+        return MapOf(value, _spelling("", value, Wrapped()))
     if issubclass(hint, msgspec.Struct):
         return struct_shape(hint)
     assert hint in (str, int, bool, bytes), f"no wire type for {hint}"

@@ -23,7 +23,6 @@ from penstock.wire.shapes import (
     Shape,
     Spelling,
     StructOf,
-    inner_spelling,
     struct_shape,
 )
 
@@ -93,14 +92,12 @@ def _write(parts: list[str], name: str, value: Any, shape: Shape, spelling: Spel
 def _write_items(parts: list[str], name: str, items: Any, shape: ListOf | MapOf, spelling: Spelling) -> None:
     """The members of a list or map, each an element of that name."""
     if isinstance(shape, ListOf):
-        inner = inner_spelling(shape.member)
         for item in items:
-            _write(parts, name, item, shape.member, inner)
+            _write(parts, name, item, shape.member, shape.inner)
         return
-    inner = inner_spelling(shape.value)
     for key, value in items.items():
         parts.append(f"<{name}><{spelling.key}>{escaped(key)}</{spelling.key}>")
-        _write(parts, spelling.value, value, shape.value, inner)
+        _write(parts, spelling.value, value, shape.value, shape.inner)
         parts.append(f"</{name}>")
 
 

@@ -46,9 +46,9 @@ _SHAPES: dict[str, tuple[str, int]] = {
 HANDLE_EXPIRED = "The receipt handle has expired"
 
 
-def sqs_fault(shape: str, message: str) -> Fault:
+def sqs_fault(shape: str, message: str, query_message: str | None = None) -> Fault:
     code, status = _SHAPES[shape]
-    return Fault(shape, code, status, message, modelled=True)
+    return Fault(shape, code, status, message, modelled=True, query_message=query_message)
 
 
 def unknown_attribute(name: str) -> Fault:
@@ -85,8 +85,12 @@ def handle_fault(error: PenstockError, handle: str, visibility_s: int | None = N
     raise error
 
 
-_WORDS: dict[type[PenstockError], tuple[str, str]] = {
-    QueueMissing: ("QueueDoesNotExist", "The specified queue does not exist."),
+_WORDS: dict[type[PenstockError], tuple[str, ...]] = {
+    QueueMissing: (
+        "QueueDoesNotExist",
+        "The specified queue does not exist.",
+        "The specified queue does not exist for this wsdl version.",
+    ),
     QueueDeletedRecently: (
         "QueueDeletedRecently",
         "You must wait 60 seconds after deleting a queue before you can create another with the same name.",

@@ -2,7 +2,7 @@
 
 Names are those of the JSON wire, to the letter (``tags`` but ``Tags``, ``queueUrls`` but ``QueueUrls``).
 Every member of a request may be absent: what is required is the handler's to say, in AWS's words.
-:class:`Flat` gives the Query protocol's name of a list or map.
+:class:`Flat` gives the Query protocol's name of a list or map; there a queue may be named by the path instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.wire.shapes import AnyText, Flat
+from penstock.wire.shapes import AnyText, AtRoot, Flat, FromPath
 
 Text = str | None
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
 
+QueueUrl = Annotated[Text, FromPath()]
 QueueAttributes = Annotated[dict[str, str] | None, Flat("Attribute")]
 AttributeNames = Annotated[list[str] | None, Flat("AttributeName")]
 TagMap = Annotated[dict[str, str] | None, Flat("Tag", key="Key")]
@@ -39,13 +40,13 @@ MessageSystemAttributes = Annotated[dict[str, MessageAttributeValue] | None, Fla
 
 
 class OnQueue(Wire):
-    QueueUrl: Text = None
+    QueueUrl: QueueUrl = None
 
 
 # Queues
 
 
-class CreateQueueRequest(Wire):
+class CreateQueueRequest(Wire, AtRoot):
     QueueName: Text = None
     Attributes: QueueAttributes = None
     tags: TagMap = None
@@ -64,14 +65,14 @@ class GetQueueUrlResult(Wire):
     QueueUrl: str
 
 
-class ListQueuesRequest(Wire):
+class ListQueuesRequest(Wire, AtRoot):
     QueueNamePrefix: Text = None
     NextToken: Text = None
     MaxResults: Integer = None
 
 
 class ListQueuesResult(Wire):
-    QueueUrls: Annotated[list[str] | None, Flat("QueueUrl")] = None
+    QueueUrls: Annotated[list[str] | None, Flat("QueueUrl", json="queueUrls")] = None
     NextToken: Text = None
 
 
@@ -152,7 +153,7 @@ class MessageParts(Wire):
 
 
 class SendMessageRequest(MessageParts):
-    QueueUrl: Text = None
+    QueueUrl: QueueUrl = None
 
 
 class SendMessageResult(Wire):
@@ -187,7 +188,7 @@ class Message(Wire):
 
 
 class ReceiveMessageResult(Wire):
-    Messages: Annotated[list[Message] | None, Flat("Message")] = None
+    Messages: Annotated[list[Message] | None, Flat("Message", json="messages")] = None
 
 
 class DeleteMessageRequest(OnQueue):

@@ -1,0 +1,3 @@
+from sim.fixtures import roomy, world
+
+__all__ = ["roomy", "world"]

@@ -1,0 +1,94 @@
+"""Form-encoded parameters as a tree: what is decoded, what is refused, and that everything is bounded."""
+
+from __future__ import annotations
+
+from time import process_time
+from urllib.parse import quote, quote_plus, unquote_to_bytes, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.wire.form import LEVELS_MAX, PARAMETERS_MAX, Branch, decoded, read_form
+from penstock.wire.registry import Fault
+
+
+def at(tree: Branch, *names: str) -> str | None:
+    for name in names:
+        tree = tree.below[name]
+    return tree.value
+
+
+def test_a_name_is_a_way_through_the_tree() -> None:
+    tree = read_form(b"Action=A&Tag.2.Key=colour&Tag.2.Value=deep+blue&Tag.1.Key=&&flag&=x")
+    assert at(tree, "Action") == tree.text("Action") == "A"
+    assert at(tree, "Tag", "2", "Key") == "colour"
+    assert at(tree, "Tag", "2", "Value") == "deep blue"
+    assert at(tree, "Tag", "1", "Key") == ""
+    assert at(tree, "flag") == ""
+    assert at(tree, "Tag") is None
+    assert tree.text("Other") == ""
+
+
+def test_what_was_given_first_counts_and_the_url_comes_before_the_body() -> None:
+    assert at(read_form(b"a=1&a=2", b"a=3&b=4"), "a") == "1"
+    assert at(read_form(b"a=1", b"b=4"), "b") == "4"
+
+
+@given(st.binary(max_size=200))
+def test_escapes_are_decoded_as_everywhere(data: bytes) -> None:
+    for text in (quote(data, safe=""), quote(data, safe="=&%/.+-_~*,;: "), quote_plus(data)):
+        try:
+            expected = unquote_to_bytes(text.replace("+", " ")).decode()
+        except UnicodeDecodeError:
+            continue
+        if "%" not in quote(data, safe="%") or text != data.decode("latin-1"):
+            assert decoded(text.encode()) == expected
+
+
+@given(st.lists(st.tuples(st.from_regex("[a-z]{1,5}", fullmatch=True), st.text()), unique_by=lambda p: p[0]))
+def test_what_was_encoded_comes_back(pairs: list[tuple[str, str]]) -> None:
+    try:
+        encoded = urlencode(pairs).encode()
+    except UnicodeEncodeError:
+        return
+    tree = read_form(encoded)
+    assert {name: branch.value for name, branch in tree.below.items()} == dict(pairs)
+
+
+def test_a_surrogate_is_let_through_for_its_field_to_judge() -> None:
+    assert decoded(b"%ED%A0%80") == "\ud800"
+
+
+@pytest.mark.parametrize(
+    "text", [b"%", b"%4", b"%zz", b"a%4gb", b"%%41", b"%\n41", b"\xff", b"%C3", b"%C0%80"]
+)
+def test_what_cannot_be_decoded_is_malformed(text: bytes) -> None:
+    for form in (b"a=" + text, text + b"=a"):
+        with pytest.raises(Fault) as caught:
+            read_form(form)
+        assert caught.value.code == "MalformedInput"
+
+
+def test_the_number_of_parameters_is_bounded() -> None:
+    most = b"&".join(b"a=1" for _ in range(PARAMETERS_MAX))
+    assert at(read_form(most), "a") == "1"
+    for sources in ((most + b"&a=1",), (most, b"&"), (b"&" * 8_000_000,)):
+        with pytest.raises(Fault) as caught:
+            read_form(*sources)
+        assert caught.value.code == "MalformedInput"
+
+
+def test_the_levels_of_a_name_are_bounded() -> None:
+    tree = read_form(b".".join([b"a"] * 100_000) + b"=1")
+    depth = 0
+    while tree.below:
+        (tree,) = tree.below.values()
+        depth += 1
+    assert depth == LEVELS_MAX + 1
+
+
+def test_the_largest_body_is_decoded_in_an_instant() -> None:
+    begun = process_time()
+    assert len(decoded(b"a%20" * 2_000_000)) == 4_000_000
+    assert process_time() - begun < 1
