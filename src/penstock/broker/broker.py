@@ -402,11 +402,15 @@ class Broker:
             return
         if isinstance(error, StoreFull):
             self._space.full()
-        # Rare, and short: the store is asked here and now, so that no request sees a half-true catalogue.
-        gone = self._catalogue.restore(self._store.queues(), self._store.cooldowns())
+        try:
+            # Rare, and short: the store is asked here and now, so that no request sees a half-true catalogue.
+            gone = self._catalogue.restore(self._store.queues(), self._store.cooldowns())
+            self._moves.restore(self._store.tasks())
+        except StoreError as broken:
+            self._on_fatal(broken)
+            return
         for queue in gone:
             self._polls.end(queue)
-        self._moves.restore(self._store.tasks())
         for batch in batches:
             for queue in batch.touched:
                 queue.forget()

@@ -167,6 +167,10 @@ class MoveTasks:
             except StoreError as error:
                 log.warning("move task %s tries again in a second: %s", task_id, error)
                 await self._pause(SECOND)
+            except Exception:
+                log.exception("move task %s failed", task_id)
+                task = self._tasks.get(task_id, task)
+                self._save(msgspec.structs.replace(task, status=FAILED, failure="InternalError"), source)
 
     async def _step(self, task: MoveTaskRecord, source: HeldQueue) -> None:
         """Move one chunk, or see that there is nothing left."""
