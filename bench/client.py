@@ -1,80 +1,157 @@
-"""A small, quick AWS JSON client for load: keep-alive connections, no signing, answers checked for status 200."""
+"""A small, quick AWS JSON client for load: keep-alive connections, signed requests, one at a time on each.
+
+An answer goes to a callback, so that a load can send its next request from there without an event-loop task in
+between: what the generator saves is left to the server. ``call`` is the comfortable way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
-_encode = msgspec.json.Encoder().encode
+from bench.sigv4 import Signer
+
+encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+
+OnAnswer = Callable[[bytes | Exception], None]
+
+
+class Wrong(Exception):
+    """An answer that is not what it must be."""
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time over one socket."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self.signer = Signer(f"{host}:{port}")
         self._buffer = b""
-        self._answer: asyncio.Future[bytes] | None = None
+        self._on_answer: OnAnswer | None = None
         self._transport: asyncio.Transport
+        self._reusable = False
+        self._reconnecting: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._buffer = b""
+        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
+        self._reusable = True
+
+    def send(self, request: bytes, on_answer: OnAnswer) -> None:
+        assert self._on_answer is None, "one request at a time"
+        self._on_answer = on_answer
+        if self._reusable:
+            self._transport.write(request)
+        else:  # the server closes its connections after an answer
+            self._reconnecting = asyncio.ensure_future(self._send_anew(request))
+
+    async def call(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
+        answer = asyncio.get_running_loop().create_future()
+
+        def done(body: bytes | Exception) -> None:
+            if answer.done():
+                return  # whoever asked no longer waits
+            if isinstance(body, Exception):
+                answer.set_exception(body)
+            else:
+                answer.set_result(_decode(body) if body else {})
+
+        self.send(self.signer.request(action, encode(request)), done)
+        return cast("dict[str, Any]", await answer)
+
+    def close(self) -> None:
+        self._on_answer = None
+        self._transport.close()
+
+    async def _send_anew(self, request: bytes) -> None:
+        try:
+            await self.open()
+        except OSError as error:
+            self._finish(error)
+        else:
+            self._transport.write(request)
+
+    def _finish(self, outcome: bytes | Exception) -> None:
+        on_answer, self._on_answer = self._on_answer, None
+        if on_answer is not None:
+            on_answer(outcome)
+
+    # What the event loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._reusable:
+            self._reusable = False
+            self._finish(error or ConnectionError("the server hung up"))
+
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
+        self._buffer = self._buffer + data if self._buffer else data
         head_end = self._buffer.find(b"\r\n\r\n")
         if head_end < 0:
             return
         head = self._buffer[:head_end].lower()
-        start = head.find(b"content-length:") + 15
-        length = int(head[start : head.find(b"\r\n", start) if b"\r\n" in head[start:] else None])
-        end = head_end + 4 + length
-        if len(self._buffer) < end or self._answer is None:
+        body = _body(head, self._buffer, head_end + 4)
+        if body is None:
             return
-        body, self._buffer = self._buffer[head_end + 4 : end], self._buffer[end:]
-        answer, self._answer = self._answer, None
+        self._buffer = b""
+        if head.startswith(b"http/1.0") or b"\r\nconnection: close" in head:
+            self._reusable = False
+            self._transport.close()
         if head[9:12] == b"200":
-            answer.set_result(body)
+            self._finish(body)
         else:
-            answer.set_exception(RuntimeError(body.decode()))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._answer is not None:
-            self._answer.set_exception(error or ConnectionError("the server hung up"))
-
-    def send(self, action: str, body: bytes) -> asyncio.Future[bytes]:
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(
-            b"POST / HTTP/1.1\r\nHost: %b\r\nX-Amz-Target: AmazonSQS.%b\r\n"
-            b"Content-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._host.encode(), action.encode(), len(body), body)
-        )
-        return self._answer
-
-    async def call(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
-        body = await self.send(action, _encode(request))
-        return _decode(body) if body else {}
-
-    def close(self) -> None:
-        self._transport.close()
+            self._finish(Wrong(f"status {head[9:12].decode()}: {body[:300].decode(errors='replace')}"))
 
 
-async def connect(port: int) -> Connection:
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: Connection(f"127.0.0.1:{port}"), "127.0.0.1", port)
+def _body(head: bytes, buffer: bytes, start: int) -> bytes | None:
+    """The answer's body once it is complete."""
+    at = head.find(b"\r\ncontent-length:")
+    if at >= 0:
+        end = start + int(head[at + 17 :].partition(b"\r\n")[0])
+        return buffer[start:end] if len(buffer) >= end else None
+    if not buffer.endswith(b"0\r\n\r\n"):  # chunked, as some frameworks answer
+        return None
+    body = b""
+    while True:
+        size, _, rest = buffer[start:].partition(b"\r\n")
+        length = int(size.partition(b";")[0], 16)
+        if length == 0:
+            return body
+        body += rest[:length]
+        start += len(size) + 2 + length + 2
+
+
+async def connect(place: str | int) -> Connection:
+    """``place`` is an endpoint's URL, or a port of this machine."""
+    if isinstance(place, int):
+        place = f"http://127.0.0.1:{place}"
+    parts = urlsplit(place)
+    connection = Connection(parts.hostname or "127.0.0.1", parts.port or 80)
+    await connection.open()
     return connection
 
 
-async def together(port: int, count: int, work: Callable[[Connection, int], Awaitable[None]]) -> None:
-    """Run ``work`` on ``count`` connections at once."""
-    connections = [await connect(port) for _ in range(count)]
-    await asyncio.gather(*(work(connection, i) for i, connection in enumerate(connections)))
-    for connection in connections:
-        connection.close()
+async def together(place: str | int, count: int, work: Callable[[Connection, int], Awaitable[None]]) -> None:
+    """Run ``work`` on ``count`` connections at once; the first failure ends all."""
+    connections = [await connect(place) for _ in range(count)]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for i, connection in enumerate(connections):
+                group.create_task(_awaited(work(connection, i)))
+    except* (Wrong, OSError) as failures:
+        raise failures.exceptions[0] from None
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
 
 
 def batches(total: int, size: int = 10) -> Iterable[range]:

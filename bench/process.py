@@ -1,64 +1,127 @@
-"""A server process to measure: started from this checkout, watched through /proc."""
+"""Server processes to measure: started here, watched through /proc, always ended."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from bench import procfs
+
+START_LIMIT_S = 60.0
 
 
-class Server:
-    def __init__(self, data: Path | None, *flags: str) -> None:
-        place = ["--memory"] if data is None else ["--data", str(data)]
-        begun = time.perf_counter()
+class Process:
+    """A server that was started with a command and answers at a URL."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.begun = time.perf_counter()
         self._log = tempfile.NamedTemporaryFile("r", prefix="penstock-bench-", suffix=".log")  # noqa: SIM115
-        command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--log-format", "json"]
         with open(self._log.name, "w") as log:
-            self._process = subprocess.Popen([*command, *place, *flags], stdout=log, stderr=log)
-        while self._process.poll() is None:
-            line = self._log.readline()
-            said = json.loads(line) if line.endswith("\n") else {}
-            if said.get("message") == "ready":
-                self.start_seconds = time.perf_counter() - begun
-                self.recovered = said["recovered"]
-                self.port = int(said["listening"].rsplit(":", 1)[1])
-                return
-            time.sleep(0.002)
-        raise RuntimeError(f"the server did not start: {self.complaints()}")
-
-    def complaints(self) -> str:
-        """What the server logged since it was ready."""
-        return self._log.read()
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **(environment or {})},
+                cwd=Path(__file__).parent.parent, start_new_session=True,
+            )  # fmt: skip
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def rss_mb(self) -> float:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError("no memory figure")
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
-    def peak_mb(self) -> float:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError("no memory figure")
+    def lines(self, within_s: float = START_LIMIT_S) -> Iterator[str]:
+        """What it says, line by line, until it ends or the time is over."""
+        part = ""
+        while time.perf_counter() - self.begun < within_s:
+            running = self.is_running
+            part += self._log.readline()
+            if part.endswith("\n"):
+                yield part
+                part = ""
+            elif not running:
+                return
+            else:
+                time.sleep(0.002)
+
+    def complaints(self) -> str:
+        """What it said since it was last read."""
+        return self._log.read()
+
+    def await_answer(self, url: str) -> float:
+        """Seconds from the start until it answers over HTTP, whatever it answers."""
+        while time.perf_counter() - self.begun < START_LIMIT_S:
+            try:
+                urlopen(url, timeout=5).close()
+                return time.perf_counter() - self.begun
+            except HTTPError:
+                return time.perf_counter() - self.begun
+            except (URLError, OSError):
+                if not self.is_running:
+                    break
+                time.sleep(0.005)
+        raise RuntimeError(f"it did not start: {self.complaints()[-400:]}")
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return procfs.cpu_seconds(self.pid)
+
+    def rss_mb(self) -> float:
+        return procfs.memory_mb(self.pid)
+
+    def peak_mb(self) -> float:
+        return procfs.peak_mb(self.pid)
 
     def stop(self) -> None:
+        """Politely, so that a server with data closes it well; then not."""
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def kill(self) -> None:
-        self._process.kill()
+        if self.is_running:
+            os.killpg(self.pid, signal.SIGKILL)  # a group of its own, made above
         self._process.wait(30)
+
+
+class Server(Process):
+    """Penstock, from this checkout."""
+
+    def __init__(self, data: Path | None, *flags: str) -> None:
+        place = ["--memory"] if data is None else ["--data", str(data)]
+        command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--log-format", "json"]
+        super().__init__([*command, *place, *flags])
+        said = []
+        for line in self.lines():
+            said.append(line)
+            fact = json.loads(line) if line.startswith("{") else {}
+            if fact.get("message") == "ready":
+                self.start_seconds = time.perf_counter() - self.begun
+                self.recovered: str = fact["recovered"]
+                self.durability: str = fact["durability"]
+                self.port = int(fact["listening"].rsplit(":", 1)[1])
+                return
+        self.kill()
+        raise RuntimeError(f"the server did not start: {''.join(said)}")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port: int = door.getsockname()[1]
+        return port

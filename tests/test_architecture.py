@@ -27,7 +27,8 @@ SEES = {
     "auth": {"wire"},
     "services": {"queues", "broker", "wire", "auth"},
     "server": {"queues", "store", "broker", "wire", "auth", "services"},
-    "cli": {"server"},
+    "migrate": {"services", "server"},
+    "cli": {"migrate", "server"},
     "__main__": {"cli"},
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from sim.world import SECOND, World, name_of
 
+from penstock.errors import StoreError
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.queues.message import Attribute
 from penstock.queues.settings import Redrive
+from sim.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -45,7 +46,9 @@ def test_what_a_dead_letter_keeps_and_gets(world: World, kind: str) -> None:
     world.advance(SECOND)
     world.receive(source)
     (message,) = world.receive(dead)
-    assert message.content == first.content, "id, body, attributes, sender, send time, trace, deduplication id"
+    assert message.content == first.content, (
+        "id, body, attributes, sender, send time, trace, deduplication id"
+    )
     assert message.content.id == sent.id
     assert message.group == "g"
     assert message.receives == 2, "the receive that moved it does not count"
@@ -199,13 +202,27 @@ def test_the_sources_of_a_dead_letter_queue(world: World) -> None:
     assert world.broker.sources_of(name_of("source")) == []
 
 
+def test_a_dead_letter_is_there_when_the_receive_that_moved_it_is_answered(world: World) -> None:
+    source, dead = make(world, "")
+    world.send(source, "m")
+    world.receive(source)
+    world.advance(HOUR)
+    world.hold_commits()
+    poll = world.poll(source, wait_ms=0)
+    assert not poll.done
+    world.release_commits()
+    assert poll.answer.result() == []
+    assert world.bodies(dead) == ["m"]
+
+
 def test_a_refused_move_leaves_the_message_where_it_was(world: World) -> None:
     source, dead = make(world, "")
     world.send(source, "m")
     world.receive(source)
     world.advance(HOUR)
     world.refuse_next_commit()
-    assert world.receive(source) == []
+    with pytest.raises(StoreError):
+        world.receive(source)
     assert (world.counts(source), world.counts(dead)) == ((1, 0, 0), (0, 0, 0))
     world.advance(MINUTE)
     world.receive(source)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sim.world import SECOND, World, name_of
 
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
+from sim.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 

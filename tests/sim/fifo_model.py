@@ -144,6 +144,10 @@ class FifoModel:
     def holds(self, held: Held, letter: Letter, now_ms: int) -> bool:
         return letter.receives == held.receives and letter.due_ms > now_ms
 
+    def is_held(self, held: Held, now_ms: int) -> bool:
+        letter = self.find(held)
+        return letter is not None and self.holds(held, letter, now_ms)
+
     def delete(self, held: Held, now_ms: int) -> str:
         letter = self.find(held)
         if letter is None:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from sim.world import DAY, MINUTE, ROOMY, SECOND, World, name_of, outgoing
+from sim.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
 
 from penstock.errors import HandleInvalid, PenstockError, PurgedRecently, StoreError
 from penstock.later import Later
@@ -92,6 +92,22 @@ class History(RuleBasedStateMachine):
             then(later.result())
             self.all_told()
             self.settle()
+
+    def overlap(self, steps: int, *coroutines: Any) -> list[Later[Any]]:
+        """Start these one upon the other, each a few steps of the broker's work later, and let all of them end."""
+        laters = []
+        for coroutine in coroutines:
+            laters.append(self.world.start(coroutine))
+            for _ in range(steps):
+                self.world.runtime.step()
+        self.world.run()
+        assert all(later.done for later in laters), "an answer that never comes"
+        return laters
+
+    def receiving(self, queue: str, count: int, visibility_ms: int) -> Any:
+        return self.world.broker.receive(
+            self.world.queue(queue), Caller(), count=count, visibility_ms=visibility_ms, wait_ms=0, attempt_id=None
+        )  # fmt: skip
 
     def all_told(self) -> None:
         """The model knows of every answer."""

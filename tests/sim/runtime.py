@@ -42,6 +42,7 @@ class SimulatedRuntime:
         self._writes: deque[Step] = deque()
         self._timers: list[tuple[int, int, SimulatedTimer]] = []
         self._timers_set = 0
+        self.fired = 0
 
     def write(self, job: Callable[[], T]) -> Later[T]:
         return self._queue(self._writes, job)
@@ -116,5 +117,6 @@ class SimulatedRuntime:
     def _fire(self) -> None:
         while (due_ms := self.next_timer_ms()) is not None and due_ms <= self.clock.now_ms():
             timer = heapq.heappop(self._timers)[2]
+            self.fired += 1
             # Cancelled between its time and its turn: as on a real loop, it does not run.
             self._loop.append(lambda timer=timer: None if timer.cancelled else timer.callback())  # type: ignore[misc]

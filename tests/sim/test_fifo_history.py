@@ -6,7 +6,7 @@ time at which the step was made.
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 from sim.fifo_model import FifoModel, Held, Letter
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
-from sim.world import ROOMY, SECOND, TINY, name_of, outgoing
+from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
 from penstock.queues.message import Received
@@ -156,6 +156,53 @@ class FifoHistory(History):
         moments = [m.due_ms for m in letters] + [m.enqueued_ms + delay_ms for m in letters]
         moments += [m.enqueued_ms + self.model.rules[queue].retention_ms for m in letters]
         return [moment for moment in moments if moment > self.now_ms]
+
+    @rule(
+        which=either,
+        sends=st.lists(groups, max_size=5),
+        receives=st.integers(1, 3),
+        deletes=st.lists(any_one, max_size=4),
+        steps=st.integers(0, 3),
+    )
+    @free_hands
+    def rush(self, which: str, sends: list[str], receives: int, deletes: list[int], steps: int) -> None:
+        """Many at once: a group is open to one receive, which gets its first messages."""
+        queue, now_ms, broker = self.name(which), self.now_ms, self.world.broker
+        self.expire()
+        if self.model.rules[queue].receives_max is not None:
+            return
+        letters = []
+        for group in sends:
+            self.bodies += 1
+            letters.append(Letter(f"m{self.bodies}", "", queue, group, f"m{self.bodies}"))
+        handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
+        handles = [held for held in handles if self.model.is_held(held, now_ms)]
+        held_queue = self.world.queue(queue)
+        deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
+        sending = [
+            broker.send(held_queue, [outgoing(m.body, group=m.group, dedup_id=m.dedup_id)]) for m in letters
+        ]
+        receiving = [self.receiving(queue, 10, MINUTE) for _ in range(receives)]
+        waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
+        outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
+        for held, deleted in zip(handles, deleting, strict=True):
+            assert outcomes[id(deleted)].result() == [None]
+            self.model.delete(held, now_ms)
+        for letter, sent in zip(letters, sending, strict=True):
+            (answer,) = outcomes[id(sent)].result()
+            letter.id, letter.sequence = answer.id, answer.sequence
+            self.model.send(letter, now_ms)
+            self.model.letters.append(letter)
+        runs = {group: self.model.open_run(queue, group, now_ms) for group in self.model.groups(queue)}
+        for asked in receiving:
+            received = outcomes[id(asked)].result()
+            for group, part in groupby(received, key=lambda message: message.group):
+                run = runs.pop(group)
+                bodies = [message.content.body for message in part]
+                assert bodies == [letter.body for letter in run[: len(bodies)]]
+            for message in received:
+                self.take(queue, message, MINUTE, now_ms)
+        self.settle()
 
     @rule(which=any_one)
     def delete(self, which: int) -> None:

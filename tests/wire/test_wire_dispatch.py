@@ -12,9 +12,9 @@ import pytest
 from penstock.errors import QueueMissing, StoreError, StoreFull
 from penstock.later import Later
 from penstock.names import Space
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer, Dispatcher
-from penstock.wire.faults import missing_parameter
+from penstock.wire.call import Asked, Call
+from penstock.wire.dispatch import Answer, Dispatcher, refusal
+from penstock.wire.faults import missing_parameter, service_unavailable
 from penstock.wire.registry import Fault, Operation, Service
 
 
@@ -52,26 +52,32 @@ async def echo(request: Echo, call: Call) -> Echo | Unwritable | None:
 
 def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, QueueMissing):
-        return Fault("Gone", "Old.Gone", 404, "It is gone.", modelled=True)
+        return Fault("Gone", "Old.Gone", 404, "It is gone.", modelled=True, query_message="It went.")
     return None
+
+
+def service(name: str, xml_namespace: str, **operations: type[msgspec.Struct] | None) -> Service:
+    return Service(
+        signing_name=name.lower(),
+        target_prefix=name,
+        shape_namespace="com.example",
+        xml_namespace=xml_namespace,
+        operations={action: Operation(action, Echo, result, echo) for action, result in operations.items()},
+        to_fault=to_fault,
+    )
 
 
 dispatcher = Dispatcher(
     [
-        Service(
-            signing_name="echo",
-            target_prefix="Echo",
-            shape_namespace="com.example",
-            xml_namespace="",
-            operations={"Say": Operation("Say", Echo, Echo, echo)},
-            to_fault=to_fault,
-        )
+        service("Echo", "http://echo.example/doc/2001-01-01/", Say=Echo, Hush=None),
+        service("Loud", "http://loud.example/doc/2002-02-02/", Say=Echo, Roar=Echo),
+        service("Json", "", Whisper=Echo),
     ]
 )
 
 
-def call() -> Call:
-    return Call(request_id="rid", space=Space("0", "r"), sender="AIDA", base_url="http://host")
+def call(asked: Asked | None = None) -> Call:
+    return Call(request_id="rid", space=Space("0", "r"), sender="AIDA", base_url="http://host", asked=asked)
 
 
 def ask(target: str | None, body: bytes) -> Answer:
@@ -168,3 +174,98 @@ def test_an_answer_comes_once_and_when_its_value_comes() -> None:
     assert answers == []
     waiting.resolve("later")
     assert [answer.body for answer in answers] == [b'{"Text":"later"}']
+
+
+FORM = b"application/x-www-form-urlencoded"
+
+
+def query(form: bytes, accept: bytes = b"", method: bytes = b"POST") -> Answer:
+    answers: list[Answer] = []
+    url, body = (b"", form) if method == b"POST" else (form, b"")
+    asked = Asked(method, b"/", url, FORM if body else b"", accept)
+    dispatcher.answer(None, body, call(asked), answers.append)
+    (answer,) = answers
+    return answer
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_form_is_answered_in_xml(method: bytes) -> None:
+    answer = query(b"Action=Say&Text=hello", method=method)
+    assert answer.status == 200
+    assert answer.headers == [(b"Content-Type", b"text/xml"), (b"x-amzn-RequestId", b"rid")]
+    assert answer.body == (
+        b'<?xml version="1.0"?><SayResponse xmlns="http://echo.example/doc/2001-01-01/">'
+        b"<SayResult><Text>hello</Text></SayResult>"
+        b"<ResponseMetadata><RequestId>rid</RequestId></ResponseMetadata></SayResponse>"
+    )
+
+
+def test_a_form_is_answered_in_json_if_that_is_accepted() -> None:
+    answer = query(b"Action=Say&Text=hello", accept=b"text/plain, Application/JSON")
+    assert answer.headers[0] == (b"Content-Type", b"application/json")
+    assert json.loads(answer.body)["SayResponse"]["SayResult"] == {"Text": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("form", "namespace"),
+    [
+        (b"Action=Say&Version=2001-01-01", b"http://echo.example/"),
+        (b"Action=Say&Version=2002-02-02", b"http://loud.example/"),
+        (b"Action=Say&Version=1999-01-01", b"http://echo.example/"),
+        (b"Action=Say", b"http://echo.example/"),
+        (b"Action=Roar&Version=2002-02-02", b"http://loud.example/"),
+        (b"Action=Nothing&Version=2002-02-02", b"http://loud.example/"),
+        (b"Action=Nothing", b"http://echo.example/"),
+        (b"Action=%", b"http://echo.example/"),
+    ],
+)
+def test_the_version_tells_services_apart(form: bytes, namespace: bytes) -> None:
+    assert namespace in query(form).body
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "code", "message"),
+    [
+        (b"Action=Shout", 400, "InvalidAction", "The action Shout is not valid for this endpoint."),
+        (b"Action=Whisper", 400, "InvalidAction", "The action Whisper is not valid for this endpoint."),
+        (b"Action=Say&Text=missing", 400, "MissingParameter", "The request must contain the parameter Text."),
+        (b"Action=Say&Text=domain", 404, "Old.Gone", "It went."),
+        (b"Action=Say&Text=full", 503, "ServiceUnavailable", None),
+        (b"Action=Say&Text=bug 4711", 500, "InternalError", None),
+        (b"Action=Say&Text=unwritable", 500, "InternalError", None),
+        (b"Action=Say&Text=%ff", 400, "MalformedInput", None),
+    ],
+)
+def test_errors_of_a_form(form: bytes, status: int, code: str, message: str | None) -> None:
+    answer = query(form, accept=b"application/json")
+    error = json.loads(answer.body)["Error"]
+    assert (answer.status, error["Code"]) == (status, code)
+    assert error["Type"] == ("Sender" if status < 500 else "Receiver")
+    assert message is None or error["Message"] == message
+    assert (b"Retry-After" in dict(answer.headers)) == (status == 503)
+    document = query(form).body
+    assert f"<Code>{code}</Code>".encode() in document
+    assert message is None or f"<Message>{message}</Message>".encode() in document
+
+
+def test_a_form_without_an_action_is_no_operation() -> None:
+    for form in (b"", b"Version=2001-01-01", b"Action="):
+        answer = query(form, accept=b"application/json", method=b"GET")
+        assert (answer.status, answer.headers[0]) == (404, (b"Content-Type", b"text/xml"))
+        assert answer.body.startswith(b"<UnknownOperationException")
+
+
+def test_a_long_action_is_not_all_said_again() -> None:
+    assert len(query(b"Action=" + b"a" * 1_000_000).body) < 1000
+
+
+def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> None:
+    fault = service_unavailable("Not ready.")
+    for asked, type_ in (
+        (None, b"application/x-amz-json-1.0"),
+        (Asked(b"POST", b"/", b"", b"", b""), b"application/x-amz-json-1.0"),
+        (Asked(b"POST", b"/", b"", FORM, b""), b"text/xml"),
+        (Asked(b"GET", b"/", b"Action=Say", b"", b"application/json"), b"application/json"),
+    ):
+        headers = dict(refusal(fault, "rid", asked).headers)
+        assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire.faults import invalid_parameter
-from penstock.wire.json10 import RequestDecoder, encode_fault, encode_response
-from penstock.wire.registry import Fault
+from penstock.wire.json10 import JsonVoice, RequestDecoder, encode_fault
+from penstock.wire.registry import Fault, Operation
 from penstock.wire.shapes import AnyText, Flat, MapOf, struct_shape
 
 
@@ -144,9 +144,21 @@ def test_no_bytes_raise_anything_but_a_fault(body: bytes) -> None:
 
 
 def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
-    assert encode_response(None) == b""
-    assert encode_response(Request()) == b"{}"
-    assert encode_response(Request(Name="é", Names=["a"])) == '{"Name":"é","Names":["a"]}'.encode()
+    operation = Operation("Do", Request, Request, lambda request, call: None)  # type: ignore[arg-type,return-value]
+
+    def written(response: Request | None) -> bytes:
+        return JsonVoice("com.example").success(operation, response, "rid").body
+
+    assert written(None) == b""
+    assert written(Request()) == b"{}"
+    assert written(Request(Name="é", Names=["a"])) == '{"Name":"é","Names":["a"]}'.encode()
+
+
+def test_the_smallest_and_the_largest_number_are_taken_however_they_are_read() -> None:
+    for number in (-(2**63), 2**63 - 1):
+        # A null among the names is read by hand, and everything else with it.
+        assert decode(b'{"Count":%d}' % number) == Request(Count=number)
+        assert decode(b'{"Count":%d,"Names":["a",null]}' % number) == Request(Count=number, Names=["a"])
 
 
 def test_an_error_is_two_members_in_order_without_whitespace() -> None:

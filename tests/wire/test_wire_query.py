@@ -18,7 +18,7 @@ from botocore.serialize import QuerySerializer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.call import Asked, Call
+from penstock.wire.call import Asked
 from penstock.wire.faults import internal_error, missing_parameter
 from penstock.wire.form import read_form
 from penstock.wire.query import Form, FormDecoder, is_query, read_query
@@ -117,12 +117,14 @@ def read(form: bytes, resource: str = "") -> Any:
     return decode(Form(read_form(form), resource))
 
 
-# Carriage returns and what XML cannot carry are looked at on their own: botocore's parser reads neither wrongly.
 _text = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=6)
 _some = st.text("abcdé&<>\"'\r\n\t ]é€😀", min_size=1, max_size=6)
 _part = st.builds(
-    Part, Text=st.none() | _text, Blob=st.none() | st.binary(max_size=4), Words=st.none() | st.lists(_text, min_size=1, max_size=2)
-)  # fmt: skip
+    Part,
+    Text=st.none() | _text,
+    Blob=st.none() | st.binary(max_size=4),
+    Words=st.none() | st.lists(_text, min_size=1, max_size=2),
+)
 _thing = st.builds(
     Thing,
     Name=st.none() | _some,
@@ -347,9 +349,3 @@ def test_no_form_raises_anything_but_a_fault(form: list[tuple[str, str | bytes]]
         read(encoded)
     except Fault as fault:
         assert fault.code in ("MalformedInput", "MissingParameter")
-
-
-def test_a_call_without_more_was_asked_by_target() -> None:
-    from penstock.names import Space
-
-    assert Call(request_id="r", space=Space("0", "r"), sender="s", base_url="u").asked is None

@@ -234,6 +234,9 @@ class Broker:
                 raise TooManyInFlight
             deliveries = await self._polls.wait(queue, ask, caller, wait_ms)
         if not deliveries:
+            if queue.settings.redrive is not None:
+                # Whoever gets nothing looks into the dead-letter queue next: what went there is to be found.
+                await self._commits.settled()
             return []
         caller.if_unread = partial(self._take_back, queue, deliveries)
         contents = await self._contents(deliveries)

@@ -17,6 +17,7 @@ _COMMANDS = {
     "serve": "Start the broker.",
     "health": "Ask a running broker whether it is ready.",
     "check": "Check settings and declared queues without starting anything.",
+    "import-config": "Turn the configuration of ElasticMQ or GoAWS into ours.",
 }
 
 
@@ -29,7 +30,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"penstock.cli.{name}").command
+        command: click.Command = import_module(f"penstock.cli.{name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

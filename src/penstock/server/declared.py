@@ -15,6 +15,7 @@ from penstock.names import QueueName, Space
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.queues import declare_queue
+from penstock.services.sqs.tags import merged
 from penstock.services.sqs.validation import check_queue_name
 from penstock.wire.registry import Fault
 
@@ -64,6 +65,7 @@ class DeclaredQueue(NamedTuple):
         try:
             check_queue_name(self.name, fifo=fifo)
             with_attributes(QueueSettings(fifo=fifo), self.plain() | self.redrive(space), name, new=True)
+            merged({}, self.tags, self.name)
         except Fault as fault:
             raise DeclaredQueueError(f"queues.{self.name} is not right: {fault.message}") from None
 

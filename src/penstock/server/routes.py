@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from penstock import __version__
+from penstock.server import localstack
 from penstock.server.caller import Callers
 from penstock.server.cors import METHODS, Cors
 from penstock.server.health import Health
@@ -99,6 +100,9 @@ class Routes:
                 return _json(request, 200, {"status": "alive"})
             case b"/health/ready" | b"/health":
                 return self._ready_page(request)
+            case localstack.PATH:
+                ready = self._health.ready
+                return _json(request, 200 if ready else 503, localstack.health_page(ready=ready))
         return None
 
     def _ready_page(self, request: Request) -> Answer:

@@ -56,10 +56,6 @@ class RequestDecoder:
         return _struct(value, self._shape)
 
 
-def encode_response(response: msgspec.Struct | None) -> bytes:
-    return b"" if response is None else _encode(response)
-
-
 def encode_fault(fault: Fault, namespace: str) -> bytes:
     namespace = namespace if fault.modelled else FRAMEWORK_NAMESPACE
     return _encode({"__type": f"{namespace}#{fault.shape}", "message": fault.message})
@@ -71,8 +67,8 @@ class JsonVoice:
         self._namespace = namespace
 
     def success(self, operation: Operation, response: msgspec.Struct | None, request_id: str) -> Answer:
-        headers = [_CONTENT_TYPE, (b"x-amzn-RequestId", request_id.encode())]
-        return Answer(200, headers, encode_response(response))
+        body = b"" if response is None else _encode(response)
+        return Answer(200, [_CONTENT_TYPE, (b"x-amzn-RequestId", request_id.encode())], body)
 
     def refusal(self, fault: Fault, request_id: str) -> Answer:
         headers = refusal_headers(fault, CONTENT_TYPE, request_id)

@@ -11,7 +11,7 @@ import re
 from penstock.wire.faults import malformed_input
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_INTEGER_BITS_MAX = 63
+_INTEGER_MAX = 2**63 - 1
 
 
 def unicode_text(text: str, *, any_text: bool) -> str:
@@ -23,7 +23,9 @@ def unicode_text(text: str, *, any_text: bool) -> str:
 
 def is_integer(value: object) -> bool:
     """Bounded as on the wire of AWS; true and false are no numbers."""
-    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _INTEGER_BITS_MAX
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX
+    )
 
 
 def blob(text: str) -> bytes:

@@ -1,0 +1,174 @@
+"""What is measured: each system can be started afresh, and then has an endpoint and a process to watch."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import penstock
+from bench import procfs
+from bench.client import connect
+from bench.peers import Peer
+from bench.process import Process, Server, free_port
+
+IN_MEMORY = "in memory"
+
+
+class System(ABC):
+    """``start_seconds`` is from the start of the process to its first answer over HTTP."""
+
+    version = ""
+    durability = IN_MEMORY
+    is_limit = False  # knows sends only, and keeps nothing
+    is_penstock = False
+    start_seconds: float | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.url = ""
+        self.pid: int | None = None
+        self._next = 0
+
+    @abstractmethod
+    def start(self) -> None:
+        """Raises Absent or RuntimeError."""
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool: ...
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def numbers(self, count: int) -> int:
+        """The first of ``count`` message numbers that were not used before."""
+        self._next += count
+        return self._next - count
+
+    def memory_mb(self) -> float:
+        if self.pid is None:
+            raise RuntimeError("its process is not known: name it with pid=")
+        return procfs.memory_mb(self.pid)
+
+    def call(self, action: str, request: dict[str, Any], limit_s: float = 30) -> dict[str, Any]:
+        async def once() -> dict[str, Any]:
+            async with asyncio.timeout(limit_s):
+                connection = await connect(self.url)
+                try:
+                    return await connection.call(action, request)
+                finally:
+                    connection.close()
+
+        return asyncio.run(once())
+
+    def create(self, name: str, **attributes: str) -> str:
+        request: dict[str, Any] = {"QueueName": name}
+        if attributes:
+            request["Attributes"] = attributes
+        return str(self.call("CreateQueue", request)["QueueUrl"])
+
+
+class _Started(System):
+    """A system whose process is ours."""
+
+    _process: Process | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+        self.pid = None
+
+
+class Penstock(_Started):
+    is_penstock = True
+    version = penstock.__version__
+
+    def __init__(self, name: str, home: Path | None) -> None:
+        """``home`` is where its data goes; None for a broker in memory."""
+        super().__init__(name)
+        self._home = home
+        self.data: Path | None = None
+
+    def start(self) -> None:
+        if self._home is not None:
+            self._home.mkdir(parents=True, exist_ok=True)
+            self.data = Path(tempfile.mkdtemp(prefix="data-", dir=self._home))
+        self._serve()
+
+    def start_again(self) -> None:
+        """With the data of before, after a clean stop."""
+        assert isinstance(self._process, Server)
+        self._process.stop()
+        self._serve()
+
+    def _serve(self) -> None:
+        # The default admits 10,000 connections: the case of 10,000 polls needs one more to send.
+        self._process = server = Server(self.data, "--max-connections", "11000")
+        self.start_seconds = server.await_answer(f"{server.url}/health/ready")
+        self.url, self.pid, self.durability = server.url, server.pid, server.durability
+
+    def stop(self) -> None:
+        super().stop()
+        if self.data is not None:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+
+class Echo(_Started):
+    is_limit = True
+    version = penstock.__version__
+    durability = "keeps nothing"
+
+    def start(self) -> None:
+        self._process = Process([sys.executable, "-m", "bench.echo"])
+        port = int(next(self._process.lines()))
+        self.start_seconds = time.perf_counter() - self._process.begun
+        self.url, self.pid = f"http://127.0.0.1:{port}", self._process.pid
+
+
+class Installed(_Started):
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(peer.name)
+        self._peer = peer
+
+    def start(self) -> None:
+        port = free_port()
+        command = self._peer.prepare(port)
+        self.version = command.version
+        self._process = Process(command.words, command.environment)
+        self.url, self.pid = f"http://127.0.0.1:{port}", self._process.pid
+        self.start_seconds = self._process.await_answer(self.url)
+
+
+class Endpoint(System):
+    """A server that somebody else runs."""
+
+    durability = "as it was started"
+
+    def __init__(self, name: str, url: str, pid: int | None) -> None:
+        super().__init__(name)
+        self.url, self.pid = url, pid
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    @property
+    def is_running(self) -> bool:
+        return True

@@ -1,0 +1,140 @@
+"""GoAWS's configuration: environments, each with an address, an account, queues and topics.
+
+Rule 1: a queue has its own values, and those of ``QueueAttributeDefaults`` where it has none.
+Rule 2: a topic's subscriptions name queues, and GoAWS makes them: so do we, without the topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.migrate.plan import EVERY_INTERFACE, ImportFailure, Plan, PlannedQueue
+from penstock.services.sqs.attributes import SETTABLE
+
+_DEFAULT = "Local"
+_OTHERWISE = {
+    "SnsPort": "topics are not supported yet",
+    "EnableDuplicates": "FIFO queues always remember their sends for five minutes, as SQS does",
+    "LogToFile": "logs go to standard error",
+    "LogFile": "logs go to standard error",
+    "LogMessages": "messages are never logged",
+    "RandomLatency": "answers are not delayed on purpose",
+}
+
+
+def read_goaws(text: str, environment: str | None) -> Plan:
+    """Raises ImportFailure."""
+    name, chosen = _choose(_load(text), environment)
+    plan = Plan()
+    rest = dict(chosen)
+    _read_address(plan, rest)
+    for key, setting in (("AccountId", "account"), ("Region", "region")):
+        if (value := rest.pop(key, None)) is not None:
+            # Without quotes, YAML takes an account for a number.
+            plan.set(setting, f"{value:012}" if isinstance(value, int) else str(value), key)
+    defaults = rest.pop("QueueAttributeDefaults", None)
+    for entry in _entries(plan, rest, "Queues"):
+        _read_queue(plan, entry, defaults if isinstance(defaults, dict) else {})
+    for entry in _entries(plan, rest, "Topics"):
+        _read_topic(plan, entry, defaults if isinstance(defaults, dict) else {})
+    for key in rest:
+        plan.notes.append(f"{key} was left out: {_OTHERWISE.get(str(key), 'it means nothing here')}")
+    plan.notes.insert(0, f'the environment "{name}" was read; {EVERY_INTERFACE}')
+    plan.vet()
+    return plan
+
+
+def _load(text: str) -> Mapping[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise ImportFailure("a YAML file needs PyYAML: pip install 'penstock[import]'") from None
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ImportFailure(f"it is not valid YAML: {' '.join(str(error).split())[:200]}") from None
+    environments = {}
+    if isinstance(document, dict):
+        environments = {str(name): value for name, value in document.items() if isinstance(value, dict)}
+    if not environments:
+        raise ImportFailure("it has no environments: each is a name with Port, Queues and so on below it")
+    return environments
+
+
+def _choose(environments: Mapping[str, Any], wanted: str | None) -> tuple[str, Mapping[Any, Any]]:
+    name = wanted or (_DEFAULT if _DEFAULT in environments else "")
+    if not name and len(environments) == 1:
+        (name,) = environments
+    if name not in environments:
+        there = ", ".join(sorted(environments)[:20])
+        lacking = f'it has no environment "{name}"' if name else "it has several environments"
+        raise ImportFailure(f"{lacking}: choose with --environment one of {there}")
+    return name, environments[name]
+
+
+def _read_address(plan: Plan, rest: dict[Any, Any]) -> None:
+    sqs_port = rest.pop("SqsPort", None)
+    port = rest.pop("Port", None) or sqs_port
+    if port is not None:
+        number = int(port) if str(port).isdecimal() and len(str(port)) < 10 else str(port)
+        plan.set("port", number, "Port")
+    host = rest.pop("Host", None)
+    if host is not None:
+        plan.notes.append(
+            f"Host = {host} was left out: queue URLs begin with the host that each request was sent to; "
+            f'public_url = "http://{host}:{plan.settings.get("port", 9324)}" would fix them'
+        )
+
+
+def _entries(plan: Plan, rest: dict[Any, Any], key: str) -> Iterator[Mapping[Any, Any]]:
+    entries = rest.pop(key, None) or []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if isinstance(entry, dict) and isinstance(entry.get("Name"), (str, int)):
+            yield entry
+        else:
+            plan.notes.append(f"an entry of {key} was left out: it has no Name")
+
+
+def _read_queue(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> PlannedQueue:
+    name = str(entry["Name"])
+    queue = plan.queues.setdefault(name, PlannedQueue(name))
+    for key, value in {**defaults, **entry}.items():
+        if key == "RedrivePolicy" and value:
+            _read_redrive(queue, value)
+        elif key in SETTABLE and isinstance(value, (str, int, bool)):
+            queue.attributes[key] = value
+        elif key != "Name" and value:
+            queue.notes.append(f"{key} = {value} was left out: it means nothing here")
+    return queue
+
+
+def _read_redrive(queue: PlannedQueue, policy: object) -> None:
+    """JSON text in GoAWS; a mapping means the same."""
+    try:
+        fields = json.loads(policy) if isinstance(policy, str) else policy
+    except (ValueError, RecursionError):
+        fields = None
+    match fields:
+        case {"deadLetterTargetArn": str() as target, "maxReceiveCount": int() | str() as receives} if (
+            str(receives).isdecimal() and len(str(receives)) < 10
+        ):
+            queue.dead_letter = (target.rpartition(":")[2], int(receives))
+        case _:
+            shown = " ".join(str(policy).split())[:200]
+            queue.notes.append(
+                f"RedrivePolicy = {shown} was left out: it does not name deadLetterTargetArn and maxReceiveCount"
+            )
+
+
+def _read_topic(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> None:
+    subscriptions = entry.get("Subscriptions")
+    queues: list[str] = []
+    for each in subscriptions if isinstance(subscriptions, list) else []:
+        if isinstance(each, dict) and isinstance(each.get("QueueName"), (str, int)):
+            queues.append(str(each["QueueName"]))
+            if queues[-1] not in plan.queues:
+                _read_queue(plan, {"Name": queues[-1]}, defaults)
+    to = f", with subscriptions of {', '.join(queues)}," if queues else ""
+    plan.notes.append(f'the topic "{entry["Name"]}"{to} was left out: topics are not supported yet')

@@ -1,0 +1,63 @@
+"""A plan as our TOML: settings first, then a table for each queue, notes as comments where they belong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+
+from penstock.migrate.plan import Plan, PlannedQueue, Scalar
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LINE_LENGTH = 110
+
+
+def written(plan: Plan, origin: str) -> str:
+    """The text of a config file. ``origin`` names where it comes from."""
+    lines = [*_comment(f"Made from {origin} by penstock import-config.")]
+    if plan.notes:
+        lines += ["#", "# Not carried over, or to be known:"]
+        for note in plan.notes:
+            lines += _comment(f"- {note}", indent="  ")
+    if plan.settings:
+        lines += ["", *(f"{name} = {_value(value)}" for name, value in plan.settings.items())]
+    for queue in plan.queues.values():
+        lines += ["", *_queue(queue)]
+    return "\n".join(lines) + "\n"
+
+
+def _queue(queue: PlannedQueue) -> Iterator[str]:
+    yield f"[queues.{_key(queue.name)}]"
+    for note in queue.notes:
+        yield from _comment(note)
+    for name, value in queue.attributes.items():
+        yield f"{name} = {_value(value)}"
+    if queue.dead_letter is not None:
+        target, receives = queue.dead_letter
+        yield f"dead_letter = {{ queue = {_value(target)}, max_receives = {receives} }}"
+    if queue.tags:
+        tags = ", ".join(f"{_key(key)} = {_value(value)}" for key, value in queue.tags.items())
+        yield f"tags = {{ {tags} }}"
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    """A control character would end the comment, or the file's being TOML."""
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    lines = wrap(
+        clean, _LINE_LENGTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [f"# {line}" for line in lines]
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
+
+
+def _value(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    # A JSON text is a TOML text, but for DEL, which JSON leaves as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

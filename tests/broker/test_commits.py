@@ -1,0 +1,208 @@
+"""Commits: a reply waits for the disk, and memory never runs ahead of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import QueueMissing, StoreBroken, StoreError, StoreLost
+from penstock.limits import HOUR
+from penstock.queues.settings import QueueSettings
+from sim.world import SECOND, World, name_of, outgoing
+
+KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
+
+
+@KINDS
+def test_a_message_is_acknowledged_and_receivable_only_when_durable(world: World, queue: str) -> None:
+    world.create(queue)
+    world.hold_commits()
+    sent = world.sending(queue, outgoing("m", group="g"))
+    world.run()
+    assert not sent.done
+    assert world.receive(queue) == []
+    world.release_commits()
+    assert sent.done
+    assert world.bodies(queue) == ["m"]
+
+
+@KINDS
+def test_an_unacknowledged_send_is_lost_in_a_crash_an_acknowledged_one_is_not(
+    world: World, queue: str
+) -> None:
+    world.create(queue)
+    world.send(queue, "kept", group="g")
+    world.hold_commits()
+    world.sending(queue, outgoing("lost", group="g"))
+    world.run()
+    world.crash()
+    assert world.drain(queue) == ["kept"]
+
+
+def test_decisions_made_meanwhile_share_the_next_commit(world: World) -> None:
+    world.create("q")
+    world.hold_commits()
+    sends = []
+    for i in range(20):
+        sends.append(world.sending("q", outgoing(f"m{i}")))
+        world.run()
+    before = len(world.store.appended)
+    world.release_commits()
+    assert all(send.done for send in sends)
+    assert len(world.store.appended) - before == 2
+
+
+@KINDS
+def test_a_deleted_message_stays_deleted(world: World, queue: str) -> None:
+    world.create(queue)
+    for i in range(6):
+        world.send(queue, f"m{i}", group=f"g{i}")
+    deleted = []
+    for message in world.drain_up_to(queue, 3):
+        world.delete(queue, message)
+        deleted.append(message.content.body)
+    world.crash()
+    world.advance(HOUR)
+    assert sorted(world.drain(queue, visibility_ms=HOUR) + deleted) == [f"m{i}" for i in range(6)]
+
+
+@KINDS
+def test_an_unacknowledged_delete_is_undone_by_a_crash(world: World, queue: str) -> None:
+    world.create(queue)
+    world.send(queue, "m", group="g")
+    (message,) = world.receive(queue)
+    world.hold_commits()
+    world.start(world.broker.delete(world.queue(queue), [message.handle]))
+    world.run()
+    world.crash()
+    assert world.counts(queue) == (0, 1, 0)
+
+
+def test_standard_a_receive_does_not_wait_for_its_mark(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.hold_commits()
+    assert world.bodies("q") == ["m"]
+    world.crash()
+    assert world.receive("q")[0].receives == 1, "the mark was lost: one delivery more"
+
+
+def test_fifo_a_receive_waits_for_its_mark(world: World) -> None:
+    world.create("q.fifo")
+    world.send("q.fifo", "m", group="g")
+    world.hold_commits()
+    poll = world.poll("q.fifo")
+    assert not poll.done
+    world.release_commits()
+    assert poll.bodies == ["m"]
+
+
+@KINDS
+def test_a_refused_commit_fails_its_requests_and_undoes_them(world: World, queue: str) -> None:
+    world.create(queue)
+    for i in range(8):
+        world.send(queue, f"m{i}", group=f"g{i % 2}")
+    (message,) = world.receive(queue, 1)
+    counts = world.counts(queue)
+    world.refuse_next_commit()
+    attempts = [
+        world.sending(queue, outgoing("lost", group="g")),
+        world.start(world.broker.delete(world.queue(queue), [message.handle])),
+    ]
+    world.run()
+    for attempt in attempts:
+        with pytest.raises(StoreError):
+            attempt.result()
+    assert world.counts(queue) == counts
+    world.delete(queue, message)
+    world.send(queue, "next", group="g")
+    assert sum(world.counts(queue)) == 8
+
+
+@KINDS
+def test_decisions_on_top_of_a_refused_commit_fail_too(world: World, queue: str) -> None:
+    world.create(queue)
+    world.hold_commits()
+    world.refuse_next_commit()
+    first = world.sending(queue, outgoing("first", group="g"))
+    world.run()
+    on_top = world.sending(queue, outgoing("on top", group="g"))
+    world.run()
+    world.release_commits()
+    for failed in (first, on_top):
+        with pytest.raises(StoreError):
+            failed.result()
+    assert world.counts(queue) == (0, 0, 0)
+    world.send(queue, "m", group="g")
+    assert world.drain(queue) == ["m"]
+
+
+def test_a_refused_queue_does_not_exist(world: World) -> None:
+    world.refuse_next_commit()
+    created = world.start(world.broker.create(name_of("q"), QueueSettings(), {}))
+    world.run()
+    with pytest.raises(StoreError):
+        created.result()
+    with pytest.raises(QueueMissing):
+        world.queue("q")
+    world.create("q")
+
+
+def test_a_refused_deletion_leaves_the_queue_and_its_messages(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.refuse_next_commit()
+    dropped = world.start(world.broker.drop(world.queue("q")))
+    world.run()
+    with pytest.raises(StoreError):
+        dropped.result()
+    assert world.bodies("q") == ["m"]
+
+
+def test_a_refused_setting_is_not_set(world: World) -> None:
+    world.create("q", visibility_ms=SECOND)
+    world.refuse_next_commit()
+    with pytest.raises(StoreError):
+        world.configure("q", visibility_ms=HOUR)
+    assert world.queue("q").settings.visibility_ms == SECOND
+    world.send("q", "m")
+    world.receive("q")
+    world.advance(SECOND)
+    assert world.bodies("q") == ["m"]
+
+
+def test_other_queues_go_on_after_a_refused_commit(world: World) -> None:
+    world.create("q")
+    world.create("other")
+    world.send("other", "m")
+    world.refuse_next_commit()
+    world.sending("q", outgoing("lost"))
+    world.run()
+    assert world.bodies("other") == ["m"]
+
+
+@pytest.mark.parametrize("error", [StoreBroken("fsync failed"), StoreLost("taken")])
+def test_when_the_truth_is_no_longer_known_the_process_stops(roomy: World, error: StoreError) -> None:
+    roomy.create("q")
+    roomy.refuse_next_commit(error)
+    sent = roomy.sending("q", outgoing("m"))
+    roomy.run()
+    assert roomy.fatal == [error]
+    with pytest.raises(type(error)):
+        sent.result()
+
+
+def test_a_clean_stop_makes_everything_durable(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.receive("q", visibility_ms=HOUR)
+    world.restart()
+    assert world.counts("q") == (0, 1, 0)
+
+
+def test_a_thousand_acknowledged_messages_are_there_once_after_a_crash(world: World) -> None:
+    world.create("q")
+    sent = [f"m{i}" for i in range(1000)]
+    for i in range(0, 1000, 100):
+        world.send_all("q", *sent[i : i + 100])
+    world.crash()
+    assert sorted(world.drain("q", visibility_ms=HOUR)) == sorted(sent)

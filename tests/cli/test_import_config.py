@@ -1,0 +1,392 @@
+"""Configurations of other servers become ours; what cannot is said; what is written is taken by our own reader."""
+
+from __future__ import annotations
+
+import builtins
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli import main
+from penstock.migrate.elasticmq import read_elasticmq
+from penstock.migrate.goaws import read_goaws
+from penstock.migrate.hocon import HoconError, read_hocon
+from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue
+from penstock.migrate.toml import written
+from penstock.server.config import Config
+from penstock.server.sources import load_config
+
+ELASTICMQ = """
+include classpath("application.conf")
+
+// What is the outside visible address
+node-address {
+    protocol = http
+    host = "*"
+    port = 9324
+    context-path = ""
+}
+rest-sqs {
+    enabled = true
+    bind-port = 9325
+    bind-hostname = "0.0.0.0"
+    sqs-limits = strict
+}
+generate-node-address = false
+queues {
+    queue1 {
+        defaultVisibilityTimeout = 10 seconds
+        delay = 5 seconds
+        receiveMessageWait = 0 seconds
+        deadLettersQueue {
+            name = "queue1-dead-letters"
+            maxReceiveCount = 3 // from 1 to 1000
+        }
+        tags { team = shop, "cost centre" = "4 711" }
+    }
+    queue1-dead-letters { }
+    "payments.fifo" { fifo = true, contentBasedDeduplication = true }
+}
+aws { region = eu-west-1, accountId = 000000000123 }
+"""
+
+GOAWS = """
+Local:
+  Host: goaws.com
+  Port: 4100
+  Region: eu-west-1
+  AccountId: "100010001000"
+  QueueAttributeDefaults:
+    VisibilityTimeout: 45
+    MaximumMessageSize: 262144
+  Queues:
+    - Name: one
+    - Name: two
+      ReceiveMessageWaitTimeSeconds: 20
+      VisibilityTimeout: 10
+      RedrivePolicy: '{"maxReceiveCount": "7", "deadLetterTargetArn":"arn:aws:sqs:eu-west-1:100010001000:two-dead"}'
+    - Name: two-dead
+  Topics:
+    - Name: news
+      Subscriptions:
+        - QueueName: readers
+          Raw: true
+Dev:
+  Port: 9002
+"""
+
+
+def imported(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["import-config", str(file), *arguments])
+
+
+def elasticmq(text: str, tmp_path: Path) -> tuple[Config, str]:
+    return _round_trip(read_elasticmq(text), tmp_path)
+
+
+def goaws(text: str, tmp_path: Path, environment: str | None = None) -> tuple[Config, str]:
+    return _round_trip(read_goaws(text, environment), tmp_path)
+
+
+def _round_trip(plan: Plan, tmp_path: Path) -> tuple[Config, str]:
+    text = written(plan, "somewhere")
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    return load_config({"config": str(file)}, {}), " ".join(text.replace("\n# ", " ").split())
+
+
+def queue(config: Config, name: str) -> dict[str, Any]:
+    (found,) = [queue for queue in config.queues if queue.name == name]
+    return found.attributes | {"dead_letter": found.dead_letter, "tags": found.tags}
+
+
+# -- ElasticMQ -----------------------------------------------------------------------------------------------
+
+
+def test_an_elasticmq_file(tmp_path: Path) -> None:
+    config, text = elasticmq(ELASTICMQ, tmp_path)
+    assert (config.host, config.port, config.public_url) == ("0.0.0.0", 9325, None)
+    assert (config.account, config.region) == ("000000000123", "eu-west-1")
+    assert queue(config, "queue1") == {
+        "VisibilityTimeout": "10",
+        "DelaySeconds": "5",
+        "ReceiveMessageWaitTimeSeconds": "0",
+        "dead_letter": ("queue1-dead-letters", 3),
+        "tags": {"team": "shop", "cost centre": "4 711"},
+    }
+    assert queue(config, "queue1-dead-letters") == {"dead_letter": None, "tags": {}}
+    assert queue(config, "payments.fifo")["ContentBasedDeduplication"] == "true"
+    assert 'include classpath("application.conf"): what it includes was not read' in text
+    assert text.count("left out") == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ("copyTo = audit", "copyTo = audit was left out: sending a copy"),
+        ("moveTo = audit", "moveTo = audit was left out: moving each message"),
+        ("delay = 16 minutes", "DelaySeconds = 960 was left out: "),
+        ("delay = soon", "delay = soon was left out: it is not a duration"),
+        ("delay = 1500 ms", "delay = 1500 ms was rounded up"),
+        ("delay = 30", "delay = 30, a number of milliseconds, was rounded up"),
+        ("tags { \"a*\" = b }", 'the tag "a*" was left out: Tag keys may only contain'),
+        ("tags { a = [] }", 'the tag "a" was left out: its value is not text'),
+        ("colour = red", "colour = red was left out: it means nothing here"),
+        ("contentBasedDeduplication = true", "contentBasedDeduplication was left out: only FIFO queues have it"),
+        ("deadLettersQueue { name = gone, maxReceiveCount = 3 }", "there is no such queue in the file"),
+        ("deadLettersQueue { name = b, maxReceiveCount = 1001 }", 'its dead letters to "b" after 1001 receives'),
+        ("deadLettersQueue { name = \"c.fifo\", maxReceiveCount = 3 }", "a FIFO queue needs a FIFO queue"),
+        ("deadLettersQueue { name = b }", "deadLettersQueue = {name = b} was left out"),
+    ],
+)  # fmt: skip
+def test_what_a_queue_cannot_carry_over_is_said_beside_it(body: str, note: str, tmp_path: Path) -> None:
+    config, text = elasticmq(f'queues {{ a {{ {body} }}, b {{}}, "c.fifo" {{}} }}', tmp_path)
+    assert note in text.partition("[queues.a]")[2].partition("[queues.b]")[0]
+    assert [queue.name for queue in config.queues] == ["a", "b", "c.fifo"]
+    assert queue(config, "a")["dead_letter"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("queues { \"a b\" {} }", 'the queue "a b" was left out: Can only include alphanumeric'),
+        ("queues { a = 3 }", 'the queue "a" was left out: an object was expected'),
+        ("queues = none", "queues = none was left out"),
+        ("rest-sqs.bind-port = 99999", "rest-sqs.bind-port = 99999 was left out: port takes a whole number"),
+        ("rest-sqs.sqs-limits = relaxed", "the limits are always those of SQS"),
+        ("rest-stats { enabled = true }", "rest-stats was left out: there is no statistics page"),
+        ("messages-storage { enabled = true }", "messages are always kept"),
+        ("aws.accountId = 12", "aws.accountId = 12 was left out: account takes twelve digits"),
+        ("akka.loglevel = DEBUG", "akka was left out: it means nothing here"),
+        ("node-address.host = localhost", "queue URLs begin with the host that each request was sent to"),
+        ("queues {}", "it listened on every interface"),
+    ],
+)  # fmt: skip
+def test_what_is_no_queues_is_said_at_the_top(text: str, note: str, tmp_path: Path) -> None:
+    config, said = elasticmq(text, tmp_path)
+    assert note in said
+    assert config.queues == ()
+
+
+def test_a_node_address_becomes_the_public_url(tmp_path: Path) -> None:
+    node = 'node-address { protocol = https, host = queues.example.com, port = 8443, context-path = "sqs" }'
+    assert elasticmq(node, tmp_path)[0].public_url == "https://queues.example.com:8443/sqs"
+    assert elasticmq(f"{node}\ngenerate-node-address = true", tmp_path)[0].public_url is None
+
+
+def test_a_fifo_queue_gets_the_name_that_sqs_wants(tmp_path: Path) -> None:
+    text = (
+        "queues { a { fifo = true, deadLettersQueue { name = b, maxReceiveCount = 2 } }, b { fifo = true } }"
+    )
+    config, said = elasticmq(text, tmp_path)
+    assert queue(config, "a.fifo")["dead_letter"] == ("b.fifo", 2)
+    assert 'it was called "a": the name of a FIFO queue ends in .fifo' in said
+    config, said = elasticmq('queues { a { fifo = true }, "a.fifo" { delay = 1 s } }', tmp_path)
+    assert queue(config, "a.fifo")["DelaySeconds"] == "1"
+    assert 'the queue "a" was left out: another one is called "a.fifo" here' in said
+
+
+# -- HOCON ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a = 1", {"a": "1"}),
+        ("{ a : 1 }", {"a": "1"}),
+        ("a = 1, b = 2\nc = 3", {"a": "1", "b": "2", "c": "3"}),
+        ("a.b.c = 1\na.b.d = 2", {"a": {"b": {"c": "1", "d": "2"}}}),
+        ('"a.b".c = 1', {"a.b": {"c": "1"}}),
+        ("a { b = 1 }\na { c = 2 }", {"a": {"b": "1", "c": "2"}}),
+        ("a = { b = 1 }\na = 2", {"a": "2"}),
+        ("a = 10 seconds # why\nb = x // y", {"a": "10 seconds", "b": "x"}),
+        ('a = "q \\"\\u00e9\\" \\ud83d\\ude00"', {"a": 'q "é" 😀'}),
+        ('a = "x" y "z"', {"a": "x y z"}),
+        ('a = """raw "text" \\n"""', {"a": 'raw "text" \\n'}),
+        ("a = [1, two\n three, [4], {b = 5},]", {"a": ["1", "two", "three", ["4"], {"b": "5"}]}),
+        ("a = null\nb = 007", {"a": None, "b": "007"}),
+        ("\ufeff# only a comment", {}),
+        ("", {}),
+    ],
+)
+def test_hocon_is_read(text: str, value: dict[str, Any]) -> None:
+    assert read_hocon(text).root == value
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a = 1\nb = ${a}", "line 2: substitutions such as ${name} are not supported here"),
+        ("a += 1", "line 1: += is not supported here"),
+        ("a = {} {}", "line 1: objects and arrays put together from pieces"),
+        ("a {\n b = 1\n", "line 3: an object is not closed"),
+        ("a = [1", "line 1: an array is not closed"),
+        ("a = 1 }", 'line 1: "}" closes nothing'),
+        ("a = \"b", "line 1: a quoted text is not closed on its line"),
+        ("a", 'line 1: no value follows the key "a"'),
+        ("a =", "line 1: a value was expected"),
+        ("= 1", "line 1: a key was expected"),
+        ("a = \"\\ud800\"", "line 1: half a character is escaped"),
+        ("a = *", "line 1: a value was expected"),
+        ("a { " * 40, "line 1: objects lie too deep in one another"),
+        ("a." * 40 + "b = 1", "line 1: objects lie too deep in one another"),
+        ("a = " + "[" * 40, "line 1: objects lie too deep in one another"),
+    ],
+)  # fmt: skip
+def test_what_hocon_means_otherwise_is_refused_with_its_line(text: str, why: str) -> None:
+    with pytest.raises(HoconError) as caught:
+        read_hocon(text)
+    assert str(caught.value).startswith(why)
+
+
+@given(st.text(alphabet='ab.${}[]=:,+"\\/# \n*0', max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        read_elasticmq(text)
+    except ImportFailure as failure:
+        assert "\n" not in str(failure)
+
+
+# -- GoAWS ---------------------------------------------------------------------------------------------------
+
+
+def test_a_goaws_file(tmp_path: Path) -> None:
+    config, text = goaws(GOAWS, tmp_path)
+    assert (config.port, config.account, config.region) == (4100, "100010001000", "eu-west-1")
+    defaults = {"VisibilityTimeout": "45", "MaximumMessageSize": "262144"}
+    nothing_more: dict[str, Any] = {"dead_letter": None, "tags": {}}
+    assert (
+        queue(config, "one")
+        == queue(config, "two-dead")
+        == queue(config, "readers")
+        == defaults | nothing_more
+    )
+    assert queue(config, "two") == {
+        "VisibilityTimeout": "10",
+        "MaximumMessageSize": "262144",
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "dead_letter": ("two-dead", 7),
+        "tags": {},
+    }
+    assert (
+        'the topic "news", with subscriptions of readers, was left out: topics are not supported yet' in text
+    )
+    assert "Host = goaws.com was left out" in text
+    assert 'the environment "Local" was read' in text
+
+
+def test_an_environment_is_chosen(tmp_path: Path) -> None:
+    assert goaws(GOAWS, tmp_path, "Dev")[0].port == 9002
+    assert goaws("Only: {SqsPort: 9324, SnsPort: 9292}", tmp_path)[0].port == 9324
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "why"),
+    [
+        (GOAWS, "Test", 'it has no environment "Test": choose with --environment one of Dev, Local'),
+        ("A: {}\nB: {}", None, "it has several environments: choose with --environment one of A, B"),
+        ("- a", None, "it has no environments"),
+        ("", None, "it has no environments"),
+        ("a: [", None, "it is not valid YAML"),
+        ("a: !!python/object:os.system {}", None, "it is not valid YAML"),
+        ("[" * 2000, None, "it is not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_goaws_file_that_cannot_be_read(text: str, environment: str | None, why: str) -> None:
+    with pytest.raises(ImportFailure) as caught:
+        read_goaws(text, environment)
+    assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("entry", "note"),
+    [
+        ("{Name: a, VisibilityTimeout: 50000}", "VisibilityTimeout = 50000 was left out"),
+        ("{Name: a, RedrivePolicy: '{'}", "RedrivePolicy = { was left out"),
+        ("{Name: a, RedrivePolicy: '{\"maxReceiveCount\": 1}'}", "it does not name deadLetterTargetArn"),
+        ("{Name: a, Colour: red}", "Colour = red was left out: it means nothing here"),
+        ("{Name: a b}", 'the queue "a b" was left out'),
+        ("{VisibilityTimeout: 1}", "an entry of Queues was left out: it has no Name"),
+        ("nothing", "an entry of Queues was left out: it has no Name"),
+    ],
+)
+def test_what_a_goaws_queue_cannot_carry_over(entry: str, note: str, tmp_path: Path) -> None:
+    assert note in goaws(f"Local: {{Port: 4100, Queues: [{entry}]}}", tmp_path)[1]
+
+
+def test_without_pyyaml_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = builtins.__import__
+
+    def without_yaml(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "yaml":
+            raise ImportError
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without_yaml)
+    file = tmp_path / "goaws.yaml"
+    file.write_text(GOAWS)
+    done = imported(file)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("a YAML file needs PyYAML: pip install 'penstock[import]'\n")
+
+
+# -- TOML, and the command -----------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_can_be_written(note: str, value: str) -> None:
+    plan = Plan(settings={"region": value}, notes=[note])
+    plan.queues["a"] = PlannedQueue("a", tags={value: value}, notes=[note])
+    read = tomllib.loads(written(plan, note))
+    assert read["region"] == value
+    assert read["queues"]["a"]["tags"] == {value: value}
+
+
+def test_it_goes_to_standard_output_or_to_a_new_file(tmp_path: Path) -> None:
+    file, output = tmp_path / "elasticmq.conf", tmp_path / "penstock.toml"
+    file.write_text(ELASTICMQ)
+    done = imported(file)
+    assert done.exit_code == 0
+    assert done.stderr == "penstock: 3 queues, 1 note; read the comments\n"
+    assert done.stdout.startswith("# Made from elasticmq.conf by penstock import-config.\n")
+    assert imported(file, "--output", str(output)).stdout == ""
+    assert output.read_text() == done.stdout
+    again = imported(file, "--output", str(output))
+    assert again.exit_code == 2
+    assert again.stderr == f'penstock: "{output}" exists already: remove it, or choose another name\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "arguments", "why"),
+    [
+        ("a.txt", b"", [], "Say --from elasticmq or --from goaws"),
+        ("a.conf", b"a = ${b}", [], "line 1: substitutions"),
+        ("a.conf", b"\xff", [], "it is not UTF-8 text"),
+        ("a.conf", b"#" * (1024 * 1024 + 1), [], "it is larger than 1 MB"),
+        ("a.conf", b"", ["--environment", "Dev"], "--environment is for GoAWS files"),
+        ("a.conf", None, [], "No such file or directory"),
+        (
+            "a.txt",
+            b"x: {}",
+            ["--from", "goaws", "--output", "/nowhere/x"],
+            'cannot write "/nowhere/x": No such',
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(
+    name: str, content: bytes | None, arguments: list[str], why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    done = imported(file, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("penstock: ") and done.stderr.count("\n") == 1
+    assert why in done.stderr

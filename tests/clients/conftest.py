@@ -1,0 +1,55 @@
+"""What the Python suites share: one server, and an account of its own for each test.
+
+``make test`` runs the suites of boto3. The other clients live in environments of their own, in which
+``make test-clients`` runs their suites: here they are not collected when their package is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # in an environment of its own pytest does not do it
+
+from e2e.process import ServerProcess
+
+PACKAGES = {"aio": "aiobotocore", "celery_app": "celery", "dramatiq_app": "dramatiq_sqs"}
+collect_ignore = [folder for folder, package in PACKAGES.items() if importlib.util.find_spec(package) is None]
+
+_accounts = itertools.count(500_000_000_000)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--memory") as running:
+        yield running
+        assert running.stop() == 0
+        assert not [line for line in running.log if '"error"' in line.lower()], "the server logged an error"
+
+
+@pytest.fixture
+def reach(server: ServerProcess) -> dict[str, str]:
+    """How to reach the server, in the words of every library that is built on botocore."""
+    return {
+        "endpoint_url": server.url,
+        "region_name": "us-east-1",
+        "aws_access_key_id": str(next(_accounts)),
+        "aws_secret_access_key": "any",
+    }
+
+
+@pytest.fixture
+def sqs(reach: dict[str, str]) -> Any:
+    return boto3.client("sqs", **reach)
+
+
+@pytest.fixture
+def sqs_resource(reach: dict[str, str]) -> Any:
+    return boto3.resource("sqs", **reach)
