@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test check format clean
+.PHONY: help setup serve test bench check format clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
 
 test: setup ## the tests; ARGS="-k fifo" is passed on
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+bench: setup ## side by side with its peers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
+	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
 
 check: setup ## format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .

@@ -126,7 +126,8 @@ def main() -> None:
     if given.document:
         document.write(results.load(given.results))
     else:
-        run(given, Console())
+        console = Console()
+        run(given, console if console.is_terminal else Console(width=120))
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def _is_seen(system: System) -> bool:
 
 
 def _can_restart(system: System) -> bool:
-    return system.start_seconds is not None
+    return system.start_seconds is not None and not system.is_limit
 
 
 def _is_penstock(system: System) -> bool:

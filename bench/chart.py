@@ -32,10 +32,9 @@ class Line(NamedTuple):
 def chart(title: str, unit: str, lines: list[Line]) -> str:
     systems = list(dict.fromkeys(mark.system for line in lines for mark in line.marks))
     colours = {system: COLOURS[i % len(COLOURS)] for i, system in enumerate(systems)}
-    least = min(mark.value.least for line in lines for mark in line.marks)
-    most = max(mark.value.most for line in lines for mark in line.marks)
-    low, high = math.floor(math.log10(max(least, 1e-3))), math.ceil(math.log10(most))
-    high = max(high, low + 1)
+    values = [mark.value for line in lines for mark in line.marks]
+    low = math.floor(math.log10(min((value.least for value in values if value.least > 0), default=1)))
+    high = max(low + 1, math.ceil(math.log10(max((value.most for value in values), default=1))))
 
     def x(value: float) -> float:
         return LEFT + WIDTH * (math.log10(max(value, 10**low)) - low) / (high - low)

@@ -25,14 +25,15 @@ def write(results: Results) -> None:
 def drawn(results: Results) -> str:
     lines = []
     for case in results.cases:
-        if case.headline != "cpu_us" or PENSTOCK not in case.rounds:
+        if case.headline != "cpu_us":
             continue
         marks = [
             Mark(name, value, label(value, case.ratio(name, PENSTOCK) if name != PENSTOCK else None))
             for name in case.rounds
             if (value := case.value(name, "cpu_us")) is not None
         ]
-        lines.append(Line(case.title, marks))
+        if marks:
+            lines.append(Line(case.title, marks))
     return chart("What a message costs the server", "CPU time per message in µs (times Penstock's)", lines)
 
 

@@ -1,6 +1,6 @@
 """What a backlog costs: memory, restart, and rates against an empty queue, measured in one run.
 
-    .venv/bin/python bench/paging.py [--messages 1000000] [--scenario one|many|delayed|groups|purge ...]
+    .venv/bin/python -m bench.paging [--messages 1000000] [--scenario one|many|delayed|groups|purge ...]
 
 Rates are given as CPU time of the server per message, which is steadier on a shared machine than a rate, and as a
 rate; each is compared with an empty queue on the same server, interleaved.
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from client import Connection, batches, connect, together
-from process import Server
+
+from bench.client import Connection, batches, connect, together
+from bench.process import Server
 
 BODY = "x" * 200
 CONNECTIONS = 16

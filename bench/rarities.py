@@ -29,7 +29,9 @@ async def wake(job: Job, ready: Callable[[], None]) -> Done:
         await asyncio.sleep(_POLL_SETTLES_S)
         begun = time.perf_counter()
         sending = sender.call("SendMessage", {**queue, "MessageBody": body(job.first + woken, job.size)})
-        answer, _ = await asyncio.gather(_timed(poll, begun, watch), sending)
+        sent = asyncio.ensure_future(sending)
+        answer = await _timed(poll, begun, watch)
+        await sent
         message = answer["Messages"][0]
         if number_of(message, job.size) != job.first + woken:
             raise Wrong("another message came than was sent")

@@ -9,7 +9,7 @@ import msgspec
 from bench.figures import METRICS, Figures, Spread, spread
 
 PENSTOCK = "Penstock"
-ECHO = "HTTP echo (the limit)"
+ECHO = "HTTP echo"
 
 
 class SystemRecord(msgspec.Struct, kw_only=True):

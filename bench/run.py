@@ -42,10 +42,10 @@ def warm_up(bench: Bench, systems: Iterable[System], say: Say) -> None:
         say(f"warming up {system.name}")
         try:
             queue = bench.queue(system)
-            kind = "send" if system.is_limit else "life"
             load = Job(
-                kind=kind, url="", queues=[queue], count=30_000, connections=32, limit_s=bench.plan.warm_s
-            )
+                kind="send" if system.is_limit else "life",
+                url="", queues=[queue], count=30_000, connections=32, limit_s=bench.plan.warm_s,
+            )  # fmt: skip
             bench.run(system, load)
             bench.drop(system, queue)
         except _FAILURES:

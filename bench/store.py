@@ -1,6 +1,6 @@
 """What the SQLite store costs: microseconds a row for each kind of write, and the reads on a large backlog.
 
-python bench/store.py [--rows 1000000] [--directory DIR]
+python -m bench.store [--rows 1000000] [--directory DIR]
 """
 
 from __future__ import annotations

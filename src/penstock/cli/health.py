@@ -23,6 +23,8 @@ def _default_url() -> str:
 def _first_address() -> Address:
     listen = os.environ.get("PENSTOCK_LISTEN", "")
     port = os.environ.get("PENSTOCK_PORT", "9324")
+    if "://" in port:
+        port = "9324"  # set by Kubernetes for a Service of our name, not by the operator
     try:
         if listen.strip(", "):
             return read_address(listen.strip(", ").partition(",")[0].strip())
