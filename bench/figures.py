@@ -27,6 +27,7 @@ METRICS = {
     "memory_mb": Metric("memory MB"),
     "bytes": Metric("bytes a message"),
     "start_ms": Metric("start ms"),
+    "twice": Metric("delivered twice"),
     "generator_busy": Metric("generator busy"),
 }
 GENERATOR_BUSY_MAX = 0.8  # above this a rate says more about the generator than about the server
@@ -48,6 +49,8 @@ def of_load(done: Done, server_is_seen: bool) -> Figures:
         "rate": done.messages / done.seconds,
         "generator_busy": done.own_cpu / done.seconds,
     }
+    if done.twice:
+        figures["twice"] = done.twice
     if done.latencies:
         figures["p50_ms"] = 1000 * _quantile(done.latencies, 0.50)
         figures["p99_ms"] = 1000 * _quantile(done.latencies, 0.99)

@@ -35,6 +35,7 @@ class Done:
     own_cpu: float
     latencies: list[float] = field(default_factory=list)
     requests: int = 0
+    twice: int = 0  # deliveries of a message that had been delivered before
 
     @property
     def seconds(self) -> float:
@@ -51,4 +52,5 @@ def merged(parts: Sequence[Done]) -> Done:
         own_cpu=max(part.own_cpu / part.seconds for part in parts) * max(part.seconds for part in parts),
         latencies=[latency for part in parts for latency in part.latencies],
         requests=sum(part.requests for part in parts),
+        twice=sum(part.twice for part in parts),
     )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # in an environment of its own pytest does not do it
@@ -47,9 +46,13 @@ def reach(server: ServerProcess) -> dict[str, str]:
 
 @pytest.fixture
 def sqs(reach: dict[str, str]) -> Any:
+    import boto3  # here, because aiobotocore does without
+
     return boto3.client("sqs", **reach)
 
 
 @pytest.fixture
 def sqs_resource(reach: dict[str, str]) -> Any:
+    import boto3
+
     return boto3.resource("sqs", **reach)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import copy
 from typing import Any
+from urllib.parse import urlencode
 
 import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.loaders import Loader
+from botocore.model import ServiceModel, Shape
+from botocore.serialize import QuerySerializer
 
 NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 
@@ -85,3 +88,23 @@ def query_client(url: str, account: str, region: str = "us-east-1") -> Any:
         "sqs", endpoint_url=url, region_name=region, config=config,
         aws_access_key_id=account, aws_secret_access_key="any",
     )  # fmt: skip
+
+
+_SERIALIZER = QuerySerializer()
+_MODEL = ServiceModel(query_model(), "sqs")
+
+
+def form_of(action: str, request: dict[str, Any]) -> bytes:
+    """A request as the older clients sent it, right or wrong: nothing is checked on this side."""
+    operation = _MODEL.operation_model(action)
+    serialized = _SERIALIZER.serialize_to_request(_modelled(operation.input_shape, request), operation)
+    return urlencode(serialized["body"]).encode()
+
+
+def _modelled(shape: Shape, value: Any) -> Any:
+    """Without the members that the action does not have: the serializer has no names for them."""
+    if shape.type_name == "structure":
+        return {k: _modelled(shape.members[k], v) for k, v in value.items() if k in shape.members}
+    if shape.type_name == "list":
+        return [_modelled(shape.member, each) for each in value]
+    return value

@@ -45,6 +45,14 @@ class Raw:
         names = {name.lower(): value for name, value in response.getheaders()}
         return Reply(response.status, names, response.read())
 
+    def post_form(self, form: bytes, path: str = "/") -> Reply:
+        """A request of the Query protocol."""
+        sent = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": self.authorization}
+        self._connection.request("POST", path, form, sent)
+        response = self._connection.getresponse()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, names, response.read())
+
     def done(self, action: str, request: Any = None, /) -> Any:
         """The same for what has to succeed: only what it says."""
         reply = self.ask(action, request)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
 import pytest
 
 from e2e.errors import ROWS
-from e2e.errors.row import ACCOUNT, CODES, STATUSES, Row, arn
+from e2e.errors.row import ACCOUNT, CODES, NO_QUEUE, STATUSES, Row, arn
 from e2e.process import ServerProcess
+from e2e.query_client import NAMESPACE, form_of
 from e2e.raw import JSON, Raw
+
+_XML = f"{{{NAMESPACE}}}"
+NO_QUEUE_QUERY = "The specified queue does not exist for this wsdl version."
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,25 @@ def test_refusal(furnished: Raw, row: Row) -> None:
     assert reply.headers["x-amzn-query-error"] == f"{CODES[row.type]};Sender"
     assert reply.headers["content-type"] == JSON
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", reply.headers["x-amzn-requestid"])
+
+
+def _spoken_in_both(row: Row) -> bool:
+    """What only JSON can say (wrong types, bytes that are no JSON, half a character) has no form."""
+    sayable = isinstance(row.request, dict) and "\\ud800" not in json.dumps(row.request)
+    return sayable and "Serialization" not in row.type and "UnknownOperation" not in row.type
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if _spoken_in_both(row)], ids=_name)
+def test_the_same_refusal_in_the_query_protocol(furnished: Raw, row: Row) -> None:
+    reply = furnished.post_form(form_of(row.action, row.request))
+    document = ElementTree.fromstring(reply.body)
+    told = {part: document.findtext(f"{_XML}Error/{_XML}{part}") for part in ("Type", "Code", "Message")}
+    assert (told["Type"], told["Code"]) == ("Sender", CODES[row.type])
+    if row.text is not None:
+        assert told["Message"] == (NO_QUEUE_QUERY if row.text == NO_QUEUE else row.text)
+    assert reply.status == STATUSES.get(row.type, 400)
+    assert reply.headers["content-type"] == "text/xml"
+    assert document.findtext(f"{_XML}RequestId") == reply.headers["x-amzn-requestid"]
 
 
 def test_what_was_refused_left_nothing_behind(furnished: Raw) -> None:

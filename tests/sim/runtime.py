@@ -1,7 +1,7 @@
 """A runtime without threads or waiting: everything that the real one does, in steps, under a clock that tests turn.
 
 Rule 1: what the loop does, it does in the order it was asked. The two threads of the store take their jobs in order
-        too, and tell the loop the outcome as an event of its own.
+        too: doing one and telling the loop about it are two steps, and much can happen between them.
 Rule 2: between the three, any order is possible. By default the loop goes first, then reads, then writes; a chooser
         makes it any other.
 Rule 3: jobs of a thread that is held stay where they are, and so does everything that waits for them.
@@ -21,6 +21,41 @@ T = TypeVar("T")
 Step = Callable[[], None]
 
 
+class SimulatedThread:
+    """Does one job after the other. ``held``: it does not begin with the next."""
+
+    def __init__(self, loop: deque[Step]) -> None:
+        self.held = False
+        self._loop = loop
+        self._jobs: deque[Callable[[], Step]] = deque()
+        self._outcome: Step | None = None
+
+    def give(self, job: Callable[[], T]) -> Later[T]:
+        later: Later[T] = Later()
+
+        def work() -> Step:
+            try:
+                value = job()
+            except Exception as error:
+                failure = error
+                return lambda: later.fail(failure)
+            return lambda: later.resolve(value)
+
+        self._jobs.append(work)
+        return later
+
+    @property
+    def able(self) -> bool:
+        return self._outcome is not None or (bool(self._jobs) and not self.held)
+
+    def step(self) -> None:
+        if self._outcome is None:
+            self._outcome = self._jobs.popleft()()
+        else:
+            self._loop.append(self._outcome)
+            self._outcome = None
+
+
 class SimulatedTimer:
     def __init__(self, due_ms: int, callback: Step) -> None:
         self.due_ms = due_ms
@@ -34,36 +69,19 @@ class SimulatedTimer:
 class SimulatedRuntime:
     def __init__(self, clock: ManualClock, choose: Callable[[int], int] = lambda choices: 0) -> None:
         self.clock = clock
-        self.hold_writes = False
-        self.hold_reads = False
         self._choose = choose
         self._loop: deque[Step] = deque()
-        self._reads: deque[Step] = deque()
-        self._writes: deque[Step] = deque()
+        self.reader = SimulatedThread(self._loop)
+        self.writer = SimulatedThread(self._loop)
         self._timers: list[tuple[int, int, SimulatedTimer]] = []
         self._timers_set = 0
         self.fired = 0
 
     def write(self, job: Callable[[], T]) -> Later[T]:
-        return self._queue(self._writes, job)
+        return self.writer.give(job)
 
     def read(self, job: Callable[[], T]) -> Later[T]:
-        return self._queue(self._reads, job)
-
-    def _queue(self, thread: deque[Step], job: Callable[[], T]) -> Later[T]:
-        later: Later[T] = Later()
-
-        def work() -> None:
-            try:
-                value = job()
-            except Exception as error:
-                failure = error
-                self._loop.append(lambda: later.fail(failure))
-            else:
-                self._loop.append(lambda: later.resolve(value))
-
-        thread.append(work)
-        return later
+        return self.reader.give(job)
 
     def soon(self, callback: Step) -> None:
         self._loop.append(callback)
@@ -78,20 +96,15 @@ class SimulatedRuntime:
 
     def step(self) -> bool:
         """Do one thing; False if there is none that may be done."""
-        able = [
-            line
-            for line, held in (
-                (self._loop, False),
-                (self._reads, self.hold_reads),
-                (self._writes, self.hold_writes),
-            )
-            if line and not held
-        ]
+        able = [self._step_loop] if self._loop else []
+        able += [thread.step for thread in (self.reader, self.writer) if thread.able]
         if not able:
             return False
-        line = able[self._choose(len(able))] if len(able) > 1 else able[0]
-        line.popleft()()
+        able[self._choose(len(able)) if len(able) > 1 else 0]()
         return True
+
+    def _step_loop(self) -> None:
+        self._loop.popleft()()
 
     def run_until_idle(self) -> None:
         self._fire()

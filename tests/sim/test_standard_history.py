@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
@@ -210,7 +211,7 @@ def check_facts(letter: Letter, message: Received) -> None:
 
 
 class TinyStandardHistory(StandardHistory):
-    limits = TINY
+    limits = msgspec.structs.replace(TINY, tired_after_receives=2)
 
 
 class TestStandardHistory(StandardHistory.TestCase):  # type: ignore[misc, name-defined]

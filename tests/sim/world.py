@@ -41,6 +41,7 @@ TINY = Limits(
     lane_floor=1,
     refill_rows=4,
     refill_lanes=2,
+    listed_rows=3,
     asleep_window_max=4,
     lanes_max=3,
 )
@@ -200,10 +201,10 @@ class World:
         self.store.refusals.append(error or StoreError("refused by the test"))
 
     def hold_commits(self) -> None:
-        self.runtime.hold_writes = True
+        self.runtime.writer.held = True
 
     def release_commits(self) -> None:
-        self.runtime.hold_writes = False
+        self.runtime.writer.held = False
         self.run()
 
     # -- queues ----------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from penstock.queues.lane import Lane
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
 from penstock.queues.paged import NEVER, Tools
 from penstock.queues.queue import Delivery, Queue, Taken
+from penstock.queues.reads import ReadGroups
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
 
@@ -58,6 +59,7 @@ class FifoQueue(Queue[FifoLane]):
         super().__init__(record, tools)
         self._rotation: deque[FifoLane] = deque()  # groups whose head can go out, in their order
         self._cursor = 0  # how many of the first group the receive under way has taken
+        self._blind = False  # some group cannot go on before it is known what waits behind the frontier
         self._dedup = dedup.DedupMemory(self.budget)
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
 
@@ -169,8 +171,8 @@ class FifoQueue(Queue[FifoLane]):
     def _pick(self, now_ms: int) -> Entry | None:
         while self._rotation:
             lane = self._rotation[0]
-            if self._cursor < len(lane.entries) and self._deliverable(lane.entries[self._cursor], now_ms):
-                entry = lane.entries[self._cursor]
+            entry = lane.entries[self._cursor] if self._cursor < len(lane.entries) else None
+            if entry is not None and self._is_next(lane, entry) and self._deliverable(entry, now_ms):
                 self._cursor += 1
                 self._take_in_hand(lane, entry)
                 return entry
@@ -188,6 +190,14 @@ class FifoQueue(Queue[FifoLane]):
         self._stand_in_line(lane, now_ms)
         self._wants_more(lane)
         self._drop_if_empty(lane)
+
+    def _is_next(self, lane: FifoLane, entry: Entry) -> bool:
+        """Is nothing of the group before this message that only the store has?
+
+        After a restart those in flight are in memory first, whatever waits before them."""
+        if self.unlisted and entry.position > self.frontier:
+            return False
+        return not lane.spilled or entry.position <= lane.loaded_to
 
     def _deliverable(self, entry: Entry, now_ms: int) -> bool:
         return entry.state is State.READY and entry.enqueued_ms + self.settings.delay_ms <= now_ms
@@ -208,10 +218,14 @@ class FifoQueue(Queue[FifoLane]):
         if lane.in_line or not lane.entries:
             return
         head = lane.entries[0]
-        if self._deliverable(head, now_ms):
+        if head.state is not State.READY:
+            return
+        if not self._is_next(lane, head):
+            self._wants_more(lane)
+        elif self._deliverable(head, now_ms):
             lane.in_line = True
             self._rotation.append(lane)
-        elif head.state is State.READY:
+        else:
             self._set_timer(head.enqueued_ms + self.settings.delay_ms, head.seq)
 
     def _show(self, entry: Entry, now_ms: int, durable: int) -> None:
@@ -231,9 +245,27 @@ class FifoQueue(Queue[FifoLane]):
         self._wants_more(lane)
 
     def _wants_more(self, lane: FifoLane) -> None:
+        head = lane.entries[0] if lane.entries else None
+        if head is not None and head.state is State.READY and not self._is_next(lane, head):
+            if lane.spilled and not lane.reading:
+                self.hungry[lane.group] = lane
+            elif not lane.spilled:
+                self._blind = True
         # A locked group can wait; it is read ahead only while memory is plenty.
-        if self.budget.room() or not lane.entries:
+        elif self.budget.room() or head is None:
             super()._wants_more(lane)
+
+    def _may_list(self) -> bool:
+        return self._blind or super()._may_list()
+
+    def apply_groups(
+        self, asked: ReadGroups, groups: Iterable[tuple[str | None, int, int]], last: int, now_ms: int
+    ) -> None:
+        super().apply_groups(asked, groups, last, now_ms)
+        if self._blind:
+            self._blind = False
+            for lane in self.lanes.values():
+                self._stand_in_line(lane, now_ms)
 
     def _admit(self, lane: FifoLane, entries: list[Entry], now_ms: int) -> None:
         lane.ready += len(entries)
@@ -307,6 +339,7 @@ class FifoQueue(Queue[FifoLane]):
     def reset(self) -> None:
         super().reset()
         self._rotation.clear()
+        self._blind = False
         self._attempts.clear()
         self._dedup.clear()
 

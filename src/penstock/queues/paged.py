@@ -337,10 +337,13 @@ class PagedQueue(ABC, Generic[L]):
         return None
 
     def _read_groups(self, now_ms: int) -> ReadGroups | None:
-        if not self.unlisted or len(self.lanes) >= self.limits.lanes_max:
+        if not self.unlisted or not self._may_list():
             return None
         self._unlisted_since_read = False
         return ReadGroups(self.frontier, self.due_ms_max(now_ms), self.limits.listed_rows)
+
+    def _may_list(self) -> bool:
+        return len(self.lanes) < self.limits.lanes_max
 
     def _read_waiting(self, now_ms: int) -> ReadWaiting | None:
         if not self.hungry or not self._should_refill():

@@ -22,7 +22,7 @@ def _every_batch(action: str, kind: str) -> list[Row]:
         sqs("TooManyEntriesInBatchRequest", "ten entries at most", action,
             batch(*[entry(f"i{n}") for n in range(11)]),
             "Maximum number of entries per request are 10. You have sent 11."),
-        missing("an id", action, batch(entry(), {"MessageBody": "b"}), f"{kind}.2.Id"),
+        missing("an id", action, batch(entry(), {"MessageBody": "b", "ReceiptHandle": "x"}), f"{kind}.2.Id"),
         *(sqs("InvalidBatchEntryId", "characters of an id", action, batch(entry(id)), _ENTRY_ID)
           for id in ("", "a b", "x" * 81, "ä")),
         sqs("BatchEntryIdsNotDistinct", "ids differ; the first met again is named", action,

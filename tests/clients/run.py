@@ -1,0 +1,153 @@
+"""Tries every client against a real server: ``make test-clients``, or some of them: ``ARGS="go rust"``.
+
+1. A suite whose tool is missing is skipped, and it is said why. Everything else that does not pass is a failure,
+   also a client that cannot be installed and a suite without cases.
+2. What came of it is shown as a table and kept for other programs in ``.clients/results.json``.
+3. What each suite's tools said is kept in ``.clients/NAME.log``; the end of it is shown if it failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from e2e.process import ServerProcess
+from reports import Case
+from rich.console import Console
+from rich.table import Table
+from suites import CACHE, SUITES, Suite
+
+COMMAND_S_MAX = 600
+LOG_LINES_SHOWN = 60
+
+
+@dataclass
+class Result:
+    client: str
+    result: str
+    version: str = ""
+    cases: int = 0
+    names: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    why: str = ""
+
+
+class Failed(Exception):
+    """A command ended with an error or not at all."""
+
+
+class Runner:
+    """Runs the commands of one suite and keeps what they say."""
+
+    def __init__(self, log: Path, endpoint: str | None) -> None:
+        self.log = log
+        self.log.write_text("")
+        self.strict = True
+        # No setting of whoever runs this reaches a client: no profile, no key, no endpoint.
+        self._environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PENSTOCK_"))
+        }
+        self._environment |= {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}
+        if endpoint is not None:
+            self._environment["SQS_ENDPOINT"] = endpoint
+
+    def __call__(self, command: Sequence[str | Path], folder: Path) -> str:
+        process = subprocess.Popen(
+            command, cwd=folder, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=COMMAND_S_MAX)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said = process.communicate()[0] + f"\nended after {COMMAND_S_MAX} s\n"
+        with self.log.open("a") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n{said}")
+        if self.strict and process.returncode != 0:
+            raise Failed(f"{command[0]} {command[1]} ended with {process.returncode}")
+        return said
+
+
+def try_client(suite: Suite) -> Result:
+    for tool in suite.tools:
+        if (why := tool.missing()) is not None:
+            return Result(suite.client, "skipped", why=why)
+    log = CACHE / f"{suite.name}.log"
+    with ServerProcess("--memory") if suite.needs_server else nullcontext() as server:
+        run = Runner(log, server.url if server is not None else None)
+        try:
+            suite.install(run)
+            version = suite.version(run)
+            run.strict = False  # a tool ends with an error when a case failed: the report says which
+            cases = suite.cases(run)
+        except (Failed, OSError, ValueError, SyntaxError) as error:
+            return Result(suite.client, "failed", why=f"{error}; see {log}")
+    return judge(suite, version, cases)
+
+
+def judge(suite: Suite, version: str, cases: list[Case]) -> Result:
+    failed = [case.name for case in cases if not case.passed]
+    return Result(
+        suite.client,
+        "failed" if failed or not cases else "passed",
+        version,
+        len(cases),
+        [case.name for case in cases],
+        failed,
+        "" if cases else "no case was run",
+    )
+
+
+def show_log(console: Console, suite: Suite) -> None:
+    lines = (CACHE / f"{suite.name}.log").read_text().splitlines()[-LOG_LINES_SHOWN:]
+    console.print("\n".join(lines), markup=False, highlight=False)
+
+
+def show_table(console: Console, results: list[Result]) -> None:
+    table = Table("client", "version", "cases", "result")
+    for one in results:
+        about = ", ".join(one.failed) or one.why
+        table.add_row(one.client, one.version, str(one.cases), f"{one.result}{': ' if about else ''}{about}")
+    console.print(table)
+
+
+def main(wanted: list[str]) -> int:
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    suites = [
+        suite
+        for suite in SUITES
+        if not wanted or any(word.lower() in suite.name.split("-") for word in wanted)
+    ]
+    if not suites:
+        console.print(f"No such client. There are: {', '.join(suite.client for suite in SUITES)}")
+        return 2
+    CACHE.mkdir(exist_ok=True)
+    results = []
+    for suite in suites:
+        started = time.monotonic()
+        result = try_client(suite)
+        results.append(result)
+        took = f"{time.monotonic() - started:.0f} s"
+        console.print(
+            f"{suite.client} {result.version}: {result.result}, {result.cases} cases, {took}", markup=False
+        )
+        if result.result == "failed":
+            show_log(console, suite)
+    (CACHE / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=2) + "\n")
+    show_table(console, results)
+    return 1 if any(one.result == "failed" for one in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,214 @@
+"""The clients that are tried, each in a folder of its own below ``.clients``, with what its suite needs.
+
+A suite installs its client, then runs its cases against a server, then says which version it was. Python suites
+start servers themselves; the others find theirs in SQS_ENDPOINT.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports import Case, from_cargo, from_go, from_junit
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+CACHE = ROOT / ".clients"
+
+Run = Callable[[Sequence[str | Path], Path], str]
+"""Run a command in a folder, with time limit and log; what it said. A failing command is no error here."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    command: str
+    version: tuple[str, ...]
+    at_least: tuple[int, ...]
+
+    def missing(self) -> str | None:
+        """Why the suite cannot run here, if it cannot."""
+        wanted = f"{self.command} {'.'.join(map(str, self.at_least))} or newer"
+        if shutil.which(self.command) is None:
+            return f"{wanted} is not installed"
+        said = subprocess.run([self.command, *self.version], capture_output=True, text=True, timeout=60)
+        found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+        if found is None or tuple(map(int, found[0].split("."))) < self.at_least:
+            return f"{wanted} is needed, here is {found[0] if found else 'an unknown one'}"
+        return None
+
+
+class Suite:
+    """``install`` may say any number of times what is needed; ``cases`` and ``version`` come after it."""
+
+    client: str
+    tools: tuple[Tool, ...] = ()
+    needs_server = True
+
+    @property
+    def name(self) -> str:
+        """The client as the name of a file."""
+        return re.sub(r"[^a-z0-9]+", "-", self.client.lower()).strip("-")
+
+    def install(self, run: Run) -> None:
+        raise NotImplementedError
+
+    def cases(self, run: Run) -> list[Case]:
+        raise NotImplementedError
+
+    def version(self, run: Run) -> str:
+        raise NotImplementedError
+
+
+@dataclass
+class PythonSuite(Suite):
+    """An environment of its own, because each of these wants another botocore."""
+
+    client: str
+    package: str
+    tests: tuple[str, ...]
+    requirements: tuple[str, ...]
+    needs_server = False
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / self.name
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "venv" / "bin" / "python"
+
+    def install(self, run: Run) -> None:
+        if not self.python.exists():
+            run([sys.executable, "-m", "venv", self.folder / "venv"], ROOT)
+        pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        run([*pip, "--editable", ".", "pytest>=8.3,<10", *self.requirements], ROOT)
+
+    def cases(self, run: Run) -> list[Case]:
+        report = self.folder / "report.xml"
+        report.unlink(missing_ok=True)
+        pytest = (self.python, "-m", "pytest", "-c", HERE / "pytest.ini", "-p", "no:cacheprovider")
+        run([*pytest, f"--junitxml={report}", *(HERE / test for test in self.tests)], ROOT)
+        return from_junit([report])
+
+    def version(self, run: Run) -> str:
+        program = f"from importlib.metadata import version; print(version({self.package!r}))"
+        return run([self.python, "-c", program], ROOT).strip()
+
+
+class CopiedSuite(Suite):
+    """Its sources are copied, so that what its tool writes beside them stays out of the tree."""
+
+    sources: str
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / self.sources
+
+    def copy(self) -> None:
+        shutil.copytree(HERE / self.sources, self.folder, dirs_exist_ok=True)
+
+
+@dataclass
+class NodeSuite(CopiedSuite):
+    client: str
+    file: str
+    sources = "javascript"
+    tools = (Tool("node", ("--version",), (20,)), Tool("npm", ("--version",), (9,)))
+
+    def install(self, run: Run) -> None:
+        self.copy()
+        run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], self.folder)
+
+    def cases(self, run: Run) -> list[Case]:
+        report = self.folder / f"{self.file}.xml"
+        report.unlink(missing_ok=True)
+        reporter = ("--test-reporter=junit", f"--test-reporter-destination={report}")
+        run(["node", "--test", *reporter, self.file], self.folder)
+        return from_junit([report])
+
+    def version(self, run: Run) -> str:
+        package = self.folder / "node_modules" / self.client / "package.json"
+        return str(json.loads(package.read_text())["version"])
+
+
+class JavaSuite(CopiedSuite):
+    client = "AWS SDK for Java v2"
+    sources = "java"
+    tools = (Tool("java", ("-version",), (17,)), Tool("mvn", ("-version",), (3, 6)))
+
+    def maven(self, run: Run, goal: str) -> None:
+        run(["mvn", "-B", "-q", f"-Dtarget.directory={self.folder / 'target'}", goal], self.folder)
+
+    def install(self, run: Run) -> None:
+        self.copy()
+        self.maven(run, "test-compile")
+
+    def cases(self, run: Run) -> list[Case]:
+        reports = self.folder / "target" / "surefire-reports"
+        shutil.rmtree(reports, ignore_errors=True)
+        self.maven(run, "test")
+        return from_junit(reports.glob("TEST-*.xml"))
+
+    def version(self, run: Run) -> str:
+        found = re.search(r"<sdk\.version>(.+?)<", (self.folder / "pom.xml").read_text())
+        assert found is not None
+        return found[1]
+
+
+class GoSuite(CopiedSuite):
+    client = "AWS SDK for Go v2"
+    sources = "go"
+    tools = (Tool("go", ("version",), (1, 24)),)
+
+    def install(self, run: Run) -> None:
+        self.copy()
+        run(["go", "mod", "tidy"], self.folder)
+
+    def cases(self, run: Run) -> list[Case]:
+        return from_go(run(["go", "test", "-json", "-count=1", "./..."], self.folder).splitlines())
+
+    def version(self, run: Run) -> str:
+        module = "github.com/aws/aws-sdk-go-v2/service/sqs"
+        return run(["go", "list", "-m", "-f", "{{.Version}}", module], self.folder).strip().removeprefix("v")
+
+
+class RustSuite(CopiedSuite):
+    client = "AWS SDK for Rust"
+    sources = "rust"
+    tools = (Tool("cargo", ("--version",), (1, 85)),)
+
+    def install(self, run: Run) -> None:
+        self.copy()
+        run(["cargo", "test", "--quiet", "--no-run"], self.folder)
+
+    def cases(self, run: Run) -> list[Case]:
+        return from_cargo(
+            run(["cargo", "test", "--color", "never", "--test", "sqs"], self.folder).splitlines()
+        )
+
+    def version(self, run: Run) -> str:
+        packages = tomllib.loads((self.folder / "Cargo.lock").read_text())["package"]
+        return next(str(one["version"]) for one in packages if one["name"] == "aws-sdk-sqs")
+
+
+SUITES: tuple[Suite, ...] = (
+    PythonSuite("boto3 of 2023 (Query)", "boto3", ("python",), ("boto3==1.28.80", "botocore==1.31.80")),
+    PythonSuite("aiobotocore", "aiobotocore", ("aio",), ("aiobotocore>=3.10,<4",)),
+    # kombu 5.7.0 ends its worker when any server answers a receive with 5xx or resets the connection: it takes an
+    # empty list for a mapping. What a worker survives is tried with the version before it.
+    PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
+    PythonSuite("Celery", "celery", ("celery_app/test_worker.py",), ("celery[sqs]>=5.7,<6",)),
+    PythonSuite("Dramatiq (dramatiq_sqs)", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
+    NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
+    NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
+    JavaSuite(),
+    GoSuite(),
+    RustSuite(),
+)  # fmt: skip
