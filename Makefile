@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test bench check format clean
+.PHONY: help setup serve test test-clients bench check format clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ test: setup ## the tests; ARGS="-k fifo" is passed on
 bench: setup ## side by side with its peers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
 
+test-clients: setup ## clients of other languages and frameworks; ARGS="go rust" picks some
+	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)
+
 check: setup ## format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -41,4 +44,4 @@ format: setup ## put the code in shape
 	$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients build dist

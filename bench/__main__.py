@@ -7,6 +7,7 @@ docs/benchmark.md.
 from __future__ import annotations
 
 import argparse
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -122,6 +123,9 @@ def run(given: argparse.Namespace, console: Console) -> None:
 
 
 def main() -> None:
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # so that whatever ends us, the servers end with us
     given = options()
     if given.document:
         document.write(results.load(given.results))

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import compatibility
 from e2e.process import ServerProcess
 from penstock.server.config import Setting, settings
 from penstock.server.sources import load_config
 from penstock.services.sqs import ACTIONS
+from penstock.services.sqs.attributes import READABLE
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -173,3 +175,14 @@ def test_every_file_that_is_named_exists(document: Path) -> None:
     for name in re.findall(r"`([\w./]+(?:\.py|\.sql|\.md|/))`", document.read_text()):
         places = (ROOT / "src/penstock" / name, ROOT / name)
         assert "NAME" in name or any(place.exists() for place in places), name
+
+
+def test_the_compatibility_page_says_what_the_tests_hold() -> None:
+    assert compatibility.PAGE.read_text(encoding="utf-8") == compatibility.page(), (
+        "tests changed: run `.venv/bin/python tests/compatibility.py`"
+    )
+
+
+@pytest.mark.parametrize("name", sorted({*ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES} - {"All"}))
+def test_every_action_and_attribute_is_held_by_a_test(name: str) -> None:
+    assert f"| `{name}` |" in compatibility.page()

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # in an environment of its own pytest does not do it
 
 from e2e.process import ServerProcess
 

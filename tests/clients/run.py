@@ -19,14 +19,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-
-from e2e.process import ServerProcess
 from reports import Case
 from rich.console import Console
 from rich.table import Table
 from suites import CACHE, SUITES, Suite
+
+from e2e.process import ServerProcess
 
 COMMAND_S_MAX = 600
 LOG_LINES_SHOWN = 60

@@ -205,7 +205,7 @@ SUITES: tuple[Suite, ...] = (
     # empty list for a mapping. What a worker survives is tried with the version before it.
     PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
     PythonSuite("Celery", "celery", ("celery_app/test_worker.py",), ("celery[sqs]>=5.7,<6",)),
-    PythonSuite("Dramatiq (dramatiq_sqs)", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
+    PythonSuite("dramatiq_sqs", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
     JavaSuite(),

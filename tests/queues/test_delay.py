@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sim.world import SECOND, World
-
 from penstock.limits import MINUTE
+from sim.world import SECOND, World
 
 
 def test_the_delay_of_the_queue(world: World) -> None:

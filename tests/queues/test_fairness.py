@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-from sim.world import ROOMY, SECOND, World
 
 from penstock.limits import MINUTE, Limits
 from penstock.queues.message import Outgoing
+from sim.world import ROOMY, SECOND, World
 
 PAGED = msgspec.structs.replace(
     ROOMY, memory_budget_bytes=200_000, lane_window_max=64, refill_rows=64, lane_floor=8

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sim.world import SECOND, World
-
 from penstock.limits import MINUTE
 from penstock.queues.message import Received
+from sim.world import SECOND, World
 
 Q = "q.fifo"
 

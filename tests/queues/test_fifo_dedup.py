@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from sim.world import ROOMY, SECOND, World, outgoing
 
 from penstock.errors import DedupFull
 from penstock.limits import MINUTE
 from penstock.queues.message import Attribute
+from sim.world import ROOMY, SECOND, World, outgoing
 
 Q = "q.fifo"
 

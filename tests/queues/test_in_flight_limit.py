@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from sim.world import ROOMY, SECOND, TINY, World
 
 from penstock.errors import TooManyInFlight
+from sim.world import ROOMY, SECOND, TINY, World
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])

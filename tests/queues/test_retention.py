@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sim.world import SECOND, World
 
 from penstock.limits import DAY, HOUR, MINUTE
+from sim.world import SECOND, World
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 

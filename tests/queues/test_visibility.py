@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sim.world import SECOND, World
 
 from penstock.errors import HandleExpired, HandleInvalid, MessageNotAvailable, VisibilityTooLong
 from penstock.limits import HOUR, MINUTE
+from sim.world import SECOND, World
 
 
 def test_the_queues_own_visibility_is_used_when_the_receive_names_none(world: World) -> None:
@@ -237,7 +237,13 @@ def test_handles_of_other_queues_and_made_up_ones_are_invalid(world: World) -> N
     world.send("q", "m")
     (message,) = world.receive("q")
     flipped = message.handle[:-1] + ("A" if message.handle[-1] != "A" else "B")
-    for queue, handle in (("other", message.handle), ("q", "garbage"), ("q", ""), ("q", flipped), ("q", "é" * 68)):
+    for queue, handle in (
+        ("other", message.handle),
+        ("q", "garbage"),
+        ("q", ""),
+        ("q", flipped),
+        ("q", "é" * 68),
+    ):
         (answer,) = world.do(world.broker.delete(world.queue(queue), [handle]))
         assert isinstance(answer, HandleInvalid)
     assert world.counts("q") == (0, 1, 0)

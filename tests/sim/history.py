@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from sim.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
 
 from penstock.errors import HandleInvalid, PenstockError, PurgedRecently, StoreError
 from penstock.later import Later
@@ -22,6 +21,7 @@ from penstock.limits import HOUR
 from penstock.queues.budget import DEDUP_BYTES, ENTRY_BYTES, LANE_BYTES
 from penstock.queues.message import Received
 from penstock.queues.settings import Redrive
+from sim.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
 
 either = st.sampled_from(["work", "work", "work", "dead"])  # which of the two queues
 any_one = st.integers(0, 1 << 16)

@@ -11,13 +11,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+
+from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
+from penstock.queues.message import Received
 from sim.fifo_model import FifoModel, Held, Letter
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
-
-from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
-from penstock.queues.message import Received
 
 groups = st.sampled_from(["a", "a", "a", "b", "b", "c", "d", "e"])
 dedup_ids = st.sampled_from([None, None, None, "x", "y"])  # None: one that is used once
@@ -272,9 +272,9 @@ class TinyFifoHistory(FifoHistory):
     limits = TINY
 
 
-class TestFifoHistory(FifoHistory.TestCase):  # type: ignore[misc, name-defined]
+class TestFifoHistory(FifoHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES
 
 
-class TestTinyFifoHistory(TinyFifoHistory.TestCase):  # type: ignore[misc, name-defined]
+class TestTinyFifoHistory(TinyFifoHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+
+from penstock.errors import MessageNotAvailable, PenstockError, VisibilityTooLong
+from penstock.queues.message import Received
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
 from sim.standard_model import Held, Letter, StandardModel
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
-
-from penstock.errors import MessageNotAvailable, PenstockError, VisibilityTooLong
-from penstock.queues.message import Received
 
 delays = st.sampled_from([None, None, None, 0, 1, 3 * SECOND, 40 * SECOND, 15 * MINUTE])
 groups = st.sampled_from([None, None, None, "a", "a", "b", "c", "d", "e"])
@@ -119,19 +119,27 @@ class StandardHistory(History):
     @rule(
         which=either,
         group=groups,
-        sends=st.integers(0, 6),
-        receives=st.integers(1, 3),
+        sends=st.integers(0, 8),
+        receives=st.integers(1, 4),
+        visibility_ms=st.sampled_from([0, 1, MINUTE]),
         deletes=st.lists(any_one, max_size=4),
-        steps=st.integers(0, 3),
+        steps=st.integers(0, 4),
     )
     @free_hands
     def rush(
-        self, which: str, group: str | None, sends: int, receives: int, deletes: list[int], steps: int
+        self,
+        which: str,
+        group: str | None,
+        sends: int,
+        receives: int,
+        visibility_ms: int,
+        deletes: list[int],
+        steps: int,
     ) -> None:
-        """Many at once: nobody gets what another got, and what was deleted is gone whoever got it before."""
+        """Many at once: nobody gets what another holds, and what was deleted is gone whoever got it before."""
         queue, broker = self.name(which), self.world.broker
         self.expire()
-        if self.model.doomed(queue, self.now_ms):
+        if self.model.doomed(queue, self.now_ms) or self.model.rules[queue].receives_max is not None:
             return
         letters = [Letter(f"m{self.bodies + i}", "", queue, group) for i in range(sends)]
         self.bodies += sends
@@ -139,7 +147,7 @@ class StandardHistory(History):
         held_queue = self.world.queue(queue)
         deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
         sending = [broker.send(held_queue, [outgoing(m.body, group=group, delay_ms=0)]) for m in letters]
-        receiving = [self.receiving(queue, 10, MINUTE) for _ in range(receives)]
+        receiving = [self.receiving(queue, 3, visibility_ms) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
         outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
         for letter, sent in zip(letters, sending, strict=True):
@@ -148,10 +156,12 @@ class StandardHistory(History):
         available = {letter.body: letter for letter in self.model.available(queue, self.now_ms)}
         for asked in receiving:
             for message in outcomes[id(asked)].result():
-                letter = available.pop(message.content.body)
-                self.model.receive(letter, MINUTE, self.now_ms)
+                letter = available[message.content.body]
+                self.model.receive(letter, visibility_ms, self.now_ms)
                 self.handles.append(Held(letter.body, queue, message.handle, self.now_ms))
-                check_facts(letter, message)
+                if visibility_ms:
+                    del available[letter.body]
+                    check_facts(letter, message)
         for held in handles:
             self.model.delete(held)
         self.settle()
@@ -214,9 +224,9 @@ class TinyStandardHistory(StandardHistory):
     limits = msgspec.structs.replace(TINY, tired_after_receives=2)
 
 
-class TestStandardHistory(StandardHistory.TestCase):  # type: ignore[misc, name-defined]
+class TestStandardHistory(StandardHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES
 
 
-class TestTinyStandardHistory(TinyStandardHistory.TestCase):  # type: ignore[misc, name-defined]
+class TestTinyStandardHistory(TinyStandardHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES

@@ -1,8 +1,8 @@
 """A broker on a real store under a clock that tests turn, with every fault at hand.
 
-Queues are called by their short name, because after :meth:`World.crash` they are other objects. A call of the world is
-made and done (:meth:`World.do`) unless it is only started (:meth:`World.start`): then a later :meth:`World.run` goes on
-with it.
+Queues are called by their short name, because after :meth:`World.crash` they are other objects. What is asked of the
+world is done when it returns (:meth:`World.do`), unless it was only started (:meth:`World.start`): then a later
+:meth:`World.run` goes on with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
-from sim.runtime import SimulatedRuntime
 
 from penstock.broker.broker import Broker
 from penstock.broker.held import HeldQueue
@@ -31,6 +30,7 @@ from penstock.queues.message import Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.port import Mark
 from penstock.store.sqlite import SqliteStore
+from sim.runtime import SimulatedRuntime
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class World:
                 bugs.append(error)
             fail(later, error)
 
-        Later.fail = watched_fail  # type: ignore[method-assign]
+        Later.fail = watched_fail  # type: ignore[method-assign, assignment]
         self._log.handlers, self._log.propagate = [_BugWatch(bugs)], False
 
     # -- running ---------------------------------------------------------------------------------------------
@@ -209,7 +209,9 @@ class World:
 
     # -- queues ----------------------------------------------------------------------------------------------
 
-    def create(self, short: str, *, dead_letters: tuple[str, int] | None = None, **settings: Any) -> HeldQueue:
+    def create(
+        self, short: str, *, dead_letters: tuple[str, int] | None = None, **settings: Any
+    ) -> HeldQueue:
         return self.do(self.broker.create(name_of(short), self._settings(short, dead_letters, settings), {}))
 
     def _settings(
@@ -260,8 +262,13 @@ class World:
         """Start a receive and run as far as it goes."""
         caller = Caller()
         asked = self.broker.receive(
-            self.queue(short), caller, count=count, visibility_ms=visibility_ms, wait_ms=wait_ms, attempt_id=attempt_id
-        )  # fmt: skip
+            self.queue(short),
+            caller,
+            count=count,
+            visibility_ms=visibility_ms,
+            wait_ms=wait_ms,
+            attempt_id=attempt_id,
+        )
         poll = Poll(caller, self.start(asked))
         self.run()
         return poll
@@ -300,7 +307,9 @@ class World:
 
     # -- moves -----------------------------------------------------------------------------------------------
 
-    def start_move(self, source: str, destination: str | None = None, rate: int | None = None) -> MoveTaskRecord:
+    def start_move(
+        self, source: str, destination: str | None = None, rate: int | None = None
+    ) -> MoveTaskRecord:
         to = None if destination is None else self.queue(destination)
         return self.do(self.broker.start_move(self.queue(source), to, rate))
 

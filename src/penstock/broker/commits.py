@@ -9,7 +9,7 @@ Rule 3: when a batch is refused, everything decided since fails with it, and the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from penstock.broker.held import HeldQueue
 from penstock.broker.runtime import Runtime
@@ -77,6 +77,12 @@ class Committer:
         """This message joins this queue when the open batch is durable."""
         self._batch.arrivals.append((queue, entry))
         self.touch(queue)
+
+    def coming(self, queue: HeldQueue) -> Set[int]:
+        """Messages that join this queue with the batch under way: perhaps durable, not yet known to the queue."""
+        if self._under_way is None:
+            return frozenset()
+        return {entry.seq for held, entry in self._under_way.arrivals if held is queue}
 
     def settled(self) -> Later[None]:
         """Done when everything decided so far is durable."""

@@ -86,6 +86,8 @@ class Keeper:
                 generation, now_ms = queue.generation, self._clock.now_ms()
                 restored = await self._runtime.read(loader(self._store, queue.rules, now_ms))
                 await self._recall_sends(queue, generation, now_ms)
+                if self._commits.coming(queue):
+                    continue  # what was read may hold them already
                 if queue.generation == generation and not queue.outdated and not queue.dropped:
                     queue.rules.restore(restored, now_ms)
                     queue.loaded = True
@@ -139,6 +141,7 @@ class Keeper:
         now_ms, changes = self._clock.now_ms(), self._commits.open
         try:
             apply = outcome.result()
+            queue.rules.coming = self._commits.coming(queue)
             apply(now_ms, changes)
             queue.rules.advance(now_ms, changes)
         except Exception:

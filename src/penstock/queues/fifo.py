@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.errors import DedupFull, HandleExpired, MessageNotAvailable, PenstockError
@@ -99,7 +99,7 @@ class FifoQueue(Queue[FifoLane]):
         self._dedup.recall(sends)
 
     def arrive(self, entry: Entry, now_ms: int) -> None:
-        self.total += 1
+        self._count_newcomer(entry)
         lane = self._lane_for_newcomer(entry, now_ms)
         if lane is None:
             return

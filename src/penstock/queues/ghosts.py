@@ -23,6 +23,10 @@ class Ghosts:
         self._order.append((commit, seq))
         self._seqs.add(seq)
 
+    def discard(self, seq: int) -> None:
+        """It is back."""
+        self._seqs.discard(seq)
+
     def lay(self, durable: int) -> None:
         """Forget those whose removal is durable. Not while a read is under way that may have begun before."""
         while self._order and self._order[0][0] <= durable:

@@ -11,6 +11,8 @@ Rule 3: one read at a time. What a read brings is checked against memory: known 
 Rule 4: a queue with too many groups lists only the first ones; the rest lie behind ``frontier`` and are listed
         when others are done. (SQS itself looks at the first 120,000 messages only.)
 Rule 5: retention is checked whenever a message would be handed out, and swept when the oldest comes of age.
+Rule 6: a message that is on its way into the queue may be in the store before the queue knows of it. A read leaves
+        such a message out; it joins when it arrives.
 
 Nothing here reads a clock or waits: times are arguments, and ``next_read`` names what to fetch.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
@@ -69,6 +71,7 @@ class PagedQueue(ABC, Generic[L]):
         self.unlisted = False  # are there messages behind the frontier, of which not even the group is known?
         self.frontier = self.purged_to
         self.reading: Read | None = None
+        self.coming: Set[int] = frozenset()  # see Rule 6; set before an answer from the store is applied
         self.lookups = 0  # messages being looked up in the store by name, beside the read
         self._unlisted_since_read = False
         self._timers: list[tuple[int, int]] = []
@@ -242,12 +245,16 @@ class PagedQueue(ABC, Generic[L]):
             self.budget.used += LANE_BYTES
         return lane
 
+    def _count_newcomer(self, entry: Entry) -> None:
+        self.total += 1
+        self._ghosts.discard(entry.seq)  # a queue may be its own dead-letter queue
+
     def _lane_for_newcomer(self, entry: Entry, now_ms: int) -> L | None:
         """The lane of a message that just arrived; None if it waits behind the frontier."""
         if not self.unlisted and entry.group not in self.lanes and len(self.lanes) >= self.limits.lanes_max:
             self.unlisted = True
             self.frontier = entry.position - 1
-        if self.unlisted:
+        if self.unlisted and entry.position > self.frontier:
             self._unlisted_since_read = True
             self._only_stored(entry.enqueued_ms)
             return None
@@ -283,7 +290,7 @@ class PagedQueue(ABC, Generic[L]):
         if self.index.pop(entry.seq, None) is not None:
             self.budget.drop(entry.content)
         entry.state = State.GONE
-        if not lane.spilled:
+        if not lane.spilled or entry.position <= lane.loaded_to:
             # Whatever of this lane lies before is in memory or gone.
             lane.loaded_to = entry.position - 1
         lane.spill()
@@ -394,9 +401,7 @@ class PagedQueue(ABC, Generic[L]):
         self.reading = None
         for asked, rows in answers:
             lane = self.lanes[asked.group]
-            entries = [
-                self._load(row) for row in rows if row.seq not in self.index and row.seq not in self._ghosts
-            ]
+            entries = [self._load(row) for row in rows if self._is_news(row)]
             lane.end_read(rows[-1].position if rows else None, len(entries), len(rows) < asked.rows_max)
             self._admit(lane, entries, now_ms)
             self._wants_more(lane)
@@ -407,7 +412,7 @@ class PagedQueue(ABC, Generic[L]):
     ) -> None:
         self.reading = None
         for row in rows:
-            if row.seq not in self.index and row.seq not in self._ghosts:
+            if self._is_news(row):
                 self.total -= 1
                 self._ghosts.add(row.seq, changes.number)
                 changes.remove(row.seq)
@@ -419,6 +424,9 @@ class PagedQueue(ABC, Generic[L]):
             self._expired_to, self._expiry_cut_ms = 0, NEVER
         else:
             self._expired_to = rows[-1].position
+
+    def _is_news(self, row: EntryRow) -> bool:
+        return not (row.seq in self.index or row.seq in self._ghosts or row.seq in self.coming)
 
     def _vanished(self, row: EntryRow) -> None:
         """A message left that never was in memory."""

@@ -86,7 +86,7 @@ class StandardQueue(Queue[StandardLane]):
         return self._new_entry(message, now_ms + delay_ms if delay_ms else 0, None, now_ms, wall_ms, changes)
 
     def arrive(self, entry: Entry, now_ms: int) -> None:
-        self.total += 1
+        self._count_newcomer(entry)
         if entry.due_ms > now_ms or entry.due_ms >= self._asleep_from_ms:
             self._delay(entry)
             return
@@ -253,7 +253,7 @@ class StandardQueue(Queue[StandardLane]):
 
     def apply_delayed(self, asked: ReadDelayed, rows: list[EntryRow]) -> None:
         self.reading = None
-        news = [row for row in rows if row.seq not in self.index and row.seq not in self._ghosts]
+        news = [row for row in rows if self._is_news(row)]
         for row in news:
             self._let_sleep(self._load(row))
         full = len(rows) == asked.rows_max

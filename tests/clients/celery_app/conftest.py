@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.process import ServerProcess
 from proxy import Proxy
+
+from e2e.process import ServerProcess
 
 HERE = Path(__file__).parent
 SOON_S = 60  # it takes a second or two; a busy machine may be slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -22,7 +23,7 @@ def test_a_task_is_retried_after_its_pause(yard: Any) -> None:
     yard.wait(lambda: len(yard.lines("retry")) == 3)
     lines = yard.lines("retry")
     assert [line["retries"] for line in lines] == [0, 1, 2]
-    assert all(after["at"] - before["at"] >= 0.9 for before, after in zip(lines, lines[1:], strict=False))
+    assert all(after["at"] - before["at"] >= 0.9 for before, after in itertools.pairwise(lines))
 
 
 def test_a_countdown_is_kept(yard: Any) -> None:

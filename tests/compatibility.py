@@ -1,0 +1,112 @@
+"""Writes docs/compatibility.md from the tests themselves: what no test holds is not listed.
+
+    .venv/bin/python tests/compatibility.py
+
+A test counts for an action or an attribute when its code names it: as the wire spells it (``SendMessage``) or as a
+client's method does (``send_message``, ``sendMessage``, ``SendMessageCommand``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.services.sqs import ACTIONS
+from penstock.services.sqs.attributes import READABLE
+
+TESTS = Path(__file__).parent
+PAGE = TESTS.parent / "docs" / "compatibility.md"
+
+
+class Suite(NamedTuple):
+    title: str
+    files: Callable[[], Iterable[Path]]
+    begins: str  # what a test begins with, in this language
+
+
+def _glob(*patterns: str) -> Callable[[], list[Path]]:
+    return lambda: sorted(
+        file for pattern in patterns for file in TESTS.glob(pattern) if file != Path(__file__)
+    )
+
+
+_PYTHON = r"^(?:async )?def test_|^    (?:async )?def test_"
+SUITES = [
+    Suite("boto3 and raw JSON", _glob("e2e/test_[!q]*.py", "e2e/test_queues.py"), _PYTHON),
+    Suite(
+        "error rows, both protocols",
+        _glob("e2e/errors/*.py"),
+        r"^\s*\*?\(?(?:parameter|missing|malformed|sqs|Row)\(",
+    ),
+    Suite("Query", _glob("e2e/test_query_*.py", "e2e/query_*.py"), _PYTHON),
+    Suite("Python clients", _glob("clients/python/*.py", "clients/aio/*.py"), _PYTHON),
+    Suite("JavaScript", _glob("clients/javascript/*.js"), r"^\s*(?:test|it)\("),
+    Suite("Java", _glob("clients/java/src/**/*.java"), r"^\s*@Test"),
+    Suite("Go", _glob("clients/go/*_test.go"), r"^func Test|t\.Run\("),
+    Suite("Rust", _glob("clients/rust/**/*.rs"), r"#\[tokio::test"),
+]
+
+MESSAGE_ATTRIBUTES = [
+    "AWSTraceHeader", "ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "DeadLetterQueueSourceArn",
+    "MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber",
+]  # fmt: skip
+
+
+def spellings(name: str) -> re.Pattern[str]:
+    """As the wire, Python, JavaScript, Java, Go and Rust spell it."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    camel = name[0].lower() + name[1:]
+    forms = {name, snake, snake.upper(), camel, f"{name}Command", f"{name}Input", f"{name}Request"}
+    return re.compile(
+        rf"(?<![A-Za-z0-9_])(?:{'|'.join(sorted(forms, key=len, reverse=True))})(?![A-Za-z0-9_])"
+    )
+
+
+def tests_of(suite: Suite) -> list[str]:
+    """The text of each test; what stands before the first (helpers, fixtures) belongs to none."""
+    texts = []
+    for file in suite.files():
+        text = file.read_text(encoding="utf-8")
+        starts = [match.start() for match in re.finditer(suite.begins, text, re.MULTILINE)]
+        texts += [text[a:b] for a, b in pairwise([*starts, len(text)])]
+    return texts
+
+
+def table(title: str, names: Iterable[str]) -> str:
+    suites = [(suite.title, tests_of(suite)) for suite in SUITES]
+    heads = [title, *(f"{name}" for name, _ in suites)]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * len(suites)]
+    for name in names:
+        pattern = spellings(name)
+        counts = [sum(pattern.search(text) is not None for text in texts) for _, texts in suites]
+        if any(counts):
+            lines.append(f"| `{name}` | " + " | ".join(str(count or "") for count in counts) + " |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    return f"""# Compatibility
+
+What of Amazon SQS is there, and how many tests hold it. This page is written by `tests/compatibility.py` from the
+tests themselves: a number counts the tests of that suite whose code names the action or attribute. What no test holds
+is not listed. `make test` runs the first three columns, `make test-clients` the real clients.
+
+## Actions
+
+{table("action", sorted(ACTIONS))}
+
+## Queue attributes
+
+{table("attribute", sorted(READABLE - {"All"}))}
+
+## Message system attributes
+
+{table("attribute", MESSAGE_ATTRIBUTES)}
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
