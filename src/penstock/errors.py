@@ -72,6 +72,10 @@ class StoreFull(StoreError):
     """No space left where the data lives."""
 
 
+class StoreBusy(StoreError):
+    """More waits to be written than may; the disk does not keep up."""
+
+
 class StoreLost(StoreError):
     """The shard is no longer ours: someone else wrote at our position."""
 

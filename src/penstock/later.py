@@ -95,3 +95,13 @@ def spawn(coroutine: Coroutine[Later[Any], None, T]) -> Later[T]:
 
     drive(coroutine, done)
     return later
+
+
+def run_alone(coroutine: Coroutine[Later[Any], None, Any]) -> None:
+    """Run ``coroutine`` with nobody waiting for it; what goes wrong is logged."""
+
+    def done(_: Any, error: BaseException | None) -> None:
+        if error is not None:
+            log.error("work in the background failed", exc_info=error)
+
+    drive(coroutine, done)

@@ -35,3 +35,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lanes_max: int = 120_000
     dedup_entries_max: int = 2_000_000
     attempts_max: int = 10_000
+    uncommitted_bytes_max: int = 64 * 1024 * 1024

@@ -74,6 +74,16 @@ def test_a_backlog_expires_also_where_nobody_calls(world: World, queue: str) -> 
     assert world.counts(queue) == (0, 0, 0)
 
 
+@KINDS
+def test_what_a_receive_finds_too_old_is_removed_for_good(world: World, queue: str) -> None:
+    world.create(queue, retention_ms=MINUTE)
+    world.advance(SECOND)
+    world.send(queue, "m", group="g")
+    world.advance(MINUTE)
+    assert world.receive(queue) == []
+    assert world.store.oldest_ms(world.queue(queue).id, 0) is None
+
+
 def test_the_default_is_four_days(world: World) -> None:
     world.create("q")
     world.send("q", "m")

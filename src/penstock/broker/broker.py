@@ -32,7 +32,6 @@ from penstock.errors import (
     StoreLost,
     TooManyInFlight,
 )
-from penstock.later import spawn
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
@@ -82,11 +81,12 @@ class Broker:
         self._polls = Polls(runtime, clock, self._take)
         self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
         self._moves = MoveTasks(
-            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, shard.tasks
-        )
+            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, shard.tasks
+        )  # fmt: skip
 
     def start(self) -> None:
         """Begin the work that nobody asks for: expiry, moves under way, space to give back."""
+        self._space.start()
         self._keeper.start()
         self._moves.start()
 
@@ -94,8 +94,7 @@ class Broker:
         """End every wait and make all that was decided durable."""
         self._keeper.stop()
         self._moves.stop()
-        for queue in self._catalogue:
-            self._polls.end(queue)
+        self.end_polls()
         await self._commits.settled()
 
     def end_polls(self) -> None:
@@ -174,26 +173,32 @@ class Broker:
             raise PurgedRecently(queue.name.name)
         upto = self._commits.next_number()
         queue.rules.purge(upto)
-        queue.generation += 1
-        queue.paged = None
+        queue.void_reads()
         queue.loaded = True  # there is nothing left to load
         queue.record = msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms)
         self._commits.open.purged[queue.id] = upto
+        self._polls.serve(queue)
         await self._save(queue)
         self._keeper.tidy()
 
     async def counts(self, queue: HeldQueue) -> Counts:
-        await self._keeper.loaded(queue)
-        now_ms, rules = self.clock.now_ms(), queue.rules
-        rules.refresh(now_ms, self._commits.open)
-        self._after(queue)
-        counts = rules.counts(now_ms)
-        if counts is not None:
-            return counts
-        assert isinstance(rules, FifoQueue)
-        since_ms = now_ms - rules.settings.delay_ms + 1
-        young = await self._runtime.read(partial(self._store.younger, rules.id, rules.purged_to, since_ms))
-        return rules.counts_with(young, now_ms)
+        while True:
+            await self._keeper.loaded(queue)
+            now_ms, rules = self.clock.now_ms(), queue.rules
+            rules.refresh(now_ms, self._commits.open)
+            self._keeper.changed(queue)
+            if queue.paged is not None and rules.counts_lag:
+                await queue.paged
+                continue
+            counts = rules.counts(now_ms)
+            if counts is not None:
+                return counts
+            assert isinstance(rules, FifoQueue)
+            since_ms = now_ms - rules.settings.delay_ms + 1
+            read = partial(self._store.younger, rules.id, rules.purged_to, since_ms)
+            young = await self._runtime.read(read)
+            if queue.loaded:
+                return rules.counts_with(young, now_ms)
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -202,6 +207,7 @@ class Broker:
         if not queue.loaded:
             await self._keeper.loaded(queue)
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        self._commits.check_pace(self.limits.uncommitted_bytes_max)
         changes, rules = self._commits.open, queue.rules
         rules.check_room(len(messages), now_ms, changes)
         answers = []
@@ -239,19 +245,27 @@ class Broker:
                 await self._commits.settled()
             return []
         caller.if_unread = partial(self._take_back, queue, deliveries)
-        contents = await self._contents(deliveries)
-        if queue.settings.fifo:
-            # A group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
-            await self._commits.settled()
+        # A FIFO group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
+        durable = self._commits.settled() if queue.settings.fifo else None
+        try:
+            contents = await self._contents(deliveries)
+            if durable is not None:
+                await durable
+        except BaseException:
+            self._not_delivered(queue, caller, deliveries)
+            raise
         if caller.gone:
-            caller.if_unread = None
-            self._take_back(queue, deliveries)
+            self._not_delivered(queue, caller, deliveries)
             return []
         return [
             self._received(queue, delivery, contents[delivery.seq])
             for delivery in deliveries
             if delivery.seq in contents
         ]
+
+    def _not_delivered(self, queue: HeldQueue, caller: Caller, deliveries: list[Delivery]) -> None:
+        caller.if_unread = None
+        self._take_back(queue, deliveries)
 
     def _take(self, queue: HeldQueue, ask: Ask) -> list[Delivery]:
         """Decide a receive, with the moves to the dead-letter queue that it brings about."""
@@ -270,7 +284,7 @@ class Broker:
         for entry in taken.dead:
             assert target is not None
             self._moves.bury(entry, queue, target, now_ms)
-        if taken.deliveries or taken.dead:
+        if taken.deliveries or taken.dead or changes:
             self._commits.touch(queue)
         self._keeper.page(queue)
         return taken.deliveries
@@ -299,7 +313,7 @@ class Broker:
         if queue.dropped or not queue.loaded:
             return
         queue.rules.take_back(deliveries, self.clock.now_ms(), self._commits.open)
-        self._after(queue)
+        self._keeper.changed(queue)
 
     async def delete(self, queue: HeldQueue, handles: list[str]) -> list[PenstockError | None]:
         def decide(receipt: Receipt, i: int, changes: Changes, stored: Stored | None) -> PenstockError | None:
@@ -334,27 +348,25 @@ class Broker:
                 outcomes[i] = error
             except Unknown:
                 unknown.append((i, receipt))
-        self._after(queue)
+        self._keeper.changed(queue)
         if unknown:
-            stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
-            for i, receipt in unknown:
-                outcomes[i] = decide(receipt, i, self._commits.open, stored)
-            queue.rules.lookups -= 1
-            self._after(queue)
+            queue.rules.lookups += 1
+            try:
+                stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
+                for i, receipt in unknown:
+                    outcomes[i] = decide(receipt, i, self._commits.open, stored)
+            finally:
+                queue.rules.lookups -= 1
+            self._keeper.changed(queue)
         await self._commits.settled()
         return outcomes
 
     async def _look_up(self, queue: HeldQueue, seqs: list[int]) -> dict[int, EntryRow]:
         rules = queue.rules
-        rules.lookups += 1
-        try:
-            await self._commits.settled()
-            rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
-            if not queue.loaded:
-                await self._keeper.loaded(queue)
-        except BaseException:
-            rules.lookups -= 1
-            raise
+        await self._commits.settled()
+        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
         return {row.seq: row for row in rows}
 
     # -- moves between queues --------------------------------------------------------------------------------
@@ -375,14 +387,7 @@ class Broker:
         await self._commits.settled()
         return task
 
-    # -- after a decision, after a commit --------------------------------------------------------------------
-
-    def _after(self, queue: HeldQueue) -> None:
-        """A decision may have changed this queue: commit it, serve who waits, read what it wants."""
-        if self._commits.open:
-            self._commits.touch(queue)
-        self._polls.serve(queue)
-        self._keeper.page(queue)
+    # -- after a commit --------------------------------------------------------------------------------------
 
     def _durable(self, batch: Batch) -> None:
         now_ms = self.clock.now_ms()
@@ -418,12 +423,4 @@ class Broker:
             for queue in batch.touched:
                 queue.forget()
         for queue in self._catalogue:
-            if queue.waiters:
-                spawn(self._reload(queue))
-
-    async def _reload(self, queue: HeldQueue) -> None:
-        try:
-            await self._keeper.loaded(queue)
-        except PenstockError:
-            return
-        self._after(queue)
+            self._keeper.recover(queue)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Set
 from penstock.broker.held import HeldQueue
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreBroken, StoreError, StoreLost
+from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreLost
 from penstock.later import Later
 from penstock.queues.changes import Changes
 from penstock.queues.message import Entry
@@ -84,6 +84,12 @@ class Committer:
             return frozenset()
         return {entry.seq for held, entry in self._under_way.arrivals if held is queue}
 
+    def check_pace(self, bytes_max: int) -> None:
+        """Refuse more while so much waits for a slow disk: memory is not the place to keep it."""
+        waiting = self._batch.changes.bytes + (self._under_way.changes.bytes if self._under_way else 0)
+        if waiting > bytes_max:
+            raise StoreBusy("the disk does not keep up with what is sent")
+
     def settled(self) -> Later[None]:
         """Done when everything decided so far is durable."""
         if self._batch.changes:
@@ -120,7 +126,12 @@ class Committer:
             self._refused(batch, StoreError(str(error)))
         else:
             self._batch.changes.durable = batch.changes.number
-            self._on_durable(batch)
+            try:
+                self._on_durable(batch)
+            except Exception:
+                log.exception("memory could not follow a commit; it is loaded anew")
+                for queue in batch.touched:
+                    queue.forget()
             batch.durable.resolve(None)
         self._flush()
 

@@ -17,8 +17,8 @@ from penstock.queues.standard import StandardQueue
 
 class HeldQueue:
     __slots__ = (
-        "dropped", "generation", "loaded", "loading", "outdated", "paged", "record", "rules", "timer", "timer_ms",
-        "waiters",
+        "dropped", "generation", "loaded", "loading", "outdated", "paged", "record", "rules", "short_polls", "timer",
+        "timer_ms", "waiters",
     )  # fmt: skip
 
     def __init__(self, record: QueueRecord, tools: Tools) -> None:
@@ -31,7 +31,8 @@ class HeldQueue:
         self.generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
         self.paged: Later[None] | None = None  # the read under way
         self.dropped = False
-        self.waiters: deque[Waiter] = deque()
+        self.waiters: deque[Waiter] = deque()  # long polls
+        self.short_polls: deque[Waiter] = deque()  # wait only for what is being read
         self.timer: Timer | None = None
         self.timer_ms = 0
 
@@ -63,5 +64,18 @@ class HeldQueue:
         """Throw the memory away; the next use loads it again."""
         self.rules.reset()
         self.loaded = False
+        self.void_reads()
+
+    def void_reads(self) -> None:
+        """Whatever the read under way brings, it is out of date."""
         self.generation += 1
-        self.paged = None
+        self.end_read()
+
+    def end_read(self) -> None:
+        paged, self.paged = self.paged, None
+        if paged is not None:
+            paged.resolve(None)
+
+    @property
+    def awaited(self) -> bool:
+        return bool(self.waiters or self.short_polls)

@@ -16,8 +16,8 @@ from penstock.broker.paging import Apply, loader, reader
 from penstock.broker.polls import Polls
 from penstock.broker.runtime import Runtime, Timer
 from penstock.clock import Clock
-from penstock.errors import PenstockError, QueueMissing
-from penstock.later import Later, spawn
+from penstock.errors import QueueMissing
+from penstock.later import Later, run_alone
 from penstock.limits import MINUTE
 from penstock.queues.budget import Budget
 from penstock.queues.fifo import FifoQueue
@@ -58,7 +58,7 @@ class Keeper:
     def start(self) -> None:
         self.tidy()
         self._next_round()
-        spawn(self._warm())
+        run_alone(self._warm())
 
     def stop(self) -> None:
         self._stopped = True
@@ -74,7 +74,7 @@ class Keeper:
                 raise QueueMissing
             if queue.loading is None:
                 queue.loading = Later()
-                spawn(self._load(queue, queue.loading))
+                run_alone(self._load(queue, queue.loading))
             else:
                 await queue.loading
 
@@ -119,10 +119,13 @@ class Keeper:
         for queue in self._catalogue:
             if self._stopped:
                 return
-            try:
-                await self.loaded(queue)
-            except PenstockError as error:
-                log.warning("queue %s could not be loaded yet: %s", queue.name.name, error)
+            await self._warm_one(queue)
+
+    async def _warm_one(self, queue: HeldQueue) -> None:
+        try:
+            await self.loaded(queue)
+        except Exception as error:
+            log.warning("queue %s could not be loaded yet: %s", queue.name.name, error)
 
     # -- reading ahead ---------------------------------------------------------------------------------------
 
@@ -132,6 +135,7 @@ class Keeper:
             return
         read = queue.rules.next_read(self._clock.now_ms())
         if read is not None:
+            queue.paged = Later()
             outcome = self._runtime.read(reader(self._store, queue.rules, read))
             outcome.on_done(partial(self._paged, queue, queue.generation))
 
@@ -148,10 +152,15 @@ class Keeper:
             # Whatever went wrong, the store knows better than this memory.
             log.exception("queue %s could not be read ahead; its memory is loaded anew", queue.name.name)
             queue.forget()
-            if queue.waiters:
-                spawn(self._recover(queue))
+            self.recover(queue)
             return
-        self._settle(queue)
+        queue.end_read()
+        self.changed(queue)
+
+    def recover(self, queue: HeldQueue) -> None:
+        """Memory was thrown away: load it again for those who wait, or tell them that there is nothing."""
+        if queue.awaited:
+            run_alone(self._recover(queue))
 
     async def _recover(self, queue: HeldQueue) -> None:
         try:
@@ -159,9 +168,10 @@ class Keeper:
         except Exception:
             self._polls.end(queue)
         else:
-            self._polls.serve(queue)
+            self.changed(queue)
 
-    def _settle(self, queue: HeldQueue) -> None:
+    def changed(self, queue: HeldQueue) -> None:
+        """A decision may have changed this queue: commit it, serve who waits, read what it wants."""
         if self._commits.open:
             self._commits.touch(queue)
         self.page(queue)
@@ -201,7 +211,7 @@ class Keeper:
     def _bitten(self, outcome: Later[bool]) -> None:
         try:
             more = outcome.result() and not self._stopped
-        except PenstockError as error:
+        except Exception as error:
             log.warning("clearing away purged messages stopped, and goes on with the next purge: %s", error)
             more = False
         if more:
@@ -218,7 +228,19 @@ class Keeper:
         self.tidy()
         now_ms = self._clock.now_ms()
         for queue in self._catalogue:
-            if queue.loaded and queue.rules.next_sweep_ms() <= now_ms:
+            if not queue.loaded:
+                run_alone(self._warm_one(queue))
+            elif queue.rules.next_sweep_ms() <= now_ms:
                 queue.rules.advance(now_ms, self._commits.open)
-                self._settle(queue)
+                self.changed(queue)
+        self._end_rests(now_ms)
         self._next_round()
+
+    def _end_rests(self, now_ms: int) -> None:
+        """Names that have rested after their queue was deleted may be forgotten."""
+        rested = [name for name, until_ms in self._catalogue.resting.items() if until_ms <= now_ms]
+        for name in rested:
+            del self._catalogue.resting[name]
+            self._commits.open.cooldowns[name] = None
+        if rested:
+            self._commits.settled()

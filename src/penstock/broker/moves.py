@@ -20,6 +20,7 @@ from penstock.broker.commits import Committer
 from penstock.broker.held import HeldQueue
 from penstock.broker.memory import Keeper
 from penstock.broker.runtime import Runtime
+from penstock.broker.space import DiskSpace
 from penstock.clock import Clock
 from penstock.errors import (
     MoveTaskMissing,
@@ -29,7 +30,7 @@ from penstock.errors import (
     SourceNotDeadLetterQueue,
     StoreError,
 )
-from penstock.later import Later, spawn
+from penstock.later import Later, run_alone
 from penstock.limits import SECOND, Limits
 from penstock.names import Arn
 from penstock.queues.changes import MoveTaskRecord
@@ -64,6 +65,7 @@ class MoveTasks:
         commits: Committer,
         catalogue: Catalogue,
         keeper: Keeper,
+        space: DiskSpace,
         tasks: list[MoveTaskRecord],
     ) -> None:
         self._store = store
@@ -73,6 +75,7 @@ class MoveTasks:
         self._commits = commits
         self._catalogue = catalogue
         self._keeper = keeper
+        self._space = space
         self._tasks: dict[str, MoveTaskRecord] = {}
         self._stopped = False
         self.restore(tasks)
@@ -83,7 +86,7 @@ class MoveTasks:
     def start(self) -> None:
         for task in list(self._tasks.values()):
             if task.status in (RUNNING, CANCELLING):
-                spawn(self._run(task.id))
+                run_alone(self._run(task.id))
 
     def stop(self) -> None:
         self._stopped = True
@@ -126,7 +129,7 @@ class MoveTasks:
             to_move=source.rules.total - source.rules.in_flight,
         )
         self._save(task, source)
-        spawn(self._run(task.id))
+        run_alone(self._run(task.id))
         return task
 
     def cancel(self, source: HeldQueue, task_id: str) -> MoveTaskRecord:
@@ -174,6 +177,10 @@ class MoveTasks:
 
     async def _step(self, task: MoveTaskRecord, source: HeldQueue) -> None:
         """Move one chunk, or see that there is nothing left."""
+        if self._space.is_full:
+            # A move needs space. Another refused commit would only take others down with it.
+            await self._pause(SECOND)
+            return
         await self._keeper.loaded(source)
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._limits.move_rate_max) // _CHUNKS_PER_SECOND))
         held = source.rules.withdraw(chunk, self._clock.now_ms(), self._commits.open)
@@ -183,14 +190,14 @@ class MoveTasks:
         if not held:
             if source.rules.reading is not None:
                 await self._pause(1)
-            else:
-                self._save(msgspec.structs.replace(task, status=COMPLETED), source)
+            elif (current := self._tasks.get(task.id)) is not None and current.status == RUNNING:
+                self._save(msgspec.structs.replace(current, status=COMPLETED), source)
             return
         try:
             moved = await self._move(task, source, held)
         except StoreError:
             if source.loaded:
-                source.rules.give_back(held, self._clock.now_ms(), self._commits.open)
+                self._give_back(source, held)
             raise
         if task.rate:
             await self._pause(max(1, moved * SECOND // task.rate))
@@ -206,7 +213,7 @@ class MoveTasks:
                 destination = self._destination(task, entry)
             except MoveFailed as error:
                 failure = error
-                source.rules.give_back(held[i:], now_ms, self._commits.open)
+                self._give_back(source, held[i:])
                 break
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
             if content is not None and source.rules.let_go(entry, now_ms, self._commits.open):
@@ -219,6 +226,10 @@ class MoveTasks:
         if failure is not None:
             raise failure
         return moved
+
+    def _give_back(self, source: HeldQueue, held: list[Entry]) -> None:
+        source.rules.give_back(held, self._clock.now_ms(), self._commits.open)
+        self._keeper.changed(source)
 
     def _destination(self, task: MoveTaskRecord, entry: Entry) -> HeldQueue:
         name = task.destination

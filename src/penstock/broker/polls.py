@@ -31,12 +31,13 @@ class Polls:
         """What the queue hands out within the time; nothing if that ends, or the caller hangs up."""
         if caller.gone or (not wait_ms and queue.rules.reading is None):
             return []
-        waiter = Waiter(ask, caller, patient=wait_ms > 0)
-        queue.waiters.append(waiter)
+        waiter = Waiter(ask, caller)
+        line = queue.waiters if wait_ms else queue.short_polls
+        line.append(waiter)
 
         def leave() -> None:
-            if not waiter.answer.done:
-                queue.waiters.remove(waiter)
+            if not waiter.answer.done and waiter in line:
+                line.remove(waiter)
                 waiter.resolve([])
 
         caller.on_gone = leave
@@ -46,32 +47,32 @@ class Polls:
         return await waiter.answer
 
     def serve(self, queue: HeldQueue) -> None:
-        if not queue.waiters or not queue.loaded:
+        if not queue.loaded or not queue.awaited:
             return
-        while queue.waiters:
-            deliveries = self._take(queue, queue.waiters[0].ask)
-            if not deliveries:
-                break
-            # Answering may run anything, even another receive on this queue: take it out first.
-            queue.waiters.popleft().resolve(deliveries)
-        if queue.rules.reading is None:
-            for waiter in [waiter for waiter in queue.waiters if not waiter.patient]:
-                queue.waiters.remove(waiter)
-                waiter.resolve([])
+        for line in (queue.short_polls, queue.waiters):
+            while line:
+                deliveries = self._take(queue, line[0].ask)
+                if not deliveries or not line:
+                    break
+                # Answering may run anything, even another receive on this queue: take it out first.
+                line.popleft().resolve(deliveries)
+        while queue.short_polls and queue.rules.reading is None:
+            queue.short_polls.popleft().resolve([])
         self._set_timer(queue)
 
     def end(self, queue: HeldQueue) -> None:
         """Nobody waits any longer: the queue is gone, or the server stops."""
-        while queue.waiters:
-            waiter = queue.waiters.popleft()
-            if queue.dropped:
-                waiter.fail(QueueMissing())
-            else:
-                waiter.resolve([])
+        for line in (queue.short_polls, queue.waiters):
+            while line:
+                waiter = line.popleft()
+                if queue.dropped:
+                    waiter.fail(QueueMissing())
+                else:
+                    waiter.resolve([])
         self._set_timer(queue)
 
     def _set_timer(self, queue: HeldQueue) -> None:
-        due_ms = queue.rules.next_deadline_ms() if queue.waiters else NEVER
+        due_ms = queue.rules.next_deadline_ms() if queue.awaited else NEVER
         if queue.timer is not None:
             if queue.timer_ms == due_ms:
                 return

@@ -39,6 +39,14 @@ class DiskSpace:
         self._runtime.write(self._store.release_reserve)
         self._wait()
 
+    def start(self) -> None:
+        """A start on a disk with no space for the reserve is a start on a full disk."""
+        self._runtime.write(self._store.restore_reserve).on_done(self._started)
+
+    def _started(self, outcome: Later[bool]) -> None:
+        if not outcome.result():
+            self.full()
+
     def _wait(self) -> None:
         self._runtime.at(self._clock.now_ms() + _LOOK_AGAIN_MS, self._look)
 

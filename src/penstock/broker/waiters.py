@@ -27,12 +27,11 @@ class Ask(NamedTuple):
 
 
 class Waiter:
-    __slots__ = ("answer", "ask", "caller", "patient", "timer")
+    __slots__ = ("answer", "ask", "caller", "timer")
 
-    def __init__(self, ask: Ask, caller: Caller, *, patient: bool) -> None:
+    def __init__(self, ask: Ask, caller: Caller) -> None:
         self.ask = ask
         self.caller = caller
-        self.patient = patient  # waits for messages to come; otherwise only for those that are being read
         self.answer: Later[list[Delivery]] = Later()
         self.timer: Timer | None = None
 

@@ -1,20 +1,23 @@
-"""One budget of bytes for all that queues keep in memory beyond their floors."""
+"""One budget of bytes for all that queues keep in memory beyond their floors.
+
+What FIFO queues remember of sends cannot be given back before its time, so it is counted apart: as part of this budget
+it would push every other queue's messages out of memory."""
 
 from __future__ import annotations
 
 ENTRY_BYTES = 320  # an entry with its numbers and its places in index and lane, measured
 LANE_BYTES = 480  # a group with its places in the queue
-DEDUP_BYTES = 210  # a remembered digest
 
 
 class Budget:
     """Counts what is kept. It never refuses: whoever keeps something asks :meth:`room` first."""
 
-    __slots__ = ("bytes_max", "used")
+    __slots__ = ("bytes_max", "sends", "used")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
+        self.sends = 0  # remembered by all FIFO queues together, some 210 bytes each
 
     def room(self) -> bool:
         return self.used < self.bytes_max

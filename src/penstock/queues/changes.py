@@ -84,7 +84,7 @@ class Changes:
     """The batch that is being filled. ``number`` is its place in the shard's log; ``durable`` the last one kept."""
 
     __slots__ = (
-        "added", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "number",
+        "added", "bytes", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "number",
         "purged", "queues", "removed", "tasks", "updated",
     )  # fmt: skip
 
@@ -92,6 +92,7 @@ class Changes:
         self.number = number
         self.durable = durable
         self.added: list[EntryRow] = []
+        self.bytes = 0  # of the contents among them
         self.updated: dict[int, EntryUpdate] = {}
         self.removed: list[int] = []
         self.dedup: list[DedupRow] = []
@@ -112,6 +113,7 @@ class Changes:
 
     def add(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
+        self.bytes += len(entry.content or b"")
         self.added.append(
             EntryRow(
                 entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
 
-from penstock.queues.budget import DEDUP_BYTES, Budget
+from penstock.queues.budget import Budget
 from penstock.queues.changes import DedupRow
 
 _SEQ_BITS = 64
@@ -52,7 +52,7 @@ class DedupMemory:
 
     def remember(self, key: bytes, seq: int, until_ms: int) -> None:
         if key not in self._sends:
-            self._budget.used += DEDUP_BYTES
+            self._budget.sends += 1
         self._sends[key] = until_ms << _SEQ_BITS | seq
         self._order.append(key)
 
@@ -61,7 +61,7 @@ class DedupMemory:
         before = len(self._sends)
         self._sends.update((key, until_ms << _SEQ_BITS | seq) for _, seq, key, until_ms in sends)
         self._order.extend(key for _, _, key, _ in sends)
-        self._budget.used += DEDUP_BYTES * (len(self._sends) - before)
+        self._budget.sends += len(self._sends) - before
 
     def forget(self, now_ms: int) -> int:
         """Drop what is past its window; the highest number dropped, 0 if none."""
@@ -74,10 +74,10 @@ class DedupMemory:
             if packed is not None:
                 forgotten = packed & _SEQ_MASK
                 del self._sends[key]
-                self._budget.used -= DEDUP_BYTES
+                self._budget.sends -= 1
         return forgotten
 
     def clear(self) -> None:
-        self._budget.used -= DEDUP_BYTES * len(self._sends)
+        self._budget.sends -= len(self._sends)
         self._sends.clear()
         self._order.clear()

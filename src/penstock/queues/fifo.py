@@ -67,7 +67,7 @@ class FifoQueue(Queue[FifoLane]):
 
     def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
         self._forget_sends(now_ms, changes)
-        if len(self._dedup) + messages > self.limits.dedup_entries_max:
+        if self.budget.sends + messages > self.limits.dedup_entries_max:
             raise DedupFull
 
     def send(
@@ -130,7 +130,7 @@ class FifoQueue(Queue[FifoLane]):
         self.advance(now_ms, changes)
         self._forget_attempts(now_ms)
         attempt = self._attempts.pop(attempt_id, None)
-        if attempt is None or not self._untouched(attempt):
+        if attempt is None or attempt.until_ms <= now_ms or not self._untouched(attempt):
             taken = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
             attempt = Attempt(
                 now_ms + self.limits.attempt_window_ms, taken.deliveries, now_ms + visibility_ms

@@ -428,6 +428,11 @@ class PagedQueue(ABC, Generic[L]):
     def _is_news(self, row: EntryRow) -> bool:
         return not (row.seq in self.index or row.seq in self._ghosts or row.seq in self.coming)
 
+    @property
+    def counts_lag(self) -> bool:
+        """Does the read under way bring what the counts should know already?"""
+        return isinstance(self.reading, ReadDelayed | ReadExpired)
+
     def _vanished(self, row: EntryRow) -> None:
         """A message left that never was in memory."""
 

@@ -264,7 +264,8 @@ class Queue(PagedQueue[L]):
         if stored is None:
             raise Unknown
         row = stored.get(receipt.seq)
-        return None if row is None else self._adopt(row, now_ms)
+        # A purge may have come between the look into the store and this decision.
+        return None if row is None or row.position <= self.purged_to else self._adopt(row, now_ms)
 
     @abstractmethod
     def _adopt(self, row: EntryRow, now_ms: int) -> Entry:

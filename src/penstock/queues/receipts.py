@@ -16,8 +16,8 @@ from typing import NamedTuple
 from penstock.errors import HandleInvalid
 
 _MAGIC = b"\x01\x01\x01"  # spelled "AQEB" in base64, as Amazon's handles begin
-_FIELDS = struct.Struct(">IQIQ")
-_TAG_BYTES = 18
+_FIELDS = struct.Struct(">QQIQ")
+_TAG_BYTES = 17
 _LENGTH = len(_MAGIC) + _FIELDS.size + _TAG_BYTES
 _TEXT_LENGTH = _LENGTH * 4 // 3
 assert _LENGTH % 3 == 0, "no padding: every character of a handle matters"

@@ -27,18 +27,23 @@ _READ_AHEAD_MS = 2 * SECOND
 
 
 class StandardLane(Tenant):
-    """Waiting messages of one tenant: newcomers in order, and those that came back, by position."""
+    """Waiting messages of one tenant: newcomers in order, and those that came back, by position.
 
-    __slots__ = ("fresh", "returned")
+    A message taken out of the middle leaves its place behind, counted in ``_void`` and passed over when its turn comes:
+    to look for it would cost more the longer the lane is."""
+
+    __slots__ = ("_void", "fresh", "returned")
 
     def __init__(self, group: str | None, loaded_to: int, now_ms: int) -> None:
         super().__init__(group, loaded_to, now_ms)
         self.fresh: deque[Entry] = deque()
         self.returned: list[tuple[int, int, Entry]] = []
+        self._void: dict[int, int] = {}  # seq -> how many places it left behind
 
     @property
     def head_position(self) -> int | None:
-        if self.returned and (not self.fresh or self.returned[0][0] < self.fresh[0].position):
+        self._pass_over_void()
+        if self._returned_first():
             return self.returned[0][0]
         return self.fresh[0].position if self.fresh else None
 
@@ -50,20 +55,47 @@ class StandardLane(Tenant):
         self.ready += 1
 
     def pop(self) -> Entry:
+        self._pass_over_void()
         self.ready -= 1
-        if self.returned and (not self.fresh or self.returned[0][0] < self.fresh[0].position):
-            return heappop(self.returned)[2]
-        return self.fresh.popleft()
+        return heappop(self.returned)[2] if self._returned_first() else self.fresh.popleft()
+
+    def pop_last(self) -> Entry:
+        """The newest of the newcomers."""
+        self.ready -= 1
+        return self.fresh.pop()
+
+    def last(self) -> Entry | None:
+        while self.fresh and self._is_void(self.fresh[-1].seq):
+            self.fresh.pop()
+        return self.fresh[-1] if self.fresh else None
 
     def take_out(self, entry: Entry) -> None:
-        for i, waiting in enumerate(self.fresh):
-            if waiting is entry:
-                del self.fresh[i]
-                break
-        else:
-            self.returned = [item for item in self.returned if item[2] is not entry]
-            heapify(self.returned)
         self.ready -= 1
+        self._void[entry.seq] = self._void.get(entry.seq, 0) + 1
+        if len(self._void) > 64 + self.ready:
+            self.fresh = deque(waiting for waiting in self.fresh if not self._is_void(waiting.seq))
+            self.returned = [item for item in self.returned if not self._is_void(item[1])]
+            heapify(self.returned)
+
+    def _returned_first(self) -> bool:
+        return bool(self.returned) and (not self.fresh or self.returned[0][0] < self.fresh[0].position)
+
+    def _pass_over_void(self) -> None:
+        while self._void and self.fresh and self._is_void(self.fresh[0].seq):
+            self.fresh.popleft()
+        while self._void and self.returned and self._is_void(self.returned[0][1]):
+            heappop(self.returned)
+
+    def _is_void(self, seq: int) -> bool:
+        """Is this place left behind? It is asked once for each place, which then goes."""
+        left = self._void.get(seq)
+        if left is None:
+            return False
+        if left == 1:
+            del self._void[seq]
+        else:
+            self._void[seq] = left - 1
+        return True
 
 
 class StandardQueue(Queue[StandardLane]):
@@ -271,11 +303,9 @@ class StandardQueue(Queue[StandardLane]):
         if self.reading is not None or self.unlisted or self.lookups:
             return
         for lane in self.lanes.values():
-            while lane.ready > self._floor(lane) and lane.fresh:
-                entry = lane.fresh[-1]
+            while lane.ready > self._floor(lane) and (entry := lane.last()) is not None:
                 if entry.commit > durable or entry.due_ms >= self._asleep_from_ms:
                     break
-                lane.fresh.pop()
-                lane.ready -= 1
+                lane.pop_last()
                 self._spill(lane, entry)
                 lane.loaded_to = min(lane.loaded_to, entry.position - 1)
