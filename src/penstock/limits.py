@@ -27,7 +27,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # What keeps one process within its memory.
     memory_budget_bytes: int = 96 * 1024 * 1024
     lane_window_max: int = 4096
-    lane_floor: int = 8
+    lane_floor: int = 10
+    groups_floor: int = 128
     refill_rows: int = 512
     refill_lanes: int = 64
     listed_rows: int = 25_000

@@ -57,6 +57,6 @@ def test_a_delete_makes_room_for_a_waiting_receive(narrow: World) -> None:
 def test_fifo_is_never_told(narrow: World) -> None:
     narrow.create("q.fifo")
     for i in range(5):
-        narrow.send("q.fifo", f"m{i}", group="g")
+        narrow.send("q.fifo", f"m{i}", group=f"g{i}")
     assert len(narrow.drain_up_to("q.fifo", 3)) == 3
     assert narrow.receive("q.fifo") == []

@@ -187,7 +187,7 @@ class Broker:
             now_ms, rules = self.clock.now_ms(), queue.rules
             rules.refresh(now_ms, self._commits.open)
             self._keeper.changed(queue)
-            if queue.paged is not None and rules.counts_lag:
+            if queue.paged is not None and rules.counts_lag(now_ms):
                 await queue.paged
                 continue
             counts = rules.counts(now_ms)

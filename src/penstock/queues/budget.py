@@ -1,7 +1,7 @@
 """One budget of bytes for all that queues keep in memory beyond their floors.
 
-What FIFO queues remember of sends cannot be given back before its time, so it is counted apart: as part of this budget
-it would push every other queue's messages out of memory."""
+What FIFO queues remember of sends cannot be given back before its time, so it is counted apart: as part of this
+budget it would push every other queue's messages out of memory."""
 
 from __future__ import annotations
 

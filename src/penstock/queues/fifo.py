@@ -357,7 +357,7 @@ class FifoQueue(Queue[FifoLane]):
             return
         for lane in self.lanes.values():
             while (
-                lane.ready > 1
+                lane.ready > self._floor(lane)
                 and lane.entries[-1].state is State.READY
                 and lane.entries[-1].commit <= durable
             ):

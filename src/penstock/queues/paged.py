@@ -269,7 +269,10 @@ class PagedQueue(ABC, Generic[L]):
 
     def _floor(self, lane: L) -> int:
         """How many a lane may keep in memory whatever the budget says."""
-        return self.limits.lane_floor if lane.group is None else 1
+        if lane.group is None:
+            return self.limits.lane_floor
+        # Few groups may keep enough for one receive each; of many, only the first message of each stays.
+        return max(1, min(self.limits.lane_floor, self.limits.groups_floor // len(self.lanes)))
 
     def _keep(self, entry: Entry) -> None:
         self.index[entry.seq] = entry
@@ -373,8 +376,11 @@ class PagedQueue(ABC, Generic[L]):
     def _should_refill(self) -> bool:
         """Is so little at hand that hungry lanes should be fed?"""
 
+    def _read_expired_due(self, now_ms: int) -> bool:
+        return not self.complete and self._stored_oldest_ms + self.settings.retention_ms <= now_ms
+
     def _read_expired(self, now_ms: int) -> ReadExpired | None:
-        if self.complete or self._stored_oldest_ms + self.settings.retention_ms > now_ms:
+        if not self._read_expired_due(now_ms):
             return None
         cut_ms = now_ms - self.settings.retention_ms
         self._expiry_cut_ms = min(self._expiry_cut_ms, cut_ms)
@@ -428,10 +434,9 @@ class PagedQueue(ABC, Generic[L]):
     def _is_news(self, row: EntryRow) -> bool:
         return not (row.seq in self.index or row.seq in self._ghosts or row.seq in self.coming)
 
-    @property
-    def counts_lag(self) -> bool:
-        """Does the read under way bring what the counts should know already?"""
-        return isinstance(self.reading, ReadDelayed | ReadExpired)
+    def counts_lag(self, now_ms: int) -> bool:
+        """Has something come due or of age in the store that the counts do not know yet?"""
+        return self._read_expired_due(now_ms)
 
     def _vanished(self, row: EntryRow) -> None:
         """A message left that never was in memory."""

@@ -29,8 +29,8 @@ _READ_AHEAD_MS = 2 * SECOND
 class StandardLane(Tenant):
     """Waiting messages of one tenant: newcomers in order, and those that came back, by position.
 
-    A message taken out of the middle leaves its place behind, counted in ``_void`` and passed over when its turn comes:
-    to look for it would cost more the longer the lane is."""
+    A message taken out of the middle leaves its place behind, counted in ``_void`` and passed over when its turn
+    comes: to look for it would cost more the longer the lane is."""
 
     __slots__ = ("_void", "fresh", "returned")
 
@@ -294,6 +294,9 @@ class StandardQueue(Queue[StandardLane]):
         self._asleep_rows_max = (
             asked.rows_max * 2 if full and not news else self.limits.asleep_window_max // 2
         )
+
+    def counts_lag(self, now_ms: int) -> bool:
+        return super().counts_lag(now_ms) or self._asleep_from_ms <= now_ms
 
     def _vanished(self, row: EntryRow) -> None:
         if not row.receives and row.due_ms >= self._asleep_from_ms:

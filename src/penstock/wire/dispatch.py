@@ -126,6 +126,10 @@ def _serve(route: _Route, voice: Voice, given: Any, call: Call, done: Done) -> N
                 error = unwritable
         if error is not None:
             answer = voice.refusal(_fault(error, route.service, call), call.request_id)
+            if call.if_unread is not None:
+                # The caller is told that it failed, so what it was to get goes back.
+                give_back, call.if_unread = call.if_unread, None
+                give_back()
         done(answer)
 
     drive(route.operation.handler(request, call), finish)
