@@ -38,10 +38,10 @@ from penstock.queues.budget import Budget
 from penstock.queues.changes import Changes, EntryRow, MoveTaskRecord, QueueRecord
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent, decode_content
-from penstock.queues.paged import Tools
 from penstock.queues.queue import Delivery, Stored, Unknown
 from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
 from penstock.queues.settings import QueueSettings
+from penstock.queues.window import Tools
 from penstock.store.port import Shard, Store
 
 log = logging.getLogger("penstock.broker")

@@ -9,7 +9,7 @@ from penstock.broker.held import HeldQueue
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.names import QueueName, Space
 from penstock.queues.changes import QueueRecord
-from penstock.queues.paged import Tools
+from penstock.queues.window import Tools
 
 
 class Catalogue:

@@ -10,9 +10,9 @@ from penstock.later import Later
 from penstock.names import QueueName
 from penstock.queues.changes import QueueRecord
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.paged import Tools
 from penstock.queues.settings import QueueSettings
 from penstock.queues.standard import StandardQueue
+from penstock.queues.window import Tools
 
 
 class HeldQueue:

@@ -15,8 +15,8 @@ from penstock.broker.runtime import Runtime
 from penstock.broker.waiters import Ask, Caller, Waiter
 from penstock.clock import Clock
 from penstock.errors import QueueMissing
-from penstock.queues.paged import NEVER
 from penstock.queues.queue import Delivery
+from penstock.queues.window import NEVER
 
 
 class Polls:

@@ -23,11 +23,11 @@ from penstock.queues import dedup
 from penstock.queues.changes import Changes, DedupRow, EntryRow, QueueRecord
 from penstock.queues.lane import Lane
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
-from penstock.queues.paged import NEVER, Tools
 from penstock.queues.queue import Delivery, Queue, Taken
 from penstock.queues.reads import ReadGroups
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
+from penstock.queues.window import NEVER, Tools
 
 
 class FifoLane(Lane):

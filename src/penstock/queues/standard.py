@@ -18,10 +18,11 @@ from penstock.limits import SECOND
 from penstock.queues.changes import Changes, EntryRow, QueueRecord
 from penstock.queues.fairness import Fairness, Tenant
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
-from penstock.queues.paged import NEVER, Restored, Tools
+from penstock.queues.paged import Restored
 from penstock.queues.queue import Delivery, Queue
 from penstock.queues.reads import ReadDelayed
 from penstock.queues.receipts import Receipt
+from penstock.queues.window import NEVER, Tools
 
 _READ_AHEAD_MS = 2 * SECOND
 
