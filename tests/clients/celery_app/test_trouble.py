@@ -19,8 +19,10 @@ def trouble(yard: Any, mode: str) -> None:
     yard.wait(lambda: yard.names(f"{mode}-before"))
     troubled = yard.proxy.troubled
     yard.proxy.behave(mode)
-    yard.wait(lambda: yard.proxy.troubled >= troubled + 3)
-    yard.proxy.behave("pass")
+    try:
+        yard.wait(lambda: yard.proxy.troubled >= troubled + 3)
+    finally:
+        yard.proxy.behave("pass")
     yard.tasks.note.delay(f"{mode}-after")
     yard.wait(lambda: yard.names(f"{mode}-after"))
     assert yard.workers[0].poll() is None
