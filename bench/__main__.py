@@ -123,15 +123,17 @@ def run(given: argparse.Namespace, console: Console) -> None:
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # so that whatever ends us, the servers end with us
+    # Whatever ends us, the servers we started end with us.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = options()
     if given.document:
         document.write(results.load(given.results))
     else:
         console = Console()
-        run(given, console if console.is_terminal else Console(width=120))
+        try:
+            run(given, console if console.is_terminal else Console(width=120))
+        except KeyboardInterrupt:
+            raise SystemExit("stopped; the cases that were done are in the results") from None
 
 
 if __name__ == "__main__":

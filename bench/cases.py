@@ -155,7 +155,7 @@ def _with_backlog(count: int) -> Callable[[Bench, System], Figures]:
         empty = bench.queue(system)
         costs = {}
         for queue in (empty, full):
-            there = bench.fill(system, queue, 2_000, plan.limit_s)
+            there = bench.fill(system, queue, int(5_000 * plan.scale), plan.limit_s)
             costs[queue] = bench.run(
                 system,
                 Job(kind="drain", url="", queues=[queue], count=there, connections=16, limit_s=plan.limit_s),

@@ -2,7 +2,7 @@
 
 1. A suite whose tool is missing is skipped, and it is said why. Everything else that does not pass is a failure,
    also a client that cannot be installed and a suite without cases.
-2. What came of it is shown as a table and kept for other programs in ``.clients/results.json``.
+2. What came of this run is shown as a table and kept for other programs in ``.clients/results.json``.
 3. What each suite's tools said is kept in ``.clients/NAME.log``; the end of it is shown if it failed.
 """
 
@@ -52,6 +52,7 @@ class Runner:
         self.log = log
         self.log.write_text("")
         self.strict = True
+        self.code = 0  # what the last command ended with
         # No setting of whoever runs this reaches a client: no profile, no key, no endpoint.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PENSTOCK_"))
@@ -72,8 +73,9 @@ class Runner:
             said = process.communicate()[0] + f"\nended after {COMMAND_S_MAX} s\n"
         with self.log.open("a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{said}")
-        if self.strict and process.returncode != 0:
-            raise Failed(f"{command[0]} {command[1]} ended with {process.returncode}")
+        self.code = process.returncode
+        if self.strict and self.code != 0:
+            raise Failed(f"{command[0]} {command[1]} ended with {self.code}")
         return said
 
 
@@ -89,21 +91,23 @@ def try_client(suite: Suite) -> Result:
             version = suite.version(run)
             run.strict = False  # a tool ends with an error when a case failed: the report says which
             cases = suite.cases(run)
+            if server is not None and server.process.poll() is not None:
+                raise Failed("the server died")
         except (Failed, OSError, ValueError, SyntaxError) as error:
             return Result(suite.client, "failed", why=f"{error}; see {log}")
-    return judge(suite, version, cases)
+    return judge(suite, version, cases, run.code)
 
 
-def judge(suite: Suite, version: str, cases: list[Case]) -> Result:
+def judge(suite: Suite, version: str, cases: list[Case], code: int) -> Result:
+    names = [case.name for case in cases]
     failed = [case.name for case in cases if not case.passed]
+    why = ""
+    if not cases:
+        why = "no case was run"
+    elif code != 0 and not failed:
+        why = f"no case failed, but the tool ended with {code}"
     return Result(
-        suite.client,
-        "failed" if failed or not cases else "passed",
-        version,
-        len(cases),
-        [case.name for case in cases],
-        failed,
-        "" if cases else "no case was run",
+        suite.client, "failed" if failed or why else "passed", version, len(cases), names, failed, why
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from proxy import Proxy
 
@@ -59,6 +60,18 @@ class Yard:
     def restart_server(self) -> None:
         self.server = self._start_server()
         self.proxy.upstream_port = self.server.port
+
+    def is_idle(self) -> bool:
+        """Nothing waits, and every message that was handed out has been acknowledged."""
+        sqs = boto3.client(
+            "sqs", endpoint_url=self.server.url, region_name="us-east-1",
+            aws_access_key_id="any", aws_secret_access_key="any",
+        )  # fmt: skip
+        url = sqs.get_queue_url(QueueName="celery")["QueueUrl"]
+        shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return all(
+            shown[f"ApproximateNumberOfMessages{kind}"] == "0" for kind in ("", "NotVisible", "Delayed")
+        )
 
     def lines(self, prefix: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.runs.read_text().splitlines()]

@@ -10,7 +10,11 @@ import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 UNAVAILABLE = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n"
@@ -42,12 +46,18 @@ class Proxy:
         self._call(change()).result(10)
 
     def close(self) -> None:
-        self.behave("cut")
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self._call(end()).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
-    def _call(self, work: object) -> Future[int]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _listen(self) -> int:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)

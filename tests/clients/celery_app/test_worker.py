@@ -14,7 +14,7 @@ def test_every_task_runs_once(yard: Any) -> None:
     for name in names:
         yard.tasks.note.delay(name)
     yard.wait(lambda: yard.names("once-") == names)
-    time.sleep(0.5)
+    yard.wait(yard.is_idle)
     assert len(yard.lines("once-")) == len(names)
 
 
