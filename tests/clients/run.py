@@ -28,6 +28,7 @@ from e2e.process import ServerProcess
 
 COMMAND_S_MAX = 600
 LOG_LINES_SHOWN = 60
+WHY_SHOWN = 100
 
 
 @dataclass
@@ -50,7 +51,6 @@ class Runner:
 
     def __init__(self, log: Path, endpoint: str | None) -> None:
         self.log = log
-        self.log.write_text("")
         self.strict = True
         self.code = 0  # what the last command ended with
         # No setting of whoever runs this reaches a client: no profile, no key, no endpoint.
@@ -84,17 +84,26 @@ def try_client(suite: Suite) -> Result:
         if (why := tool.missing()) is not None:
             return Result(suite.client, "skipped", why=why)
     log = CACHE / f"{suite.name}.log"
-    with ServerProcess("--memory") if suite.needs_server else nullcontext() as server:
-        run = Runner(log, server.url if server is not None else None)
-        try:
+    log.write_text("")
+    try:
+        with ServerProcess("--memory") if suite.needs_server else nullcontext() as server:
+            run = Runner(log, server.url if server is not None else None)
             suite.install(run)
             version = suite.version(run)
             run.strict = False  # a tool ends with an error when a case failed: the report says which
             cases = suite.cases(run)
             if server is not None and server.process.poll() is not None:
                 raise Failed("the server died")
-        except (Failed, OSError, ValueError, SyntaxError) as error:
-            return Result(suite.client, "failed", why=f"{error}; see {log}")
+    except (
+        Failed,
+        AssertionError,
+        OSError,
+        ValueError,
+        SyntaxError,
+    ) as error:  # also: the server did not start
+        with log.open("a") as file:
+            file.write(f"{error}\n")
+        return Result(suite.client, "failed", why=str(error)[:WHY_SHOWN])
     return judge(suite, version, cases, run.code)
 
 

@@ -47,6 +47,19 @@ def test_a_batch_needs_entries_and_no_more_than_ten(face: Any, action: str) -> N
     assert len(face(action, QueueUrl="q", Entries=many[:10]).body["Successful"]) == 10
 
 
+@pytest.mark.parametrize("entry_id", ["1", 1], ids=["read in one go", "read by hand"])
+def test_far_too_many_entries_are_counted_until_there_are_too_many_to_read(face: Any, entry_id: Any) -> None:
+    many = [{"Id": entry_id}] * 2001
+    assert face("SendMessageBatch", QueueUrl="q", Entries=many[:2000]).error == (
+        f"{LEGACY}TooManyEntriesInBatchRequest",
+        "Maximum number of entries per request are 10. You have sent 2000.",
+    )
+    assert face("SendMessageBatch", QueueUrl="q", Entries=many).error == (
+        "MalformedInput",
+        "The request has a list or map, or several, of more than 2000 members.",
+    )
+
+
 @pytest.mark.parametrize("action", BATCHES)
 def test_entries_need_ids_that_are_well_formed_and_distinct(face: Any, action: str) -> None:
     kind, entry = BATCHES[action]

@@ -9,7 +9,9 @@ import pytest
 from botocore.loaders import Loader
 
 from penstock.services.sqs import ACTIONS
-from penstock.wire.shapes import Field, ListOf, MapOf, StructOf, struct_shape
+from penstock.wire.json10 import RequestDecoder
+from penstock.wire.registry import Fault
+from penstock.wire.shapes import MEMBERS_MAX, Field, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 MODEL = Loader().load_service_model("sqs", "service-2")
 
@@ -71,3 +73,31 @@ def _same_shape(ours: object, shape_name: str) -> None:
         case _:
             wanted = {"string": str, "integer": int, "long": int, "boolean": bool, "blob": bytes}
             assert ours.type is wanted[theirs["type"]]  # type: ignore[attr-defined]
+
+
+def _sample(shape: Shape) -> object:
+    return "" if isinstance(shape, Scalar) else {}
+
+
+@pytest.mark.parametrize("request_type", [request for request, _, _ in ACTIONS.values()])
+def test_every_list_and_map_of_a_request_is_bounded_without_reading_by_hand(
+    request_type: type[msgspec.Struct], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(RequestDecoder, "_read_by_hand")
+    structs = {request_type}
+    for field in all_fields(struct_shape(request_type)):
+        inner = field.shape.member if isinstance(field.shape, ListOf) else field.shape
+        inner = inner.value if isinstance(inner, MapOf) else inner
+        if isinstance(inner, StructOf):
+            structs.add(inner.type)
+    for struct in structs:
+        for field in struct_shape(struct).fields:
+            members: object
+            if isinstance(field.shape, ListOf):
+                members = [_sample(field.shape.member)] * (MEMBERS_MAX + 1)
+            elif isinstance(field.shape, MapOf):
+                members = {str(number): _sample(field.shape.value) for number in range(MEMBERS_MAX + 1)}
+            else:
+                continue
+            with pytest.raises(Fault, match="more than 2000 members"):
+                RequestDecoder(struct)(msgspec.json.encode({field.name: members}))

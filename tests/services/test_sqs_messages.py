@@ -433,6 +433,7 @@ def test_system_attributes_that_do_not_apply_are_left_out(face: Any) -> None:
         (["Hello"], {"Hello"}),
         (["Hel.*"], {"Hello", "Help.Me"}),
         (["Help.*", "Other"], {"Help.Me", "Other"}),
+        (["Help.*"] * 2000, {"Help.Me"}),
         (["hello", "AWS.", "..foo", "Hel"], set()),
         ([], set()),
     ],

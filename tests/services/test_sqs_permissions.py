@@ -122,6 +122,24 @@ def test_twenty_statements_at_most_and_more_is_403(face: Any) -> None:
     assert reply.error == ("OverLimit", "21 Statements were found, maximum allowed is 20.")
 
 
+def test_a_thousand_accounts_at_most(face: Any) -> None:
+    reply = add(face, accounts=[ONE] * 1001)
+    assert reply.status == 403
+    assert reply.error == ("OverLimit", "1001 AWSAccountIds were found, maximum allowed is 1000.")
+    assert add(face, accounts=[ONE] * 1000).status == 200
+
+
+def test_the_policy_stays_within_its_size(face: Any) -> None:
+    accounts = [f"{number:012}" for number in range(150)]
+    assert add(face, "L", accounts).status == 200
+    before = face.attributes("q")["Policy"]
+    reply = add(face, "M", accounts)
+    assert reply.status == 403
+    size = len(before) + len(json.dumps(json.loads(before)["Statement"][0], separators=(",", ":"))) + 1
+    assert reply.error == ("OverLimit", f"The policy would have {size} bytes, maximum allowed is 8192.")
+    assert face.attributes("q")["Policy"] == before
+
+
 def test_remove_of_an_unknown_label(face: Any) -> None:
     prefix = "Value X for parameter Label is invalid. Reason: "
     assert remove(face, "X").error == ("InvalidParameterValue", f"{prefix}can't find label.")

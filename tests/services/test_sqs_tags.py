@@ -65,6 +65,11 @@ def test_tag_refuses(face: Any, given: dict[str, str] | None, code: str, message
     assert tags(face) == {}
 
 
+def test_tags_are_counted_before_they_are_looked_at(face: Any) -> None:
+    given = {f"k!{number}": "" for number in range(51)}
+    assert face("TagQueue", QueueUrl="q", Tags=given).message == "Too many tags added for queue q."
+
+
 def test_fifty_tags_in_all(face: Any) -> None:
     assert face("TagQueue", QueueUrl="q", Tags={f"k{number}": "" for number in range(50)}).status == 200
     assert face("TagQueue", QueueUrl="q", Tags={"k0": "again"}).status == 200

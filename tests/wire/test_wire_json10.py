@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.wire.faults import invalid_parameter
 from penstock.wire.json10 import JsonVoice, RequestDecoder, encode_fault
 from penstock.wire.registry import Fault, Operation
-from penstock.wire.shapes import AnyText, Flat, MapOf, struct_shape
+from penstock.wire.shapes import MEMBERS_MAX, AnyText, Flat, MapOf, struct_shape
 
 
 class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -28,6 +28,9 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     Names: Annotated[list[str] | None, Flat("Name")] = None
     Map: Annotated[dict[str, str] | None, Flat("Entry")] = None
     Parts: Annotated[dict[str, Part] | None, Flat("Part")] = None
+    Many: Annotated[list[str], msgspec.Meta(max_length=MEMBERS_MAX)] | None = None
+    Named: Annotated[dict[str, str], msgspec.Meta(max_length=MEMBERS_MAX)] | None = None
+    Groups: list[list[str]] | None = None
 
 
 decode = RequestDecoder(Request)
@@ -114,6 +117,39 @@ def test_what_is_no_request_is_malformed_input(body: bytes) -> None:
     with pytest.raises(Fault) as caught:
         decode(body)
     assert caught.value.code == "MalformedInput"
+
+
+@pytest.mark.parametrize("stray", [{}, {"Name": 5}], ids=["read in one go", "read by hand"])
+@pytest.mark.parametrize("field", ["Many", "Named"])
+def test_a_list_or_map_has_a_limit_and_the_limit_itself_passes(field: str, stray: dict[str, int]) -> None:
+    def body(members: int) -> bytes:
+        names = [str(number) for number in range(members)]
+        return msgspec.json.encode({field: names if field == "Many" else dict.fromkeys(names, ""), **stray})
+
+    assert len(getattr(decode(body(MEMBERS_MAX)), field)) == MEMBERS_MAX
+    with pytest.raises(Fault) as caught:
+        decode(body(MEMBERS_MAX + 1))
+    assert caught.value.code == "MalformedInput"
+    assert caught.value.message == "The request has a list or map, or several, of more than 2000 members."
+
+
+def test_what_is_read_by_hand_has_a_limit_for_all_lists_together() -> None:
+    groups = [[""] * 1000] * 19
+    assert decode(msgspec.json.encode({"Groups": groups, "Name": 5})) == Request(Groups=groups, Name="5")
+    with pytest.raises(Fault) as caught:
+        decode(msgspec.json.encode({"Groups": groups * 2, "Name": 5}))
+    assert caught.value.message == "The request has a list or map, or several, of more than 20000 members."
+
+
+def test_a_list_that_is_too_long_is_refused_before_its_members_are_looked_at() -> None:
+    body = b'{"Parts":{' + b",".join(b'"%d":{}' % number for number in range(MEMBERS_MAX + 1)) + b',"x":5}}'
+    with pytest.raises(Fault, match="more than 2000 members"):
+        decode(body)
+
+
+def test_commas_and_braces_in_a_text_are_no_members() -> None:
+    text = ',{"a":[],' * 100_000
+    assert decode(msgspec.json.encode({"Body": text, "Many": [text]})) == Request(Body=text, Many=[text])
 
 
 _JSON = st.recursive(

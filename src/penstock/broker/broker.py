@@ -19,7 +19,7 @@ from penstock.broker.held import HeldQueue
 from penstock.broker.memory import Keeper
 from penstock.broker.moves import MoveTasks
 from penstock.broker.polls import Polls
-from penstock.broker.runtime import Runtime
+from penstock.broker.runtime import Runtime, WatchedRuntime
 from penstock.broker.space import DiskSpace
 from penstock.broker.waiters import Ask, Caller
 from penstock.clock import Clock
@@ -65,6 +65,7 @@ class Broker:
         shard: Shard,
         on_fatal: Callable[[StoreError], None],
     ) -> None:
+        runtime = WatchedRuntime(runtime, on_fatal)
         self.clock = clock
         self.limits = limits
         self.budget = Budget(limits.memory_budget_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 
 from penstock.broker.runtime import Timer
 from penstock.broker.waiters import Waiter
@@ -31,8 +31,9 @@ class HeldQueue:
         self.generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
         self.paged: Later[None] | None = None  # the read under way
         self.dropped = False
-        self.waiters: deque[Waiter] = deque()  # long polls
-        self.short_polls: deque[Waiter] = deque()  # wait only for what is being read
+        # Whoever waits, first come first served; ordered, and quick to leave when ten thousand hang up at once.
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()  # long polls
+        self.short_polls: OrderedDict[Waiter, None] = OrderedDict()  # wait only for what is being read
         self.timer: Timer | None = None
         self.timer_ms = 0
 

@@ -18,7 +18,7 @@ from penstock.broker.runtime import Runtime, Timer
 from penstock.clock import Clock
 from penstock.errors import QueueMissing
 from penstock.later import Later, run_alone
-from penstock.limits import MINUTE
+from penstock.limits import MINUTE, SECOND
 from penstock.queues.budget import Budget
 from penstock.queues.fifo import FifoQueue
 from penstock.store.port import Store
@@ -26,6 +26,7 @@ from penstock.store.port import Store
 log = logging.getLogger("penstock.broker")
 
 _TIDY_ROWS = 1000
+_TRY_AGAIN_MS = SECOND
 _SENDS_PER_READ = 20_000
 _TRIMMED_AT_ONCE = 16
 
@@ -152,7 +153,7 @@ class Keeper:
             # Whatever went wrong, the store knows better than this memory.
             log.exception("queue %s could not be read ahead; its memory is loaded anew", queue.name.name)
             queue.forget()
-            self.recover(queue)
+            self._runtime.at(now_ms + _TRY_AGAIN_MS, partial(self.recover, queue))
             return
         queue.end_read()
         self.changed(queue)

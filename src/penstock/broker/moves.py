@@ -162,6 +162,7 @@ class MoveTasks:
                 if task.status == CANCELLING:
                     self._save(msgspec.structs.replace(task, status=CANCELLED), source)
                 if task.status != RUNNING:
+                    await self._commits.settled()  # if that is refused, the task is not over
                     return
                 await self._step(task, source)
             except MoveFailed as failure:

@@ -33,11 +33,11 @@ class Polls:
             return []
         waiter = Waiter(ask, caller)
         line = queue.waiters if wait_ms else queue.short_polls
-        line.append(waiter)
+        line[waiter] = None
 
         def leave() -> None:
-            if not waiter.answer.done and waiter in line:
-                line.remove(waiter)
+            if waiter in line:
+                del line[waiter]
                 waiter.resolve([])
 
         caller.on_gone = leave
@@ -51,20 +51,22 @@ class Polls:
             return
         for line in (queue.short_polls, queue.waiters):
             while line:
-                deliveries = self._take(queue, line[0].ask)
-                if not deliveries or not line:
+                waiter = next(iter(line))
+                deliveries = self._take(queue, waiter.ask)
+                if not deliveries:
                     break
                 # Answering may run anything, even another receive on this queue: take it out first.
-                line.popleft().resolve(deliveries)
+                del line[waiter]
+                waiter.resolve(deliveries)
         while queue.short_polls and queue.rules.reading is None:
-            queue.short_polls.popleft().resolve([])
+            queue.short_polls.popitem(last=False)[0].resolve([])
         self._set_timer(queue)
 
     def end(self, queue: HeldQueue) -> None:
         """Nobody waits any longer: the queue is gone, or the server stops."""
         for line in (queue.short_polls, queue.waiters):
             while line:
-                waiter = line.popleft()
+                waiter, _ = line.popitem(last=False)
                 if queue.dropped:
                     waiter.fail(QueueMissing())
                 else:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
+from penstock.errors import StoreBroken
 from penstock.later import Later
 
 T = TypeVar("T")
@@ -33,6 +34,30 @@ class Runtime(Protocol):
 
     def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
         """Call back when the broker's clock (``now_ms``, not the wall clock) shows this time."""
+
+
+class WatchedRuntime:
+    """A runtime that tells of a store which can no longer be trusted, whoever was the first to read from it."""
+
+    def __init__(self, runtime: Runtime, on_broken: Callable[[StoreBroken], None]) -> None:
+        self._runtime = runtime
+        self._on_broken = on_broken
+        self.write = runtime.write
+        self.soon = runtime.soon
+        self.at = runtime.at
+
+    def read(self, job: Callable[[], T]) -> Later[T]:
+        later = self._runtime.read(job)
+        later.on_done(self._look)
+        return later
+
+    def _look(self, later: Later[Any]) -> None:
+        try:
+            later.result()
+        except StoreBroken as error:
+            self._on_broken(error)
+        except BaseException:
+            return  # whoever reads is told
 
 
 class LoopRuntime:

@@ -10,14 +10,15 @@ import logging
 
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreFull
+from penstock.errors import StoreError, StoreFull
 from penstock.later import Later
 from penstock.limits import SECOND
 from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
 _LOOK_AGAIN_MS = SECOND
-_PAGES_AT_ONCE = 8192
+_PAGES_PER_BITE = 256
+_BITES_PER_LOOK = 16
 
 
 class DiskSpace:
@@ -54,8 +55,14 @@ class DiskSpace:
         self._runtime.write(self._make_room).on_done(self._looked)
 
     def _make_room(self) -> bool:
-        # What was deleted meanwhile left free pages inside the file: give some back to the disk first.
-        self._store.tidy(_PAGES_AT_ONCE)
+        # What was deleted meanwhile left free pages inside the file: give some back to the disk first. In small
+        # bites, because each needs a little space itself.
+        try:
+            for _ in range(_BITES_PER_LOOK):
+                if not self._store.tidy(_PAGES_PER_BITE):
+                    break
+        except StoreError as error:
+            log.warning("could not give space back yet: %s", error)
         return self._store.restore_reserve()
 
     def _looked(self, outcome: Later[bool]) -> None:

@@ -7,13 +7,14 @@ Rule 3: a failed append leaves the connection ready for the next, unless the err
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import StoreRefused
+from penstock.errors import StoreLost, StoreRefused
 from penstock.queues.changes import Changes
 from penstock.store import batch, datafile, migrations, tidying
 from penstock.store.faults import store_fault
@@ -72,6 +73,7 @@ class SqliteStore(Reads):
         path = directory / "penstock.db"
         self._writer = datafile.open_file(path, self._synchronous, self._steps)
         self._connections = [self._writer]
+        self._inode = os.stat(path).st_ino
         with datafile.damage_refused(path):
             self._reader = datafile.connect(path, self._synchronous, reads_only=True)
             self._connections.append(self._reader)
@@ -87,8 +89,20 @@ class SqliteStore(Reads):
                 self._lock_file.release()
 
     def append(self, changes: Changes, mark: Mark) -> None:
+        self._check_file_is_there()
         with self._transaction():
             batch.write(self._writer, changes, mark)
+
+    def _check_file_is_there(self) -> None:
+        """A file that was removed or replaced under our feet takes every write and keeps none."""
+        if self._directory is None:
+            return
+        try:
+            found = os.stat(self._directory / "penstock.db").st_ino
+        except OSError:
+            found = 0
+        if found != self._inode:
+            raise StoreLost(f"the data file in {self._directory} was removed or replaced while in use")
 
     def tidy(self, rows_max: int) -> bool:
         with self._transaction():
@@ -103,7 +117,9 @@ class SqliteStore(Reads):
             pages = min(pages_max, surplus)
             tidying.shrink_bite(self._writer, pages)
             self._pages_given_back += pages
-        cut_above = tidying.PAGES_PER_CUT if surplus > 0 else 0
+        # On a disk that is nearly full the log must not grow before the file has shrunk.
+        plenty = self._directory is None or free_bytes(self._directory) > tidying.PLENTY_BYTES
+        cut_above = tidying.PAGES_PER_CUT if surplus > 0 and plenty else 0
         if self._pages_given_back > cut_above and tidying.cut_file(self._writer):
             self._pages_given_back = 0
         return surplus > 0

@@ -12,6 +12,9 @@ FREE_PAGES_KEPT = 2048
 PAGES_PER_CUT = 8192
 """The disk needs a while to take back a large piece of a file, so it gets smaller ones."""
 
+PLENTY_BYTES = 64 * 1024 * 1024
+"""Free space on the disk with which the log may grow for a while."""
+
 _SQL = statements.load("tidy")
 
 

@@ -5,6 +5,8 @@ absent, a number or boolean where text belongs is taken as its text, an empty bo
 Rule 2: what cannot be read is SerializationException; no bytes raise anything else.
 Rule 3: writing is compact and leaves out what is absent; an action without a result has zero bytes.
 Rule 4: an error names its shape in the body and its older code in a header.
+Rule 5: what is read is bounded: the members of each list and map, and of all of them together. msgspec keeps the
+first bound natively where the struct states it (``Meta(max_length=MEMBERS_MAX)``).
 
 Nearly every request is what its struct says, so msgspec reads it in one go; only when that fails is the body
 read again by hand, for tolerance or for AWS's own words about what is wrong.
@@ -21,13 +23,15 @@ from penstock.wire.answer import Answer, refusal_headers
 from penstock.wire.faults import malformed_input
 from penstock.wire.registry import Fault, Operation
 from penstock.wire.scalars import blob, is_integer, unicode_text
-from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
+from penstock.wire.shapes import MEMBERS_MAX, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
 FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
 
 _CONTENT_TYPE = (b"Content-Type", CONTENT_TYPE)
 _encode = msgspec.json.Encoder().encode
+_ALL_MEMBERS_MAX = 20_000
+_TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
 
 
 class RequestDecoder:
@@ -42,7 +46,9 @@ class RequestDecoder:
     def __call__(self, body: bytes) -> msgspec.Struct:
         try:
             return self._decode(body or b"{}")
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if str(error).startswith(_TOO_LONG):
+                raise _too_many(MEMBERS_MAX) from None
             return self._read_by_hand(body)
 
     def _read_by_hand(self, body: bytes) -> msgspec.Struct:
@@ -53,7 +59,7 @@ class RequestDecoder:
             raise malformed_input("The request body is not valid JSON.") from None
         if not isinstance(value, dict):
             raise malformed_input("The request body must be a JSON object.")
-        return _struct(value, self._shape)
+        return _struct(value, self._shape, _Room())
 
 
 def encode_fault(fault: Fault, namespace: str) -> bytes:
@@ -84,41 +90,64 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)  # NaN and Infinity are not JSON
 
 
-def _struct(value: dict[str, Any], shape: StructOf) -> msgspec.Struct:
+def _too_many(most: int) -> Fault:
+    return malformed_input(f"The request has a list or map, or several, of more than {most} members.")
+
+
+class _Room:
+    """For how many members of lists and maps, all together, a request still has room."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _ALL_MEMBERS_MAX
+
+    def take(self, members: list[Any] | dict[str, Any]) -> None:
+        """Before any of the members is looked at."""
+        if len(members) > MEMBERS_MAX:
+            raise _too_many(MEMBERS_MAX)
+        self._left -= len(members)
+        if self._left < 0:
+            raise _too_many(_ALL_MEMBERS_MAX)
+
+
+def _struct(value: dict[str, Any], shape: StructOf, room: _Room) -> msgspec.Struct:
     members = {
-        field.name: _value(value[field.name], field.shape, any_text=field.any_text)
+        field.name: _value(value[field.name], field.shape, room, any_text=field.any_text)
         for field in shape.fields
         if value.get(field.name) is not None
     }
     return shape.type(**members)
 
 
-def _value(value: Any, shape: Shape, *, any_text: bool = False) -> Any:
+def _value(value: Any, shape: Shape, room: _Room, *, any_text: bool = False) -> Any:
     match shape:
         case Scalar():
             return _scalar(value, shape.type, any_text)
         case ListOf():
             if not isinstance(value, list):
                 raise malformed_input(_misplaced(value) or "Expected list or null")
-            return [_value(member, shape.member) for member in value if member is not None]
+            room.take(value)
+            return [_value(member, shape.member, room) for member in value if member is not None]
         case MapOf():
             if not isinstance(value, dict):
                 raise malformed_input(_misplaced(value) or "Expected map or null")
+            room.take(value)
             return {
-                _text(key, any_text=False): _map_value(member, shape.value)
+                _text(key, any_text=False): _map_value(member, shape.value, room)
                 for key, member in value.items()
                 if member is not None
             }
         case StructOf():
             if not isinstance(value, dict):
                 raise malformed_input(_misplaced(value) or "Expected structure or null")
-            return _struct(value, shape)
+            return _struct(value, shape, room)
 
 
-def _map_value(value: Any, shape: Shape) -> Any:
+def _map_value(value: Any, shape: Shape, room: _Room) -> Any:
     if isinstance(value, list) and isinstance(shape, Scalar):
         raise malformed_input("Unrecognized collection type class java.lang.String")
-    return _value(value, shape)
+    return _value(value, shape, room)
 
 
 def _misplaced(value: Any) -> str | None:

@@ -13,6 +13,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+MEMBERS_MAX = 2000
+"""Of one list or map of a request; no service takes nearly as many."""
+
 
 class Flat(msgspec.Struct, frozen=True):
     """A list or map that the Query protocol flattens: ``Tag.1.Key``, ``Tag.1.Value``, ``TagKey.1``."""

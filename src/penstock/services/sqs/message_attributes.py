@@ -171,7 +171,7 @@ def name_filter(names: list[str] | None) -> Callable[[str], bool] | None:
     if not {"All", "*", ".*"}.isdisjoint(names):
         return _anything
     exact = frozenset(names)
-    prefixes = tuple(name[:-2] for name in names if name.endswith(".*"))
+    prefixes = tuple(name[:-2] for name in exact if name.endswith(".*"))
     return lambda name: name in exact or name.startswith(prefixes)
 
 

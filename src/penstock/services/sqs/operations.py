@@ -2,25 +2,30 @@
 
 Names are those of the JSON wire, to the letter (``tags`` but ``Tags``, ``queueUrls`` but ``QueueUrls``).
 Every member of a request may be absent: what is required is the handler's to say, in AWS's words.
+``Many`` and ``Named`` are the lists and maps that a request may hold: bounded, whatever its handler says then.
 :class:`Flat` gives the Query protocol's name of a list or map; there a queue may be named by the path instead.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from penstock.wire.shapes import AnyText, AtRoot, Flat, FromPath
+from penstock.wire.shapes import MEMBERS_MAX, AnyText, AtRoot, Flat, FromPath
 
 Text = str | None
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
 
+AnyMember = TypeVar("AnyMember")
+Many = Annotated[list[AnyMember], Meta(max_length=MEMBERS_MAX)]
+Named = Annotated[dict[str, AnyMember], Meta(max_length=MEMBERS_MAX)]
+
 QueueUrl = Annotated[Text, FromPath()]
-QueueAttributes = Annotated[dict[str, str] | None, Flat("Attribute")]
-AttributeNames = Annotated[list[str] | None, Flat("AttributeName")]
-TagMap = Annotated[dict[str, str] | None, Flat("Tag", key="Key")]
+QueueAttributes = Annotated[Named[str] | None, Flat("Attribute")]
+AttributeNames = Annotated[Many[str] | None, Flat("AttributeName")]
+TagMap = Annotated[Named[str] | None, Flat("Tag", key="Key")]
 
 
 class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -30,13 +35,13 @@ class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
 class MessageAttributeValue(Wire):
     StringValue: Annotated[Text, AnyText()] = None
     BinaryValue: bytes | None = None
-    StringListValues: Annotated[list[str] | None, Flat("StringListValue")] = None
-    BinaryListValues: Annotated[list[bytes] | None, Flat("BinaryListValue")] = None
+    StringListValues: Annotated[Many[str] | None, Flat("StringListValue")] = None
+    BinaryListValues: Annotated[Many[bytes] | None, Flat("BinaryListValue")] = None
     DataType: Text = None
 
 
-MessageAttributes = Annotated[dict[str, MessageAttributeValue] | None, Flat("MessageAttribute")]
-MessageSystemAttributes = Annotated[dict[str, MessageAttributeValue] | None, Flat("MessageSystemAttribute")]
+MessageAttributes = Annotated[Named[MessageAttributeValue] | None, Flat("MessageAttribute")]
+MessageSystemAttributes = Annotated[Named[MessageAttributeValue] | None, Flat("MessageSystemAttribute")]
 
 
 class OnQueue(Wire):
@@ -114,7 +119,7 @@ class TagQueueRequest(OnQueue):
 
 
 class UntagQueueRequest(OnQueue):
-    TagKeys: Annotated[list[str] | None, Flat("TagKey")] = None
+    TagKeys: Annotated[Many[str] | None, Flat("TagKey")] = None
 
 
 class ListQueueTagsRequest(OnQueue):
@@ -130,8 +135,8 @@ class ListQueueTagsResult(Wire):
 
 class AddPermissionRequest(OnQueue):
     Label: Text = None
-    AWSAccountIds: Annotated[list[str] | None, Flat("AWSAccountId")] = None
-    Actions: Annotated[list[str] | None, Flat("ActionName")] = None
+    AWSAccountIds: Annotated[Many[str] | None, Flat("AWSAccountId")] = None
+    Actions: Annotated[Many[str] | None, Flat("ActionName")] = None
 
 
 class RemovePermissionRequest(OnQueue):
@@ -168,9 +173,9 @@ class ReceiveMessageRequest(OnQueue):
     AttributeNames: AttributeNames = None
     # Amazon's own Query model gives both lists the same name; kombu spells this one out.
     MessageSystemAttributeNames: Annotated[
-        list[str] | None, Flat("AttributeName", also=("MessageSystemAttributeName",))
+        Many[str] | None, Flat("AttributeName", also=("MessageSystemAttributeName",))
     ] = None
-    MessageAttributeNames: Annotated[list[str] | None, Flat("MessageAttributeName")] = None
+    MessageAttributeNames: Annotated[Many[str] | None, Flat("MessageAttributeName")] = None
     MaxNumberOfMessages: Integer = None
     VisibilityTimeout: Integer = None
     WaitTimeSeconds: Integer = None
@@ -218,7 +223,7 @@ class SendMessageBatchRequestEntry(MessageParts):
 
 
 class SendMessageBatchRequest(OnQueue):
-    Entries: Annotated[list[SendMessageBatchRequestEntry] | None, Flat("SendMessageBatchRequestEntry")] = None
+    Entries: Annotated[Many[SendMessageBatchRequestEntry] | None, Flat("SendMessageBatchRequestEntry")] = None
 
 
 class SendMessageBatchResultEntry(Wire):
@@ -244,7 +249,7 @@ class DeleteMessageBatchRequestEntry(Wire):
 
 class DeleteMessageBatchRequest(OnQueue):
     Entries: Annotated[
-        list[DeleteMessageBatchRequestEntry] | None, Flat("DeleteMessageBatchRequestEntry")
+        Many[DeleteMessageBatchRequestEntry] | None, Flat("DeleteMessageBatchRequestEntry")
     ] = None
 
 
@@ -267,7 +272,7 @@ class ChangeMessageVisibilityBatchRequestEntry(Wire):
 
 class ChangeMessageVisibilityBatchRequest(OnQueue):
     Entries: Annotated[
-        list[ChangeMessageVisibilityBatchRequestEntry] | None,
+        Many[ChangeMessageVisibilityBatchRequestEntry] | None,
         Flat("ChangeMessageVisibilityBatchRequestEntry"),
     ] = None
 

@@ -16,6 +16,7 @@ from penstock.services.sqs.validation import is_legal
 _BYTES_MAX = 8192
 _STATEMENTS_MAX = 20
 _ACTIONS_MAX = 7
+_ACCOUNTS_MAX = 1000  # more would not fit the document anyway
 _VERSIONS = ("2012-10-17", "2008-10-17")
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 
@@ -87,6 +88,9 @@ def check_actions(actions: list[str]) -> None:
 
 def known_accounts(accounts: list[str]) -> list[str]:
     """Each once. SQS: what is no account is dropped, as long as one is left."""
+    if len(accounts) > _ACCOUNTS_MAX:
+        message = f"{len(accounts)} AWSAccountIds were found, maximum allowed is {_ACCOUNTS_MAX}."
+        raise sqs_fault("OverLimit", message)
     known = [account for account in dict.fromkeys(accounts) if _ACCOUNT.fullmatch(account)]
     if not known:
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
@@ -116,7 +120,12 @@ def with_permission(policy: str | None, arn: str, label: str, accounts: list[str
     if len(document["Statement"]) > _STATEMENTS_MAX:
         message = f"{len(document['Statement'])} Statements were found, maximum allowed is {_STATEMENTS_MAX}."
         raise sqs_fault("OverLimit", message)
-    return write(document)
+    written = write(document)
+    size = len(written.encode())
+    if size > _BYTES_MAX:
+        message = f"The policy would have {size} bytes, maximum allowed is {_BYTES_MAX}."
+        raise sqs_fault("OverLimit", message)
+    return written
 
 
 def without_permission(policy: str | None, label: str) -> str | None:

@@ -49,6 +49,9 @@ async def list_queue_tags(broker: Broker, request: ListQueueTagsRequest, call: C
 
 def merged(tags: dict[str, str], added: dict[str, str], queue: str) -> dict[str, str]:
     """``tags`` with ``added`` over them, all found valid."""
+    both = {**tags, **added}
+    if len(both) > TAGS_MAX:
+        raise invalid_parameter(f"Too many tags added for queue {queue}.")
     for key, value in added.items():
         _check_key_length(key)
         if not _is_clean(key):
@@ -59,9 +62,6 @@ def merged(tags: dict[str, str], added: dict[str, str], queue: str) -> dict[str,
             raise invalid_parameter("Tag values must be between 0 and 256 characters in length.")
         if not _is_clean(value):
             raise invalid_parameter(f"Tag values {_SYMBOLS}")
-    both = {**tags, **added}
-    if len(both) > TAGS_MAX:
-        raise invalid_parameter(f"Too many tags added for queue {queue}.")
     return both
 
 
