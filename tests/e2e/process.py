@@ -46,14 +46,15 @@ class ServerProcess:
     def stop(self) -> int:
         """Ask it to stop, as an operator or a container runtime does; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self._ended()
+        return self.ended()
 
     def kill(self) -> None:
         """Pull the plug: the process gets no chance to do anything more."""
         self.process.kill()
-        self._ended()
+        self.ended()
 
-    def _ended(self) -> int:
+    def ended(self) -> int:
+        """Wait until it has ended; its exit code."""
         code = self.process.wait(30)
         self._reader.join(10)
         assert self.process.stderr is not None

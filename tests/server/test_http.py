@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,60 @@ def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -
             for n in range(3000):
                 assert (await client.response()).json()["target"] == f"N.{n}"
             assert server.listener.buffered.bytes == 0
+
+    run(scene)
+
+
+def test_a_client_that_runs_ahead_lets_others_have_their_turn() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            turns: list[int] = []
+
+            def tick() -> None:
+                turns.append(len(server.dispatcher.seen))
+                if len(server.dispatcher.seen) < 500:
+                    asyncio.get_running_loop().call_soon(tick)
+
+            client = await server.connect()
+            client.send(post() * 500)
+            tick()
+            for _ in range(500):
+                assert (await client.response()).status == 200
+            assert max(later - earlier for earlier, later in pairwise(turns)) <= 32
+            client.send(post("A.B"))
+            assert (await client.response()).json()["target"] == "A.B", "reading goes on"
+
+    run(scene)
+
+
+def test_a_caller_lost_between_turns_runs_no_more() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(post() * 20)
+            await server.dispatcher.arrival()
+            for connection in list(server.listener._connections):
+                connection.abort()
+            assert len(server.dispatcher.seen) == 16
+            assert await client.at_end() in (True, False)
+            await asyncio.sleep(0.02)
+            assert len(server.dispatcher.seen) == 16
+            assert server.listener.buffered.bytes == 0
+
+    run(scene)
+
+
+def test_a_stop_between_turns_answers_before_it_closes() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(post() * 20)
+            await server.dispatcher.arrival()
+            server.listener.stop_accepting()
+            answers = [await client.response() for _ in range(len(server.dispatcher.seen))]
+            answers.append(await client.response())
+            assert answers[-1].headers["connection"] == "close"
+            assert await client.at_end()
 
     run(scene)
 
@@ -347,6 +402,29 @@ def test_tls(tmp_path: Path) -> None:
             client.send(b"NONSENSE\r\n\r\n")
             assert (await client.response()).status == 400
             assert await client.at_end()
+
+    run(scene)
+
+
+def test_a_stop_does_not_wait_for_idle_tls_clients_to_say_goodbye(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+
+    def ask(port: int) -> ssl.SSLSocket:
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        client = trusting.wrap_socket(raw, server_hostname="localhost")
+        client.sendall(post())
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        return client
+
+    async def scene() -> None:
+        async with serving(tls=tls_context(certificate, key)) as server:
+            client = await asyncio.to_thread(ask, server.port)
+            begun = time.monotonic()
+            await server.listener.close(grace_s=15)
+            assert time.monotonic() - begun < 5
+            assert client.recv(1) == b"", "it was told that we close"
+            client.close()
 
     run(scene)
 

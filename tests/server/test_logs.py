@@ -93,3 +93,22 @@ def test_an_answer_of_500_and_more_is_a_warning() -> None:
             assert (line["level"], line["request_id"]) == ("warning", answer.headers["x-amzn-requestid"])
 
     run(scene)
+
+
+def test_a_failure_is_a_warning_and_a_refusal_under_load_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.dispatcher.held = {"A.B"}
+            client = await server.connect()
+            for count, status in enumerate((500, 503), 1):
+                client.send(post("A.B"))
+                (await server.dispatcher.arrival(count)).answer(status=status)
+                assert (await client.response()).status == status
+
+    with caplog.at_level(logging.DEBUG, "penstock.http"):
+        run(scene)
+    answered = [each for each in caplog.records if each.getMessage().startswith("answered")]
+    assert [(each.levelname, each.getMessage()) for each in answered] == [
+        ("WARNING", "answered 500"),
+        ("DEBUG", "answered 503"),
+    ]

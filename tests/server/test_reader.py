@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -98,3 +99,22 @@ def test_request_ids_are_uuids_and_differ() -> None:
     ids = {new_request_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(len(each) == 36 and each[14] == "4" and each[19] in "89ab" for each in ids)
+
+
+def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
+    buffered = Buffered()
+    limits = HttpLimits()
+    reading = Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), limits, buffered)
+    reading.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    chunks = b"2\r\nab\r\n" * 1000
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            reading.feed(chunks)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert buffered.bytes == 100_000
+    assert held < 2 * buffered.bytes
+    reading.feed(b"0\r\n\r\n")
+    assert reading.take().body == b"ab" * 50_000

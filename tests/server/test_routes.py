@@ -54,6 +54,17 @@ def test_the_credential_of_a_presigned_url() -> None:
     assert caller.space == Space("111122223333", "eu-west-3")
 
 
+def test_the_credential_among_very_many_parameters() -> None:
+    scope = b"111122223333%2F20260101%2Feu-west-3%2Fsqs%2Faws4_request"
+    many = b"".join(b"&a=%d" % number for number in range(1500))
+    caller = CALLERS.of(request(b"/?Action=X&X-Amz-Credential=" + scope + many))
+    assert caller.space == Space("111122223333", "eu-west-3")
+    for none in (b"x", b"", b"%", b"%ff%2F+"):
+        caller = CALLERS.of(request(b"/?Action=X&X-Amz-Credential=" + none + many))
+        assert caller.space == Space("000000000000", "us-east-1")
+    assert CALLERS.of(request(b"/?Not-X-Amz-Credential=" + scope)).space == Space("000000000000", "us-east-1")
+
+
 @pytest.mark.parametrize("authorization", ["", "Bearer x", "AWS4-HMAC-SHA256 Credential=", "\xff\xfe"])
 def test_without_a_credential_the_defaults_hold(authorization: str) -> None:
     assert CALLERS.of(request(authorization=authorization)).space == Space("000000000000", "us-east-1")

@@ -11,12 +11,13 @@ import base64
 import hashlib
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import unquote_to_bytes
 
 from penstock.names import Space
 from penstock.server.request import Request
 
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
+_PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _REMEMBERED_MAX = 1024
@@ -67,5 +68,5 @@ def _credential(request: Request) -> bytes:
         return found[1] if found else b""
     if b"X-Amz-Credential=" not in request.target:
         return b""
-    values = parse_qs(request.query.decode("latin-1"), max_num_fields=1000).get("X-Amz-Credential", [""])
-    return values[0].encode()
+    found = _PRESIGNED.search(request.query)
+    return unquote_to_bytes(found[1].replace(b"+", b" ")) if found else b""

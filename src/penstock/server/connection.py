@@ -3,7 +3,8 @@
 Rules:
 
 1. Requests of a connection run one after the other, so pipelined answers leave in order and a later request
-   sees what an earlier one did. A client may run ahead only so far: past that we stop reading.
+   sees what an earlier one did. A client may run ahead only so far: past that we stop reading. And it may keep
+   the event loop only so long: after a few requests answered in place the other connections have their turn.
 2. Whatever is waited for has a deadline, except a running request: a long poll is never cut. A deadline is an
    attribute that one shared sweep looks at, not a timer.
 3. A caller that is gone is told to its :class:`Call` at once; an answer that cannot be written is given back.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 _HEAD_BITE = 4 * 1024  # parsed at once while requests begin: bounds how many can begin at once
 _BODY_BITE = 64 * 1024
+_TURN = 16  # requests started in a row before other connections have their turn
+_FAREWELL_S = 1.0  # for a client at rest to take leave, when the server stops
 _PROGRESS = 4 * 1024  # a body that brings less than this within its time-out has stalled
 
 log = logging.getLogger("penstock.http")
@@ -50,7 +53,7 @@ _AWAITED = tuple(Await)
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_advancing", "_awaits", "_deaf", "_lingers", "_listener", "_paused", "_peer_done", "_reader",
-        "_refusal", "_running", "_stuck", "_transport", "_unread", "deadline",
+        "_refusal", "_running", "_stuck", "_transport", "_unread", "_yielded", "deadline",
     )  # fmt: skip
 
     def __init__(self, listener: Listener) -> None:
@@ -63,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._running: Request | None = None
         self._refusal: Refusal | None = None
         self._advancing = False
+        self._yielded = False  # requests wait, and go on when the others had their turn
         self._paused = False  # we do not read
         self._stuck = False  # the client does not read
         self._deaf = False  # what still comes is thrown away
@@ -128,7 +132,11 @@ class Connection(asyncio.Protocol):
     def wind_down(self) -> None:
         """The server stops: an idle connection closes now, another after the answer it waits for."""
         if self._running is None and not self._reader.requests and self._reader.phase is Phase.BETWEEN:
+            unwritten = self._transport.get_write_buffer_size()
             self._close()
+            if not unwritten:
+                # TLS waits for the client to say goodbye too, and a client at rest does not listen.
+                self.deadline = min(self.deadline, self._listener.now() + _FAREWELL_S)
 
     def abort(self) -> None:
         self._transport.abort()
@@ -139,11 +147,19 @@ class Connection(asyncio.Protocol):
         """Start what can start, read what may be read, then wait for the right thing."""
         if self._advancing:  # an answer came while its request was being started: the loop below goes on
             return
+        if self._yielded:  # our turn comes
+            return
         self._advancing = True
+        started = 0
         ahead_max = self._listener.limits.pipelined_max
         try:
             while not self._stuck and not self._transport.is_closing():
                 if self._running is None and self._reader.requests and not self._lingers:
+                    if started == _TURN:
+                        self._yielded = True
+                        asyncio.get_running_loop().call_soon(self._next_turn)
+                        break
+                    started += 1
                     self._start(self._reader.take())
                 elif self._unread and len(self._reader.requests) < ahead_max:
                     self._read()
@@ -153,10 +169,14 @@ class Connection(asyncio.Protocol):
             self._advancing = False
         if self._transport.is_closing():
             return
-        if self._running is None and not self._stuck and not self._lingers:
+        if self._running is None and not self._stuck and not self._lingers and not self._yielded:
             self._rest()
-        self._set_reading(not self._stuck and not self._unread)
+        self._set_reading(not self._stuck and not self._unread and not self._yielded)
         self._arm()
+
+    def _next_turn(self) -> None:
+        self._yielded = False
+        self._advance()  # does nothing if the connection has closed meanwhile
 
     def _rest(self) -> None:
         """Nothing runs and nothing waits to run."""
@@ -208,7 +228,9 @@ class Connection(asyncio.Protocol):
             self._close()
             return
         if answer.status >= 500 and request.call is not None:
-            log.warning("answered %d", answer.status, extra={"request_id": request.id})
+            # An overload is many refusals, each of them meant: they would bury what is not.
+            level = logging.DEBUG if answer.status == 503 else logging.WARNING
+            log.log(level, "answered %d", answer.status, extra={"request_id": request.id})
         close = not request.keep_alive or self._listener.stopping
         head_only = request.method == b"HEAD"
         self._transport.write(encode_answer(answer, request.version, head_only=head_only, close=close))
@@ -228,7 +250,7 @@ class Connection(asyncio.Protocol):
             return
         if self._stuck:
             awaits = Await.WRITE
-        elif self._running is not None:
+        elif self._running is not None or self._yielded:
             awaits = Await.ANSWER
         else:
             awaits = _AWAITED[self._reader.phase]

@@ -50,7 +50,7 @@ class Reader:
         self._buffered = buffered
         self._parser = httptools.HttpRequestParser(self)
         self._request: Request
-        self._body: list[bytes] = []
+        self._body = bytearray()  # not the pieces: each would cost far more than its bytes, if they are few
         self._body_bytes = 0
         self._headers: list[tuple[bytes, bytes]] = []
         self._quiet_bytes = 0  # taken in since the request began, or since its body last grew
@@ -87,7 +87,7 @@ class Reader:
         """Throw away the request that is being read."""
         self._buffered.bytes -= self._body_bytes
         self._body_bytes = 0
-        self._body = []
+        self._body = bytearray()
         self.continue_due = False
         self.phase = Phase.BETWEEN
 
@@ -96,7 +96,7 @@ class Reader:
     def on_message_begin(self) -> None:
         self._request = Request(self._peer)
         self._headers = []
-        self._body = []
+        self._body = bytearray()
         self._quiet_bytes = self.progress = 0
         self._upgrade = False
         self.phase = Phase.HEAD
@@ -146,7 +146,7 @@ class Reader:
         self._quiet_bytes = 0
         self.continue_due = False  # it came without waiting
         self.progress += len(data)
-        self._body.append(data)
+        self._body += data
         self._body_bytes += len(data)
         self._buffered.bytes += len(data)
         if self._body_bytes > self._limits.body_bytes_max:
@@ -157,8 +157,8 @@ class Reader:
     def on_message_complete(self) -> None:
         if self._upgrade:
             return
-        self._request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body = []
+        self._request.body = bytes(self._body)
+        self._body = bytearray()
         self._body_bytes = 0  # counted as the complete request's from here on
         self.continue_due = False
         self.phase = Phase.BETWEEN

@@ -1,0 +1,50 @@
+"""What an operator meets: a damaged file, a data directory that vanishes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from e2e.conftest import sqs_client
+from e2e.process import ServerProcess
+
+
+def _filled(directory: Path) -> None:
+    server = ServerProcess("--data", str(directory))
+    client = sqs_client(server.url, "400000000001")
+    client.create_queue(QueueName="q")
+    for i in range(100):
+        client.send_message(QueueUrl="q", MessageBody=f"{i}" + "x" * 3000)
+    server.stop()
+
+
+def test_a_damaged_page_found_while_running_stops_the_server(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    file = tmp_path / "penstock.db"
+    with file.open("r+b") as data:
+        data.seek(file.stat().st_size // 2)
+        data.write(b"\xa5" * 40_960)
+    server = ServerProcess("--data", str(tmp_path))
+    client = sqs_client(server.url, "400000000001")
+    for _ in range(30):
+        try:
+            if not client.receive_message(QueueUrl="q", MaxNumberOfMessages=10).get("Messages"):
+                break
+        except (BotoCoreError, ClientError):
+            break
+    assert server.ended() == 1
+    assert "cannot be trusted" in "".join(server.log)
+
+
+def test_a_data_directory_that_is_removed_is_noticed_by_the_next_send(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    server = ServerProcess("--data", str(data))
+    client = sqs_client(server.url, "400000000002")
+    client.create_queue(QueueName="q")
+    shutil.rmtree(data)
+    with pytest.raises((BotoCoreError, ClientError)):
+        client.send_message(QueueUrl="q", MessageBody="would be lost")
+    assert server.ended() == 1
