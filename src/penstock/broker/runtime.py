@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
@@ -60,13 +61,32 @@ class WatchedRuntime:
             return  # whoever reads is told
 
 
+class _Thread:
+    """Runs jobs one after the other. An executor would make a future, with its locks, for each."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self.give = self._jobs.put
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def close(self) -> None:
+        """Ends when the jobs given before are done."""
+        self._jobs.put(None)
+        self._thread.join()
+
+
 class LoopRuntime:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
         # A slow fsync holds the writer only; the loop and the reader go on.
-        self._writer = ThreadPoolExecutor(1, "penstock-writer")
-        self._reader = ThreadPoolExecutor(1, "penstock-reader")
+        self._writer = _Thread("penstock-writer")
+        self._reader = _Thread("penstock-reader")
 
     def write(self, job: Callable[[], T]) -> Later[T]:
         return self._run(self._writer, job)
@@ -74,7 +94,7 @@ class LoopRuntime:
     def read(self, job: Callable[[], T]) -> Later[T]:
         return self._run(self._reader, job)
 
-    def _run(self, thread: ThreadPoolExecutor, job: Callable[[], T]) -> Later[T]:
+    def _run(self, thread: _Thread, job: Callable[[], T]) -> Later[T]:
         later: Later[T] = Later()
         post = self._loop.call_soon_threadsafe
 
@@ -86,17 +106,17 @@ class LoopRuntime:
             else:
                 post(later.resolve, value)
 
-        thread.submit(work)
+        thread.give(work)
         return later
 
     def soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(callback)
 
     def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
-        wait_ms: Any = max(0, now_ms - self._clock.now_ms())
+        wait_ms = max(0, now_ms - self._clock.now_ms())
         # A millisecond more: a timer that fires early would find nothing due and be set again.
         return self._loop.call_later((wait_ms + 1) / 1000, callback)
 
     def close(self) -> None:
-        self._writer.shutdown()
-        self._reader.shutdown()
+        self._writer.close()
+        self._reader.close()
