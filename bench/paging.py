@@ -1,6 +1,6 @@
 """What a backlog costs: memory, restart, and rates against an empty queue, measured in one run.
 
-    .venv/bin/python -m bench.paging [--messages 1000000] [--scenario one|many|delayed|groups|purge ...]
+    .venv/bin/python -m bench.paging [--messages 1000000] [--scenario one|many|delayed|groups|purge|flow|consumers]
 
 Rates are given as CPU time of the server per message, which is steadier on a shared machine than a rate, and as a
 rate; each is compared with an empty queue on the same server, interleaved.
@@ -205,7 +205,48 @@ async def purge(server: Server, data: Path, messages: int) -> Server:
     return server
 
 
-SCENARIOS = {"one": one, "many": many, "delayed": delayed, "groups": groups, "purge": purge}
+async def flow(server: Server, data: Path, messages: int) -> Server:
+    """Send, receive and delete them all, a little at a time: memory must stay where it was."""
+    url = await create(server.port, "flow")
+    for part in range(10):
+        await send_and_drain(server, url, messages // 10, fifo=False)
+        print(f"  resident {server.rss_mb():.0f} MB after {(part + 1) * messages // 10:,} messages")
+    return server
+
+
+async def consumers(server: Server, data: Path, messages: int) -> Server:
+    """Thirty consumers on a backlog of ten thousand: how long does one receive take?"""
+    url = await create(server.port, "consumers")
+    await fill(server.port, 10_000, lambda n: {"QueueUrl": url, "Entries": entries(n)})
+    took: list[float] = []
+
+    async def consume(connection: Connection, _: int) -> None:
+        while True:
+            begun = time.perf_counter()
+            answer = await connection.call("ReceiveMessage", {"QueueUrl": url, "MaxNumberOfMessages": 10})
+            took.append(time.perf_counter() - begun)
+            if not (found := answer.get("Messages", [])):
+                return
+            for message in found:
+                handle = {"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]}
+                await connection.call("DeleteMessage", handle)
+
+    await together(server.port, 30, consume)
+    took.sort()
+    median, late = (1000 * took[int(len(took) * share)] for share in (0.5, 0.99))
+    print(f"  {len(took):,} receives: p50 {median:.1f} ms, p99 {late:.1f} ms")
+    return server
+
+
+SCENARIOS = {
+    "one": one,
+    "many": many,
+    "delayed": delayed,
+    "groups": groups,
+    "purge": purge,
+    "flow": flow,
+    "consumers": consumers,
+}
 
 
 def main() -> None:
