@@ -22,9 +22,6 @@ class Catalogue:
     def __iter__(self) -> Iterator[HeldQueue]:
         return iter(list(self._queues.values()))
 
-    def __len__(self) -> int:
-        return len(self._queues)
-
     def find(self, name: QueueName) -> HeldQueue:
         queue = self._queues.get(name)
         if queue is None:

@@ -153,7 +153,6 @@ def choice(*options: str) -> Kind:
     return Kind("one of " + ", ".join(options), read, "|".join(options))
 
 
-TEXT = Kind("some text", _string, "TEXT")
 HOST = Kind("a host name or an IP address", _matching(r"[A-Za-z0-9._:%-]+"), "ADDRESS")
 BOOLEAN = Kind("true or false", _boolean, "true|false")
 PATH = Kind("a path", lambda value: Path(_string(value)).expanduser(), "PATH")
