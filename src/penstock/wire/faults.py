@@ -31,12 +31,28 @@ def unknown_client(message: str) -> Fault:
     return _fault("UnrecognizedClientException", "InvalidClientTokenId", 403, message)
 
 
+def expired_token() -> Fault:
+    message = "The security token included in the request is expired"
+    return _fault("ExpiredTokenException", "ExpiredToken", 403, message)
+
+
 def wrong_signature(message: str) -> Fault:
     return _fault("InvalidSignatureException", "SignatureDoesNotMatch", 403, message)
 
 
+def wrong_service(name: str) -> Fault:
+    return wrong_signature(f"Credential should be scoped to correct service: '{name}'.")
+
+
 def incomplete_signature(message: str) -> Fault:
     return _fault("IncompleteSignatureException", "IncompleteSignature", 400, message)
+
+
+def request_throttled() -> Fault:
+    # 403 as SQS has it: SDKs repeat the request for this code only with this status.
+    return _fault(
+        "RequestThrottled", "RequestThrottled", 403, "The request was denied due to request throttling."
+    )
 
 
 def internal_error() -> Fault:
