@@ -130,14 +130,102 @@ def test_a_thousand_accounts_at_most(face: Any) -> None:
 
 
 def test_the_policy_stays_within_its_size(face: Any) -> None:
-    accounts = [f"{number:012}" for number in range(150)]
-    assert add(face, "L", accounts).status == 200
-    before = face.attributes("q")["Policy"]
-    reply = add(face, "M", accounts)
+    actions = [
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+    ]
+    sizes = []
+    for number in range(20):
+        before = face.attributes("q").get("Policy", "")
+        reply = add(face, f"{number:080}", [ONE, TWO], actions)
+        if reply.status != 200:
+            break
+        sizes.append(len(face.attributes("q")["Policy"]))
+    size = sizes[-1] + sizes[-1] - sizes[-2]
+    assert sizes[-1] <= 8192 < size
     assert reply.status == 403
-    size = len(before) + len(json.dumps(json.loads(before)["Statement"][0], separators=(",", ":"))) + 1
     assert reply.error == ("OverLimit", f"The policy would have {size} bytes, maximum allowed is 8192.")
     assert face.attributes("q")["Policy"] == before
+
+
+def test_fifty_principals_at_most_in_all_statements(face: Any) -> None:
+    accounts = [f"{number:012}" for number in range(50)]
+    assert add(face, "L", accounts).status == 200
+    reply = add(face, "M", [ONE])
+    assert reply.status == 403
+    assert reply.error == ("OverLimit", "51 Principals were found, maximum allowed is 50.")
+
+
+def policy_of(*statements: dict[str, Any], **others: Any) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements), **others})
+
+
+def open_to(principal: Any = "*", **others: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Principal": principal, "Action": "sqs:*", "Resource": ARN, **others}
+
+
+def conditions(count: int) -> dict[str, Any]:
+    return {"StringEquals": {f"aws:ResourceTag/{number}": "x" for number in range(count)}}
+
+
+ACCOUNTS = [f"{number:012}" for number in range(51)]
+
+
+@pytest.mark.parametrize(
+    ("taken", "refused"),
+    [
+        pytest.param(policy_of(*[open_to()] * 20), policy_of(*[open_to()] * 21), id="twenty statements"),
+        pytest.param(
+            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:20]})),
+            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:21]})),
+            id="fifty principals",
+        ),
+        pytest.param(
+            policy_of(open_to(Condition=conditions(5)), open_to(Condition=conditions(5))),
+            policy_of(open_to(Condition=conditions(5)), open_to(Condition=conditions(6))),
+            id="ten conditions",
+        ),
+        pytest.param(policy_of(open_to()).ljust(8192), policy_of(open_to()).ljust(8193), id="8192 bytes"),
+        pytest.param(
+            policy_of(open_to({"Service": "sns.amazonaws.com"})),
+            policy_of(open_to({"AWS": "arn:aws:iam::123456789012:*"})),
+            id="principals without wildcards",
+        ),
+        pytest.param(
+            policy_of(open_to(Condition={"StringEquals": {"aws:PrincipalOrgID": "o-1"}})),
+            policy_of(open_to(Condition={"StringEqual": {"aws:PrincipalOrgID": "o-1"}})),
+            id="operators that are known",
+        ),
+        pytest.param(
+            policy_of(open_to(Condition={"IpAddress": {"aws:SourceIp": "192.0.2.0/24"}})),
+            policy_of(open_to(Condition={"IpAddress": {"aws:SourceIp": "192.0.2/24"}})),
+            id="networks that are networks",
+        ),
+        pytest.param(
+            policy_of(open_to(Resource="$queue_arn")),
+            policy_of({**open_to(), "Resource": []}),
+            id="a resource of any form",
+        ),
+        pytest.param(
+            policy_of(open_to()),
+            policy_of({key: value for key, value in open_to().items() if key != "Principal"}),
+            id="a principal",
+        ),
+        pytest.param(policy_of(open_to(Condition={})), policy_of(open_to(Conditions={})), id="no other part"),
+    ],
+)
+def test_what_a_policy_may_be(face: Any, taken: str, refused: str) -> None:
+    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
+    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused}).error == (
+        "InvalidAttributeValue",
+        "Invalid value for the parameter Policy.",
+    )
+    assert face.attributes("q")["Policy"] == taken
 
 
 def test_remove_of_an_unknown_label(face: Any) -> None:

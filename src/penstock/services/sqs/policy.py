@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from penstock.auth.policy import PolicyInvalid, compile_policy, read_document
+from penstock.auth.policy.facts import SQS_OWNER_ONLY
 from penstock.names import PARTITION
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import invalid_value, sqs_fault
@@ -15,9 +17,10 @@ from penstock.services.sqs.validation import is_legal
 
 _BYTES_MAX = 8192
 _STATEMENTS_MAX = 20
+_PRINCIPALS_MAX = 50  # of all statements, as is the next
+_CONDITIONS_MAX = 10  # one for each operator and key
 _ACTIONS_MAX = 7
 _ACCOUNTS_MAX = 1000  # more would not fit the document anyway
-_VERSIONS = ("2012-10-17", "2008-10-17")
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 
 _GRANTABLE = {
@@ -31,33 +34,30 @@ _GRANTABLE = {
     "ReceiveMessage",
     "SendMessage",
 }
-_OWNER_ONLY = {
-    "AddPermission",
-    "CancelMessageMoveTask",
-    "CreateQueue",
-    "DeleteQueue",
-    "ListMessageMoveTasks",
-    "ListQueueTags",
-    "ListQueues",
-    "RemovePermission",
-    "SetQueueAttributes",
-    "StartMessageMoveTask",
-    "TagQueue",
-    "UntagQueue",
-}
 
 
 def is_policy(text: str) -> bool:
-    """Whether SQS takes the document. What its ARNs and principals mean is not looked at."""
-    document = read_object(text)
-    if document is None or len(text.encode()) > _BYTES_MAX or not is_legal(text):
+    """Whether SQS takes the document. A resource may be any text; principals and conditions must have their form."""
+    if not is_legal(text) or len(text.encode()) > _BYTES_MAX:
         return False
-    if not document.keys() <= {"Version", "Id", "Statement"}:
+    try:
+        compile_policy(text, kind="resource")
+    except PolicyInvalid:
         return False
-    if document.get("Version", _VERSIONS[0]) not in _VERSIONS:
-        return False
-    statements = _statements(document)
-    return bool(statements) and all(_is_statement(statement) for statement in statements)
+    statements = read_document(text, "resource").statements
+    return (
+        len(statements) <= _STATEMENTS_MAX
+        and _principals_in(text) <= _PRINCIPALS_MAX
+        and sum(len(statement.conditions) for statement in statements) <= _CONDITIONS_MAX
+    )
+
+
+def _principals_in(text: str) -> int:
+    try:
+        document = read_document(text, "resource")
+    except PolicyInvalid:
+        return 0  # it was set before SQS's grammar was checked here; it stays as it is
+    return sum(statement.principals_count for statement in document.statements)
 
 
 def _statements(document: dict[str, Any]) -> list[Any]:
@@ -67,18 +67,12 @@ def _statements(document: dict[str, Any]) -> list[Any]:
     return statements if isinstance(statements, list) else []
 
 
-def _is_statement(statement: Any) -> bool:
-    if not isinstance(statement, dict) or statement.get("Effect") not in ("Allow", "Deny"):
-        return False
-    return all(statement.get(key) or statement.get(f"Not{key}") for key in ("Action", "Resource"))
-
-
 def check_actions(actions: list[str]) -> None:
     if len(actions) > _ACTIONS_MAX:
         message = f"{len(actions)} Actions were found, maximum allowed is {_ACTIONS_MAX}."
         raise sqs_fault("OverLimit", message)
     for action in actions:
-        if action in _OWNER_ONLY:
+        if action in SQS_OWNER_ONLY:
             reason = "Only the queue owner is allowed to invoke this action."
             raise invalid_value(f"SQS:{action}", "ActionName", reason)
         if action not in _GRANTABLE:
@@ -124,6 +118,10 @@ def with_permission(policy: str | None, arn: str, label: str, accounts: list[str
     size = len(written.encode())
     if size > _BYTES_MAX:
         message = f"The policy would have {size} bytes, maximum allowed is {_BYTES_MAX}."
+        raise sqs_fault("OverLimit", message)
+    found = _principals_in(written)
+    if found > _PRINCIPALS_MAX:
+        message = f"{found} Principals were found, maximum allowed is {_PRINCIPALS_MAX}."
         raise sqs_fault("OverLimit", message)
     return written
 

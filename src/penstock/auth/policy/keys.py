@@ -1,0 +1,92 @@
+"""Condition keys: where in the question each one is found. Their names are the same in upper and lower case.
+
+A key that is not known here belongs to one service, and the question may bring it along; else it is missing, as it is
+on AWS where the request has no such property (an organisation, a VPC).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from penstock.auth.policy.question import Question
+
+Value = str | tuple[str, ...] | None
+"""A text; several, for the few keys that have several; None if the request has no such key."""
+
+Reader = Callable[[Question], Value]
+
+
+def _principal_arn(question: Question) -> Value:
+    principal = question.principal
+    if principal.kind == "anonymous":
+        return None
+    return principal.role_arn or principal.arn  # IAM: for a session this is the role's ARN
+
+
+def _principal_type(question: Question) -> Value:
+    principal = question.principal
+    if principal.role_arn is not None:
+        return "AssumedRole"
+    return {"anonymous": "Anonymous", "root": "Account"}.get(principal.kind, "User")
+
+
+def _current_time(question: Question) -> Value:
+    return datetime.fromtimestamp(int(question.now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _requested_region(question: Question) -> Value:
+    parts = question.resource.split(":", 4)
+    return parts[3] or None if len(parts) == 5 else None
+
+
+_READERS: dict[str, Reader] = {
+    "aws:principalarn": _principal_arn,
+    "aws:principalaccount": lambda question: question.principal.account or None,
+    "aws:principaltype": _principal_type,
+    "aws:principalisawsservice": lambda _: "false",
+    "aws:viaawsservice": lambda _: "false",
+    "aws:userid": lambda question: question.principal.id,
+    "aws:username": lambda question: question.principal.name,
+    "aws:resourceaccount": lambda question: question.resource_account or None,
+    "aws:requestedregion": _requested_region,
+    "aws:sourcearn": lambda question: question.source_arn or None,
+    "aws:sourceaccount": lambda question: question.source_account or None,
+    "aws:sourceip": lambda question: question.source_ip or None,
+    "aws:securetransport": lambda question: "true" if question.secure else "false",
+    "aws:currenttime": _current_time,
+    "aws:epochtime": lambda question: str(int(question.now_s)),
+    "aws:tagkeys": lambda question: question.tag_keys or None,
+}
+
+_TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
+    "aws:principaltag": lambda question: question.principal.tags,
+    "aws:resourcetag": lambda question: question.resource_tags,
+    "aws:requesttag": lambda question: question.request_tags,
+}
+
+
+def reader(key: str) -> Reader:
+    name = key.lower()
+    if name in _READERS:
+        return _READERS[name]
+    family, slash, _ = name.partition("/")
+    if slash and family in _TAGS:
+        return _tag(_TAGS[family], key[len(family) + 1 :])
+    return lambda question: question.keys.get(name)
+
+
+def _tag(tags_of: Callable[[Question], Mapping[str, str]], name: str) -> Reader:
+    folded = name.lower()
+
+    def read(question: Question) -> Value:
+        tags = tags_of(question)
+        if not tags:
+            return None
+        value = tags.get(name)
+        if value is not None:
+            return value
+        # IAM: the name of a tag is the same in upper and lower case, where the service's own is not.
+        return next((value for key, value in tags.items() if key.lower() == folded), None)
+
+    return read

@@ -1,0 +1,44 @@
+"""What is asked of the policies, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.auth.principal import Principal
+
+if TYPE_CHECKING:  # statements read questions
+    from penstock.auth.policy.statements import Policy
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Question(NamedTuple):
+    """May this principal do this to that? With all that a condition can look at."""
+
+    principal: Principal
+    action: str  # "sqs:SendMessage"
+    resource: str  # an ARN
+    resource_account: str
+    resource_policy: Policy | None = None
+    resource_tags: Mapping[str, str] = _NOTHING
+    request_tags: Mapping[str, str] = _NOTHING  # tags that the request sets
+    tag_keys: tuple[str, ...] = ()  # tags that the request sets or removes
+    source_ip: str = ""
+    secure: bool = False
+    now_s: float = 0.0
+    source_arn: str = ""  # for whom a service calls
+    source_account: str = ""
+    keys: Mapping[str, str] = (
+        _NOTHING  # further keys of one service, in lower case: {"sts:externalid": "..."}
+    )
+
+
+class Verdict(NamedTuple):
+    allowed: bool
+    reason: str  # for people; if refused, the end of the sentence that `refusal` makes
+    policy: str | None = (
+        None  # which one decided: "identity", "resource:NAME", ...; None if it was none of them
+    )
+    statement: str | None = None  # its Sid, or "#2" for the second

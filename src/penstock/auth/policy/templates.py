@@ -1,0 +1,77 @@
+"""Policy variables: ``arn:aws:sqs:*:*:${aws:username}-*`` means another queue for each user.
+
+``${key}`` is a value of the request, ``${key, 'text'}`` has a text for want of one. ``${*}``, ``${?}`` and ``${$}``
+are these characters themselves. A value never brings wildcards in. A variable without a value equals nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.auth.policy.keys import Reader, reader
+from penstock.auth.policy.question import Question
+from penstock.auth.policy.wildcards import ANY, Token, tokens
+
+
+class Variable(NamedTuple):
+    read: Reader
+    default: str | None
+
+    def value(self, question: Question) -> str | None:
+        value = self.read(question)
+        return (
+            value if isinstance(value, str) else self.default
+        )  # IAM: a key with several values is no variable
+
+
+class Template(NamedTuple):
+    parts: tuple[Token | Variable, ...]
+
+    @property
+    def fixed(self) -> tuple[Token, ...] | None:
+        """The pattern that it is for every question; None if it has variables."""
+        fixed = tuple(part for part in self.parts if not isinstance(part, Variable))
+        return fixed if len(fixed) == len(self.parts) else None
+
+    @property
+    def loosest(self) -> tuple[Token, ...]:
+        """A pattern that matches whatever it can match for any question."""
+        return tuple(ANY if isinstance(part, Variable) else part for part in self.parts)
+
+    def fill(self, question: Question) -> tuple[Token, ...] | None:
+        """The pattern that it is for this question; None if a variable has no value."""
+        filled: list[Token] = []
+        for part in self.parts:
+            if isinstance(part, Variable):
+                value = part.value(question)
+                if value is None:
+                    return None
+                filled.append(value)
+            else:
+                filled.append(part)
+        return tuple(filled)
+
+
+def template(text: str, *, wildcards: bool, variables: bool) -> Template:
+    parts: list[Token | Variable] = []
+
+    def plain(text: str) -> None:
+        parts.extend(tokens(text) if wildcards else filter(None, (text,)))
+
+    while variables:
+        before, opened, rest = text.partition("${")
+        inside, closed, after = rest.partition("}")
+        if not opened or not closed:
+            break
+        plain(before)
+        parts.append(inside if inside in ("*", "?", "$") else _variable(inside))
+        text = after
+    plain(text)
+    return Template(tuple(parts))
+
+
+def _variable(inside: str) -> Variable:
+    key, comma, default = inside.partition(",")
+    default = default.strip()
+    is_quoted = len(default) >= 2 and default[0] == default[-1] == "'"
+    return Variable(reader(key.strip()), default[1:-1] if comma and is_quoted else None)

@@ -1,0 +1,53 @@
+"""Who appears in these tests. The queues belong to account OWN; the others come from OTHER."""
+
+from __future__ import annotations
+
+from penstock.auth.principal import ANONYMOUS, Principal
+
+OWN = "444455556666"
+OTHER = "111122223333"
+REGION = "us-east-2"
+
+
+def queue(name: str) -> str:
+    return name if name.startswith("arn:") else f"arn:aws:sqs:{REGION}:{OWN}:{name}"
+
+
+def root(account: str) -> Principal:
+    return Principal(kind="root", account=account, arn=f"arn:aws:iam::{account}:root", id=account)
+
+
+def user(account: str, name: str, path: str = "", **tags: str) -> Principal:
+    return Principal(
+        kind="user",
+        account=account,
+        arn=f"arn:aws:iam::{account}:user/{path}{name}",
+        id=f"AIDA{name.upper()}",
+        name=name,
+        tags=tags,
+    )
+
+
+def session(account: str, role: str, name: str, **tags: str) -> Principal:
+    return Principal(
+        kind="session",
+        account=account,
+        arn=f"arn:aws:sts::{account}:assumed-role/{role}/{name}",
+        id=f"AROA{role.upper()}:{name}",
+        role_arn=f"arn:aws:iam::{account}:role/{role}",
+        tags=tags,
+    )
+
+
+CAST: dict[str, Principal] = {
+    "anonymous": ANONYMOUS,
+    "root": root(OWN),
+    "alice": user(OWN, "alice", team="red", Grade="5"),
+    "bob": user(OWN, "bob", path="ops/"),
+    "worker": session(OWN, "worker", "w1", team="red"),
+    "worker-2": session(OWN, "worker", "w2"),
+    "other-root": root(OTHER),
+    "username1": user(OTHER, "username1", team="blue"),
+    "carol": user(OTHER, "carol"),
+    "role1": session(OTHER, "role1", "s1"),
+}
