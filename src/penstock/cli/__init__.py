@@ -17,6 +17,13 @@ _COMMANDS = {
     "serve": "Start the broker.",
     "health": "Ask a running broker whether it is ready.",
     "check": "Check settings and declared queues without starting anything.",
+    "user": "Users and their access keys.",
+    "role": "Roles that users and other accounts can assume.",
+    "policy": "What users and roles may do.",
+    "env": "Print what a client needs to call the broker as a user.",
+    "audit": "Show who called what, from where, and whether it was allowed.",
+    "cert": "Make a certificate for development, to serve HTTPS with.",
+    "key": "The root key, and the keys that messages are encrypted under.",
     "import-config": "Turn the configuration of ElasticMQ or GoAWS into ours.",
 }
 

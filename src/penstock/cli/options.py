@@ -17,11 +17,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_settings(function: F) -> F:
-    for setting in reversed(settings().values()):
-        function = _option(setting)(function)
-    return click.option(
-        "--config", metavar="FILE", help=f"TOML file with settings and queues.  [{CONFIG_VARIABLE}]"
-    )(function)
+    return with_these_settings(*settings())(function)
+
+
+def with_these_settings(*names: str) -> Callable[[F], F]:
+    """The flags of some settings, and of the file that holds the rest."""
+
+    def add(function: F) -> F:
+        for name in reversed(names):
+            function = _option(settings()[name])(function)
+        return click.option(
+            "--config", metavar="FILE", help=f"TOML file with settings and queues.  [{CONFIG_VARIABLE}]"
+        )(function)
+
+    return add
 
 
 def configured(flags: Mapping[str, object]) -> Config:

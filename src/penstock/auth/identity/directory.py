@@ -1,0 +1,103 @@
+"""One state of the credentials file, ready to be asked: what is the secret of this key, and who uses it?
+
+Rule 1: an unknown key, an inactive one, a token that is not ours and one whose owner is gone get the same answer, so
+that nobody learns which keys there are.
+Rule 2: a session lives as long as the long-term key it came from: whoever deactivates a leaked key ends all that
+was made with it.
+Rule 3: what is remembered is bounded, and only holds tokens that were found true.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.auth.identity.book import Book, all_keys
+from penstock.auth.identity.keys import opened_secret
+from penstock.auth.identity.principals import KnownRole, Principals
+from penstock.auth.identity.sessions import Sessions
+from penstock.auth.principal import Principal
+from penstock.auth.rootkey import RootKey
+from penstock.clock import Clock
+from penstock.wire.faults import expired_token, unknown_client
+from penstock.wire.registry import Fault
+
+_TOKENS_REMEMBERED_MAX = 4096
+
+
+class _Known(NamedTuple):
+    secret: str
+    principal: Principal
+
+
+class _KnownSession(NamedTuple):
+    access_key: str
+    secret: str
+    principal: Principal
+    expires_ms: int
+
+
+class Directory:
+    def __init__(self, book: Book, root_key: RootKey, clock: Clock) -> None:
+        """Raises CredentialsError: whatever is wrong in the file is said now, not when it is first needed."""
+        self.book = book
+        self.sessions = Sessions(root_key)
+        self._clock = clock
+        self._principals = Principals(book)
+        self._by_key: dict[str, _Known] = {}
+        self._by_token: dict[str, _KnownSession] = {}
+        for key, account, name in all_keys(book):
+            secret = opened_secret(root_key, key)
+            if key.active:
+                principal = (
+                    self._principals.root(account, key.id)
+                    if name is None
+                    else self._principals.user(account, name, key.id)
+                )
+                self._by_key[key.id] = _Known(secret, principal)
+        self._roles = {role.arn: role for role in self._principals.roles()}
+
+    def secret(self, access_key: str, token: str | None) -> str:
+        """What the request must have been signed with. Raises Fault."""
+        return self._known(access_key, token).secret
+
+    def principal(self, access_key: str, token: str | None) -> Principal:
+        """Raises Fault."""
+        return self._known(access_key, token).principal
+
+    def role(self, arn: str) -> KnownRole | None:
+        return self._roles.get(arn)
+
+    def _known(self, access_key: str, token: str | None) -> _Known | _KnownSession:
+        if not token:
+            known = self._by_key.get(access_key)
+            if known is None:
+                raise _invalid()
+            return known
+        session = self._by_token.get(token)
+        if session is None:
+            session = self._opened(access_key, token)
+        if session.access_key != access_key:
+            raise _invalid()
+        if session.expires_ms <= self._clock.wall_ms():
+            raise expired_token()
+        return session
+
+    def _opened(self, access_key: str, token: str) -> _KnownSession:
+        session = self.sessions.open(access_key, token)
+        parent = None if session is None else self._by_key.get(session.parent_key)
+        if session is None or parent is None:
+            raise _invalid()
+        principal = self._principals.session(session, access_key, parent.principal)
+        if principal is None:
+            raise _invalid()
+        known = _KnownSession(
+            access_key, self.sessions.secret(access_key), principal, session.expires_s * 1000
+        )
+        if len(self._by_token) >= _TOKENS_REMEMBERED_MAX:
+            self._by_token.clear()
+        self._by_token[token] = known
+        return known
+
+
+def _invalid() -> Fault:
+    return unknown_client("The security token included in the request is invalid.")

@@ -1,0 +1,66 @@
+"""The credentials file on disk: for its owner alone, and never half written.
+
+Rule 1: a file that others may read or write is refused, with what to do about it.
+Rule 2: a change is written beside the file, made durable, and put in its place in one step. Whoever reads sees the
+old file or the new one.
+Rule 3: changes take turns: two commands at once do not undo each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from penstock.auth.identity.book import Book, CredentialsError
+from penstock.auth.identity.principals import check_book
+from penstock.auth.identity.toml import read_book, written
+from penstock.auth.private import replace_file, turn, why_not_private
+
+_BYTES_MAX = 16 * 1024 * 1024
+
+
+def read_file(path: Path) -> Book:
+    """Raises CredentialsError."""
+    with _told_with(path):
+        return read_book(_read(path))
+
+
+@contextmanager
+def changed_file(path: Path) -> Iterator[Book]:
+    """The book to change; it is written when the block ends without an error. A file is made if there is none."""
+    with ExitStack() as stack:
+        with _told_with(path):
+            stack.enter_context(turn(path))
+            text = _read(path) if path.exists() else ""
+            book = read_book(text)
+        yield book
+        with _told_with(path):
+            after = written(book, text)
+            check_book(read_book(after))  # what a server would refuse is not written
+            replace_file(path, after.encode())
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        problem = why_not_private(os.fstat(file.fileno()))
+        if problem is not None:
+            raise CredentialsError(problem)
+        data = file.read(_BYTES_MAX + 1)
+    if len(data) > _BYTES_MAX:
+        raise CredentialsError("it is larger than 16 MB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CredentialsError("it is not UTF-8 text") from None
+
+
+@contextmanager
+def _told_with(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except CredentialsError as error:
+        raise CredentialsError(f"cannot use the credentials file {path}: {error}") from None
+    except OSError as error:
+        raise CredentialsError(f"cannot use the credentials file {path}: {error.strerror}") from None

@@ -1,0 +1,60 @@
+"""New ids and secrets, and how secrets lie in the file.
+
+A secret is sealed with the root key and bound to the id of its key: it cannot be read out of a copy of the file,
+nor be moved to another key. It is not hashed, because a signature can only be checked by whoever knows the secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.auth.identity.book import AccessKey, CredentialsError
+from penstock.auth.rootkey import RootKey, RootKeyError
+
+TEMPORARY = "ASIA"  # how the access keys of sessions begin
+
+_PURPOSE = b"credentials"
+
+
+def new_id(prefix: str, length: int) -> str:
+    """Random characters behind a prefix, ``length`` in all, as AWS shapes its ids."""
+    return (prefix + base64.b32encode(os.urandom(20)).decode())[:length]
+
+
+def new_access_key_id(*, temporary: bool = False) -> str:
+    return new_id(TEMPORARY if temporary else "AKIA", 20)
+
+
+def new_secret() -> str:
+    return base64.b64encode(os.urandom(30)).decode()
+
+
+class Pair(NamedTuple):
+    id: str
+    secret: str
+
+
+def new_pair() -> Pair:
+    return Pair(new_access_key_id(), new_secret())
+
+
+def sealed_key(root_key: RootKey, pair: Pair, now: datetime) -> AccessKey:
+    """The key as the file keeps it."""
+    sealed = root_key.seal(_PURPOSE, pair.secret.encode(), pair.id.encode())
+    return AccessKey(id=pair.id, secret=base64.b64encode(sealed).decode(), created=now)
+
+
+def opened_secret(root_key: RootKey, key: AccessKey) -> str:
+    """Raises CredentialsError."""
+    try:
+        sealed = base64.b64decode(key.secret, validate=True)
+        return root_key.open(_PURPOSE, sealed, key.id.encode()).decode()
+    except RootKeyError as error:
+        raise CredentialsError(f"the secret of access key {key.id} cannot be opened: {error}") from None
+    except ValueError:
+        raise CredentialsError(
+            f"the secret of access key {key.id} is not a sealed one: make a key with penstock user rotate"
+        ) from None

@@ -1,0 +1,28 @@
+"""Policies that are there without being written: enough for most users. They can be attached by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+_FIND = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"]
+
+
+def _allow(*actions: str) -> str:
+    statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)
+
+
+MANAGED: Mapping[str, str] = {
+    "sqs-full-access": _allow("sqs:*"),
+    "sqs-read-only": _allow(
+        *_FIND,
+        "sqs:ListQueues",
+        "sqs:ListQueueTags",
+        "sqs:ListDeadLetterSourceQueues",
+        "sqs:ListMessageMoveTasks",
+    ),
+    "sqs-send": _allow(*_FIND, "sqs:SendMessage"),
+    "sqs-receive": _allow(*_FIND, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
+    "assume-roles": _allow("sts:AssumeRole", "sts:TagSession"),
+}

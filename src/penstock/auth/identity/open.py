@@ -1,0 +1,29 @@
+"""Sessions of an open server: it asks nobody who they are, so its tokens only say which account they act in.
+
+They hold no secret, protect nothing, and need no key: they still mean the same after a restart. A secured server
+does not take them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from penstock.auth.identity.keys import new_access_key_id, new_secret
+from penstock.auth.identity.sessions import Issued
+
+_ACCOUNT = re.compile(rb"penstock open session of ([0-9]{12})")
+
+
+def open_session(account: str) -> Issued:
+    token = base64.b64encode(f"penstock open session of {account}".encode()).decode()
+    return Issued(new_access_key_id(temporary=True), new_secret(), token)
+
+
+def open_account(token: str) -> str | None:
+    """The account that the session acts in; None if the token is not one of an open server."""
+    try:
+        found = _ACCOUNT.fullmatch(base64.b64decode(token, validate=True))
+    except ValueError:
+        return None
+    return found[1].decode() if found else None

@@ -1,0 +1,66 @@
+"""Temporary credentials: a session is a sealed token that its holder keeps.
+
+Nothing about a session is stored: the token carries it, and only the root key opens it. So sessions survive a
+restart and cost no memory. The secret is not even in the token: it follows from the access key and the root key.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from penstock.auth.identity.keys import new_access_key_id
+from penstock.auth.rootkey import RootKey, RootKeyError
+
+_PURPOSE = b"session/1"
+_TOKEN_LENGTH_MAX = 16_384
+
+
+class Session(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a token says. ``owner`` and ``owner_id`` are the user's or role's; for the root the account's own."""
+
+    kind: Literal["root", "user", "role"]
+    account: str
+    owner: str
+    owner_id: str
+    parent_key: str  # the long-term key behind it, through a chain of sessions the first
+    issued_s: int
+    expires_s: int
+    name: str = ""  # RoleSessionName
+    policy: str | None = None
+    tags: dict[str, str] = {}
+    transitive: tuple[str, ...] = ()  # keys of the tags that the next session in a chain inherits
+
+
+class Issued(NamedTuple):
+    access_key: str
+    secret: str
+    token: str
+
+
+class Sessions:
+    def __init__(self, root_key: RootKey) -> None:
+        self._root_key = root_key
+        self._secret_key = root_key.derive(b"session secrets")
+        self._decoder = msgspec.msgpack.Decoder(Session)
+
+    def issue(self, session: Session) -> Issued:
+        access_key = new_access_key_id(temporary=True)
+        sealed = self._root_key.seal(_PURPOSE, msgspec.msgpack.encode(session), access_key.encode())
+        return Issued(access_key, self.secret(access_key), base64.b64encode(sealed).decode())
+
+    def secret(self, access_key: str) -> str:
+        return base64.b64encode(hmac.digest(self._secret_key, access_key.encode(), "sha256"))[:40].decode()
+
+    def open(self, access_key: str, token: str) -> Session | None:
+        """None if the token is not one of ours, or belongs to another access key."""
+        if len(token) > _TOKEN_LENGTH_MAX:
+            return None
+        try:
+            sealed = base64.b64decode(token, validate=True)
+            return self._decoder.decode(self._root_key.open(_PURPOSE, sealed, access_key.encode()))
+        except (RootKeyError, ValueError, msgspec.DecodeError):
+            return None

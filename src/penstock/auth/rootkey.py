@@ -1,0 +1,139 @@
+"""The root key: 32 bytes that only the operator keeps. Whatever is sealed on disk is sealed by way of it.
+
+Rule 1: it is never stored with the data it protects: it comes from the environment, from a command, or from a file.
+Rule 2: it encrypts nothing itself: each purpose gets a key of its own (HKDF-SHA256).
+Rule 3: what is sealed (AES-256-GCM) is bound to a name: it cannot be passed off as something else, nor changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from penstock.auth.private import why_not_private
+
+VARIABLE = "PENSTOCK_ROOT_KEY"
+"""Holds the key itself. There is no such flag: the arguments of a process are for everyone to read."""
+
+FILE_NAME = "penstock-root.key"
+KEY_BYTES = 32
+NONCE_BYTES = 12
+_COMMAND_PATIENCE_S = 30
+_FILE_BYTES_MAX = 4096
+
+
+class RootKeyError(Exception):
+    """One line for the operator. It never shows any part of a key."""
+
+
+class RootKey:
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise RootKeyError(f"a root key has {KEY_BYTES} bytes, not {len(key)}")
+        self._key = key
+        self._cipher = lru_cache(maxsize=16)(lambda purpose: AESGCM(self.derive(purpose)))
+
+    def derive(self, purpose: bytes) -> bytes:
+        """A key of 32 bytes for one purpose; it tells nothing about the root key or about other purposes."""
+        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"penstock/" + purpose).derive(self._key)
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells root keys apart, and gives nothing away."""
+        return self.derive(b"fingerprint")[:8].hex()
+
+    def seal(self, purpose: bytes, plain: bytes, bound_to: bytes) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        sealed: bytes = self._cipher(purpose).encrypt(nonce, plain, bound_to)
+        return nonce + sealed
+
+    def open(self, purpose: bytes, sealed: bytes, bound_to: bytes) -> bytes:
+        try:
+            plain: bytes = self._cipher(purpose).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
+        except (InvalidTag, ValueError):
+            raise RootKeyError("it was sealed with another root key, or changed since") from None
+        return plain
+
+
+def find_root_key(
+    *, environ: Mapping[str, str], command: str | None, file: Path | None, beside: Path | None
+) -> RootKey | None:
+    """The first source that is given wins. ``beside`` is the credentials file: a key file may lie next to it."""
+    if environ.get(VARIABLE):
+        return RootKey(_read(environ[VARIABLE], f"the variable {VARIABLE}"))
+    if command is not None:
+        return RootKey(_read(_output(command), "what root_key_command printed"))
+    if file is not None:
+        return read_root_key_file(file)
+    if beside is not None and (found := beside.with_name(FILE_NAME)).exists():
+        return read_root_key_file(found)
+    return None
+
+
+def read_root_key_file(path: Path) -> RootKey:
+    try:
+        with path.open("rb") as file:
+            problem = why_not_private(os.fstat(file.fileno()))
+            text = file.read(_FILE_BYTES_MAX)
+    except OSError as error:
+        raise RootKeyError(f"cannot read the root key file {path}: {error.strerror}") from None
+    if problem is not None:
+        raise RootKeyError(f"cannot use the root key file {path}: {problem}")
+    return RootKey(_read(text.decode("latin-1"), f"the root key file {path}"))
+
+
+def create_root_key_file(path: Path) -> RootKey:
+    """Make a key and keep it in a new file that only its owner may read."""
+    key = os.urandom(KEY_BYTES)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(b64encode(key) + b"\n")
+            file.flush()
+            os.fsync(descriptor)
+    except FileExistsError:
+        raise RootKeyError(f"{path} is there already: a root key is never overwritten") from None
+    except OSError as error:
+        raise RootKeyError(f"cannot make the root key file {path}: {error.strerror}") from None
+    return RootKey(key)
+
+
+def _output(command: str) -> str:
+    try:
+        done = subprocess.run(
+            shlex.split(command), capture_output=True, timeout=_COMMAND_PATIENCE_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise RootKeyError(f"root_key_command took longer than {_COMMAND_PATIENCE_S} seconds") from None
+    except (OSError, ValueError, IndexError) as error:
+        raise RootKeyError(f"cannot run root_key_command: {error}") from None
+    if done.returncode != 0:
+        # Its output may hold the key; what it says to the operator goes to standard error.
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = f": {said[-1]}" if said else ""
+        raise RootKeyError(f"root_key_command ended with status {done.returncode}{reason}")
+    return done.stdout.decode("latin-1")
+
+
+def _read(text: str, where: str) -> bytes:
+    text = text.strip()
+    for decode in (bytes.fromhex, lambda text: b64decode(text, validate=True)):
+        try:
+            key = decode(text)
+        except ValueError:
+            continue
+        if len(key) == KEY_BYTES:
+            return key
+    raise RootKeyError(
+        f"{where} is not a root key: give {KEY_BYTES} bytes as base64 or as hexadecimal digits"
+    )

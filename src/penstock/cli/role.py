@@ -1,0 +1,135 @@
+"""``penstock role``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.auth.identity.book import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
+from penstock.auth.identity.editing import Found, add_role, attach, find_role, remove, trust_document
+from penstock.auth.identity.principals import document_text
+from penstock.cli.failure import Failure
+from penstock.cli.identity import (
+    CredentialsFile,
+    account_option,
+    end_sessions,
+    now,
+    pairs,
+    policy_names,
+    read_text,
+    table,
+    with_file,
+)
+from penstock.cli.user import holder_rows
+
+
+@click.group("role")
+def command() -> None:
+    """Roles: permissions that users and other accounts can take on for a while (AssumeRole).
+
+    \b
+    Examples:
+      penstock role add deployer --trust alice --policy sqs-full-access
+      penstock role add auditor --trust 444455556666 --external-id 7F3K --policy sqs-read-only
+      penstock role list
+    """
+
+
+@command.command("add")
+@click.argument("name")
+@account_option
+@click.option(
+    "--trust", multiple=True, required=True, metavar="WHO|FILE.json",
+    help="Who may assume it: a user's name, an ARN, an account, or a file with a trust policy.",
+)  # fmt: skip
+@click.option("--external-id", metavar="TEXT", help="What whoever assumes it has to say.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.json", help="What it may do.")
+@click.option(
+    "--max-session", type=click.IntRange(DEFAULT_MAX_SESSION_S, MAX_SESSION_S), default=DEFAULT_MAX_SESSION_S,
+    show_default=True, metavar="SECONDS", help="How long a session may be.",
+)  # fmt: skip
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Conditions can look at tags.")
+@with_file
+def add(
+    file: CredentialsFile, name: str, account: str | None, trust: tuple[str, ...], external_id: str | None,
+    policies: tuple[str, ...], max_session: int, tags: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Add a role.
+
+    A user of the role's account needs nothing else than to be trusted by name. An account that is trusted decides
+    itself which of its users may: by a policy that allows sts:AssumeRole, such as assume-roles.
+
+    \b
+    Examples:
+      penstock role add deployer --trust alice --trust bob --policy sqs-full-access
+      penstock role add batch --trust ./trust.json --policy ./batch.json --max-session 43200
+    """
+    account = account or file.config.account
+    with file.changed() as book:
+        found = add_role(book, account, name, _trust(trust, account, external_id), max_session, now())
+        for policy in policy_names(book, policies):
+            attach(book, found, policy)
+        found.holder.tags = pairs(tags, "--tag")
+    click.echo(found.arn)
+
+
+@command.command("list")
+@with_file
+def list_(file: CredentialsFile) -> None:
+    """List roles."""
+    rows = [("NAME", "ACCOUNT", "MAX SESSION", "POLICIES")]
+    for number, account in sorted(file.read().accounts.items()):
+        for name, role in sorted(account.roles.items()):
+            policies = ", ".join([*role.policies, *role.inline])
+            rows.append((name, number, f"{role.max_session} s", policies or "-"))
+    table(rows)
+
+
+@command.command("show")
+@click.argument("name")
+@account_option
+@with_file
+def show(file: CredentialsFile, name: str, account: str | None) -> None:
+    """Show one role and whom it trusts."""
+    found, role = _find(file, name, account)
+    table([("arn", found.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
+    click.echo(f"\n{document_text(role.trust).strip()}")
+
+
+@command.command("remove")
+@click.argument("name")
+@account_option
+@with_file
+def remove_(file: CredentialsFile, name: str, account: str | None) -> None:
+    """Remove a role. Its sessions end."""
+    with file.changed() as book:
+        found = find_role(book, name, account)
+        remove(book, found)
+    click.echo(f"removed {found.arn}")
+
+
+@command.command("revoke")
+@click.argument("name")
+@account_option
+@with_file
+def revoke(file: CredentialsFile, name: str, account: str | None) -> None:
+    """End all sessions of a role so far. Whoever it trusts can assume it anew."""
+    with file.changed() as book:
+        found = find_role(book, name, account)
+        end_sessions(found.owner)
+    click.echo(f"sessions of {found.arn} from before now are refused")
+
+
+def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Found, Role]:
+    found = find_role(file.read(), name, account)
+    assert isinstance(found.owner, Role)
+    return found, found.owner
+
+
+def _trust(given: tuple[str, ...], account: str, external_id: str | None) -> str:
+    if not any(each.endswith(".json") for each in given):
+        return trust_document(given, account, external_id)
+    if len(given) > 1 or external_id is not None:
+        raise Failure("a trust policy in a file says it all: give --trust once, and no --external-id")
+    return read_text(Path(given[0]))

@@ -1,0 +1,151 @@
+"""Keys to secrets and principals, out of one state of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from penstock.auth.identity import CredentialsError, Directory
+from penstock.auth.identity.book import Book, unique_id
+from penstock.auth.identity.editing import add_key, add_user, find_user
+from penstock.auth.identity.file import read_file
+from penstock.auth.policy import Question, decide
+from penstock.auth.rootkey import RootKey
+from penstock.wire.registry import Fault
+
+QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return Town(tmp_path)
+
+
+def refused(directory: Directory, access_key: str, token: str | None = None) -> tuple[str, int, str]:
+    """How a key is refused; it gets the same answer wherever it is asked about."""
+    answers = set()
+    for ask in (directory.secret, directory.principal):
+        with pytest.raises(Fault) as raised:
+            ask(access_key, token)
+        answers.add((raised.value.code, raised.value.status, raised.value.message))
+    (answer,) = answers
+    return answer
+
+
+INVALID = ("InvalidClientTokenId", 403, "The security token included in the request is invalid.")
+
+
+def test_a_user_has_its_secret_name_and_policies(town: Town) -> None:
+    policy = document(allow("sqs:SendMessage", Resource=QUEUE))
+    key = town.user("alice", "sqs-read-only", policy, tags={"team": "orders"})
+    assert town.credentials.directory.secret(key, None) == town.secrets[key]
+    alice = town.credentials.directory.principal(key, None)
+    assert (alice.kind, alice.account, alice.name) == ("user", HOME, "alice")
+    assert alice.arn == f"arn:aws:iam::{HOME}:user/alice"
+    assert alice.id.startswith("AIDA") and len(alice.id) == 21
+    assert alice.tags == {"team": "orders"}
+    assert alice.access_key == key
+    verdict = decide(Question(alice, "sqs:SendMessage", QUEUE, HOME))
+    assert (verdict.allowed, verdict.policy) == (True, "identity:alice-1")
+    assert not decide(Question(alice, "sqs:DeleteQueue", QUEUE, HOME)).allowed
+
+
+def test_inline_policies_count_as_text_and_as_tables(town: Town) -> None:
+    key = town.user("alice")
+
+    def edit(book: Book) -> None:
+        inline = book.accounts[HOME].users["alice"].inline
+        inline["text"] = document(allow("sqs:SendMessage", Resource="*"))
+        inline["table"] = {"Version": "2012-10-17", "Statement": [allow("sqs:ReceiveMessage", Resource="*")]}
+
+    town.change(edit)
+    alice = town.credentials.directory.principal(key, None)
+    by_action = {
+        action: decide(Question(alice, f"sqs:{action}", QUEUE, HOME)).policy
+        for action in ("SendMessage", "ReceiveMessage", "PurgeQueue")
+    }
+    assert by_action == {
+        "SendMessage": "identity:text",
+        "ReceiveMessage": "identity:table",
+        "PurgeQueue": None,
+    }
+
+
+def test_the_root_of_an_account(town: Town) -> None:
+    key = town.user("root")
+    root = town.credentials.directory.principal(key, None)
+    assert (root.kind, root.arn, root.id, root.name) == ("root", f"arn:aws:iam::{HOME}:root", HOME, None)
+    assert decide(Question(root, "sqs:DeleteQueue", QUEUE, HOME)).allowed
+
+
+def test_unknown_inactive_and_removed_keys_get_one_answer(town: Town) -> None:
+    key = town.user("alice", "sqs-full-access")
+
+    def status(status: str) -> None:
+        def edit(book: Book) -> None:
+            find_user(book, "alice", None).keys[0].status = status  # type: ignore[assignment]
+
+        town.change(edit)
+
+    assert refused(town.credentials.directory, "AKIANOBODY") == INVALID
+    assert refused(town.credentials.directory, key, "a token") == INVALID
+    status("inactive")
+    assert refused(town.credentials.directory, key) == INVALID
+    status("active")
+    assert town.credentials.directory.secret(key, None) == town.secrets[key]
+    town.change(lambda book: book.accounts[HOME].users.pop("alice"))
+    assert refused(town.credentials.directory, key) == INVALID
+
+
+def test_both_keys_of_a_rotation_work(town: Town) -> None:
+    first = town.user("alice")
+
+    def edit(book: Book) -> None:
+        key = add_key(find_user(book, "alice", None), ROOT_KEY, THEN)
+        town.secrets[key.id] = key.secret
+        town.keys["alice"] = key.id
+
+    town.change(edit)
+    for key in (first, town.keys["alice"]):
+        assert town.credentials.directory.secret(key, None) == town.secrets[key]
+    with pytest.raises(CredentialsError, match="has two keys"):
+        town.change(edit)
+
+
+def test_another_root_key_opens_nothing_and_says_so(town: Town) -> None:
+    key = town.user("alice")
+    with pytest.raises(CredentialsError) as raised:
+        Directory(read_file(town.path), RootKey(bytes(32)), town.clock)
+    line = f"the secret of access key {key} cannot be opened: it was sealed with another root key, or changed since"
+    assert str(raised.value) == line
+
+
+def test_a_secret_does_not_fit_another_key(town: Town) -> None:
+    town.user("alice")
+    mallory = town.user("mallory")
+    book = read_file(town.path)
+    users = book.accounts[HOME].users
+    users["mallory"].keys[0].secret = users["alice"].keys[0].secret
+    with pytest.raises(CredentialsError, match=f"the secret of access key {mallory} cannot be opened"):
+        Directory(book, ROOT_KEY, town.clock)
+
+
+def test_a_secret_that_was_written_by_hand_is_refused(town: Town) -> None:
+    town.user("alice")
+    book = read_file(town.path)
+    book.accounts[HOME].users["alice"].keys[0].secret = "not sealed!"
+    with pytest.raises(CredentialsError, match="is not a sealed one: make a key with penstock user rotate"):
+        Directory(book, ROOT_KEY, town.clock)
+
+
+def test_ids_are_kept_and_whoever_comes_again_is_somebody_else(town: Town) -> None:
+    book = Book()
+    first = add_user(book, HOME, "alice", THEN)
+    del book.accounts[HOME].users["alice"]
+    again = add_user(book, HOME, "alice", THEN)
+    assert first.holder.id != again.holder.id
+    again.holder.id = ""
+    derived = unique_id(again.holder, again.arn)
+    assert derived == unique_id(again.holder, again.arn) and len(derived) == 21

@@ -1,0 +1,249 @@
+"""The credentials file: what can be said in it, how it is written, and who may be able to read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identities import HOME, ROOT_KEY, THEN, allow, document
+from penstock.auth.identity.book import AccessKey, Account, Book, CredentialsError, Role, User
+from penstock.auth.identity.editing import add_key, add_user, find_user
+from penstock.auth.identity.file import changed_file, read_file
+from penstock.auth.identity.toml import read_book, written
+from penstock.auth.private import why_not_private
+
+BY_HAND = """
+# ours
+version = 1
+
+[policies]
+senders = '''{"Statement": {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "*"}}'''
+
+[policies.readers]
+Version = "2012-10-17"
+[[policies.readers.Statement]]
+Effect = "Allow"
+Action = ["sqs:ReceiveMessage"]
+Resource = "*"
+[policies.readers.Statement.Condition.IpAddress]
+"aws:SourceIp" = "10.0.0.0/8"
+
+[accounts.111122223333.users."j.doe@example.com"]
+policies = ["senders", "readers", "sqs-read-only"]
+tags = { team = "orders" }
+
+[accounts.111122223333.roles.worker]
+trust = '''{"Statement": {"Effect": "Allow", "Principal": {"AWS": "111122223333"}, "Action": "sts:AssumeRole"}}'''
+"""
+
+
+# -- what is written can be read -----------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text("abcXYZ019_+=,.@-", min_size=1, max_size=12).filter(lambda name: name != "root")
+moments = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+scalars = texts | st.integers(-(2**60), 2**60) | st.booleans() | moments
+documents = texts | st.dictionaries(
+    texts,
+    st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+keys = st.builds(
+    AccessKey, id=st.from_regex(r"[A-Z0-9]{4,20}", fullmatch=True), secret=texts, created=moments,
+    status=st.sampled_from(["active", "inactive"]),
+)  # fmt: skip
+holding = {
+    "id": texts, "created": st.none() | moments, "tags": st.dictionaries(texts, texts, max_size=2),
+    "policies": st.lists(texts, max_size=2), "inline": st.dictionaries(texts, documents, max_size=2),
+}  # fmt: skip
+users = st.builds(User, keys=st.lists(keys, max_size=2), sessions_since=st.none() | moments, **holding)
+roles = st.builds(Role, trust=documents, max_session=st.integers(3600, 43200), **holding)
+accounts = st.builds(
+    Account, keys=st.lists(keys, max_size=1), users=st.dictionaries(names, users, max_size=2),
+    roles=st.dictionaries(names, roles, max_size=2),
+)  # fmt: skip
+books = st.builds(
+    Book, policies=st.dictionaries(names, documents, max_size=2),
+    accounts=st.dictionaries(st.from_regex(r"[0-9]{12}", fullmatch=True), accounts, max_size=2),
+)  # fmt: skip
+
+
+@given(books)
+def test_any_book_is_read_as_it_was_written(book: Book) -> None:
+    table = tomllib.loads(written(book))
+    assert table.pop("version") == 1
+    assert table == msgspec.to_builtins(book, builtin_types=(datetime,))
+
+
+def test_a_file_by_hand_survives_being_written() -> None:
+    book = read_book(BY_HAND)
+    assert read_book(written(book, BY_HAND)) == book
+    assert book.accounts[HOME].users["j.doe@example.com"].tags == {"team": "orders"}
+
+
+def test_comments_at_the_top_are_kept_and_those_below_are_not() -> None:
+    text = written(read_book(BY_HAND + "# at the end\n"), BY_HAND)
+    assert text.startswith("# ours\n\nversion = 1\n")
+    assert "# at the end" not in text
+    assert written(Book()).startswith("# The credentials of this broker.")
+
+
+# -- what is wrong is said -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("version =", "it is not valid TOML: Invalid value (at end of document)"),
+        ("version = 2", "the file: Invalid enum value 2 - at `$.version`"),
+        ("user = 1", "the file: Object contains unknown field `user`"),
+        ("accounts = 1", "accounts of the file must be tables"),
+        ("[accounts.12]", 'account "12" is not twelve digits'),
+        ("[accounts.111122223333.groups]", "account 111122223333: Object contains unknown field `groups`"),
+        ("[accounts.111122223333.users.root]", "a user cannot be called root: that is the account itself"),
+        (
+            '[accounts.111122223333.users."a b"]',
+            'user "a b": a name has letters, digits and any of _+=,.@- , 64 at most',
+        ),
+        (
+            "[accounts.111122223333.users.al]\npolicies = 1",
+            'user "al" of account 111122223333: Expected `array`, got `int` - at `$.policies`',
+        ),
+        (
+            "[accounts.111122223333.roles.al]",
+            'role "al" of account 111122223333: Object missing required field `trust`',
+        ),
+        (
+            '[[accounts.111122223333.keys]]\nid="AKIAX"\nsecret=""\n[[accounts.111122223333.keys]]\nid="AKIAX"\nsecret=""',
+            "the access key AKIAX is there twice",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(text: str, line: str) -> None:
+    with pytest.raises(CredentialsError) as raised:
+        read_book(text)
+    assert str(raised.value) == line
+
+
+def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    with changed_file(path) as book:
+        add_user(book, HOME, "alice", THEN)
+    before = path.read_text()
+    with pytest.raises(CredentialsError, match='there is no policy "nonsense"'), changed_file(path) as book:
+        book.accounts[HOME].users["alice"].policies.append("nonsense")
+    with (
+        pytest.raises(CredentialsError, match='policy "bad": a policy must be valid JSON'),
+        changed_file(path) as book,
+    ):
+        book.policies["bad"] = "{"
+    trust = document(allow("sts:AssumeRole", Principal="*", Resource="*"))
+    with pytest.raises(CredentialsError, match='the trust policy of role "r"'), changed_file(path) as book:
+        book.accounts[HOME].roles["r"] = Role(trust=trust)
+    assert path.read_text() == before
+
+
+# -- on disk -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    with changed_file(path) as book:
+        book.account(HOME)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["c.toml"]
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o660, 0o644, 0o777])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "c.toml"
+    path.touch()
+    path.chmod(mode)
+    line = f"cannot use the credentials file {path}: others may use it: run chmod 600 on it"
+    with pytest.raises(CredentialsError) as raised:
+        read_file(path)
+    assert str(raised.value) == line
+    with pytest.raises(CredentialsError), changed_file(path):
+        pass
+
+
+def found(*, owner: int, mode: int) -> os.stat_result:
+    return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+
+
+def test_whose_file_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert why_not_private(found(owner=1000, mode=0o600)) is None
+    assert why_not_private(found(owner=1000, mode=0o400)) is None
+    assert why_not_private(found(owner=0, mode=0o440)) is None  # as service managers hand files out
+    assert why_not_private(found(owner=1000, mode=0o640)) == "others may use it: run chmod 600 on it"
+    assert why_not_private(found(owner=0, mode=0o444)) == "others may use it: run chmod 600 on it"
+    refused = why_not_private(found(owner=1001, mode=0o600))
+    assert refused == "it belongs to another user: run as that user, or chown it"
+
+
+def test_a_change_that_fails_leaves_the_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.toml"
+    with changed_file(path) as book:
+        book.account(HOME)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CredentialsError, match="No space left on device"), changed_file(path) as book:
+        add_user(book, HOME, "alice", THEN)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["c.toml"]
+
+
+def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+
+    def add(name: str) -> None:
+        with changed_file(path) as book:
+            add_user(book, HOME, name, THEN)
+
+    threads = [threading.Thread(target=add, args=(f"user{number}",)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_file(path).accounts[HOME].users) == 12
+
+
+def test_the_file_behind_a_link_is_what_changes(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link, real = tmp_path / "c.toml", tmp_path / "real" / "c.toml"
+    with changed_file(real) as book:
+        book.account(HOME)
+    link.symlink_to(real)
+    with changed_file(link) as book:
+        add_user(book, HOME, "alice", THEN)
+    assert link.is_symlink()
+    assert "alice" in real.read_text()
+
+
+def test_no_secret_stands_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    with changed_file(path) as book:
+        _, secret = add_key(add_user(book, HOME, "alice", THEN), ROOT_KEY, THEN)
+    assert len(secret) == 40
+    assert secret not in path.read_text()
+    assert find_user(read_file(path), "alice", None).keys[0].secret

@@ -1,0 +1,267 @@
+"""Temporary credentials: sealed tokens, and when they are refused."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
+from penstock.auth.identity import Credentials
+from penstock.auth.identity.book import Book
+from penstock.auth.identity.editing import add_user, find_role, find_user, remove, trust_document
+from penstock.auth.identity.open import open_account, open_session
+from penstock.auth.identity.principals import SessionPrincipal
+from penstock.auth.identity.sessions import Issued, Session, Sessions
+from penstock.auth.policy import Question, decide
+from penstock.auth.rootkey import RootKey
+from penstock.wire.registry import Fault
+
+QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
+INVALID = ("InvalidClientTokenId", "The security token included in the request is invalid.")
+EXPIRED = ("ExpiredToken", "The security token included in the request is expired")
+
+some_session = st.builds(
+    Session,
+    kind=st.sampled_from(["root", "user", "role"]),
+    **dict.fromkeys(("account", "owner", "owner_id", "parent_key", "name"), st.text(max_size=20)),
+    issued_s=st.integers(0, 2**33),
+    expires_s=st.integers(0, 2**33),
+    policy=st.none() | st.text(max_size=50),
+    tags=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    transitive=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+)
+
+
+# -- tokens --------------------------------------------------------------------------------------------------
+
+
+@given(some_session)
+def test_a_token_says_what_was_put_into_it_to_whoever_has_the_root_key(session: Session) -> None:
+    issued = Sessions(ROOT_KEY).issue(session)
+    again = Sessions(ROOT_KEY)  # as after a restart
+    assert again.open(issued.access_key, issued.token) == session
+    assert again.secret(issued.access_key) == issued.secret
+    assert Sessions(RootKey(bytes(32))).open(issued.access_key, issued.token) is None
+
+
+@given(some_session, st.data())
+def test_a_token_with_one_flipped_bit_is_none(session: Session, data: st.DataObject) -> None:
+    sessions = Sessions(ROOT_KEY)
+    issued = sessions.issue(session)
+    sealed = bytearray(base64.b64decode(issued.token))
+    bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
+    sealed[bit // 8] ^= 1 << bit % 8
+    assert sessions.open(issued.access_key, base64.b64encode(sealed).decode()) is None
+
+
+def test_a_token_belongs_to_its_access_key() -> None:
+    sessions = Sessions(ROOT_KEY)
+    session = Session(
+        kind="user", account=HOME, owner="a", owner_id="i", parent_key="k", issued_s=0, expires_s=1
+    )
+    one, other = sessions.issue(session), sessions.issue(session)
+    assert one.access_key.startswith("ASIA") and len(one.access_key) == 20
+    assert len({one.secret, other.secret, one.access_key, other.access_key}) == 4
+    assert sessions.open(other.access_key, one.token) is None
+
+
+@given(st.text())
+def test_any_text_as_a_token_is_none(text: str) -> None:
+    assert Sessions(ROOT_KEY).open("ASIAX", text) is None
+    assert open_account(text) is None
+
+
+def test_a_token_of_any_length_costs_little() -> None:
+    assert Sessions(ROOT_KEY).open("ASIAX", "A" * 10_000_000) is None
+
+
+def test_open_sessions_say_their_account_and_are_worth_nothing_elsewhere() -> None:
+    issued = open_session(ABROAD)
+    assert open_account(issued.token) == ABROAD
+    assert Sessions(ROOT_KEY).open(issued.access_key, issued.token) is None
+
+
+# -- principals ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    town = Town(tmp_path)
+    town.user("alice", "sqs-send", tags={"team": "orders"})
+    town.user("root")
+    town.role("worker", trust_document(["alice"], HOME, None), "sqs-full-access")
+    return town
+
+
+def session_of(town: Town, kind: str, **more: object) -> Issued:
+    """A session of alice, of the root or of the role worker, that alice or the root began."""
+    directory, now_s = town.credentials.directory, town.clock.wall_ms() // 1000
+    role = directory.role(f"arn:aws:iam::{HOME}:role/worker")
+    assert role is not None
+    owner, owner_id = {
+        "user": ("alice", town.principal("alice").id),
+        "root": ("", HOME),
+        "role": ("worker", role.id),
+    }[kind]
+    parent = town.keys["root" if kind == "root" else "alice"]
+    given = {"kind": kind, "account": HOME, "owner": owner, "owner_id": owner_id, "parent_key": parent}
+    return directory.sessions.issue(
+        Session(**{**given, "issued_s": now_s, "expires_s": now_s + 900, **more})  # type: ignore[arg-type]
+    )
+
+
+def principal_of(town: Town, issued: Issued) -> SessionPrincipal:
+    directory = town.credentials.directory
+    assert directory.secret(issued.access_key, issued.token) == issued.secret
+    principal = directory.principal(issued.access_key, issued.token)
+    assert isinstance(principal, SessionPrincipal)
+    assert directory.principal(issued.access_key, issued.token) is principal, "it is remembered"
+    return principal
+
+
+def refused(town: Town, issued: Issued) -> tuple[str, str]:
+    with pytest.raises(Fault) as raised:
+        town.credentials.directory.secret(issued.access_key, issued.token)
+    with pytest.raises(Fault):
+        town.credentials.directory.principal(issued.access_key, issued.token)
+    return raised.value.code, raised.value.message
+
+
+def test_a_user_s_session_is_the_user(town: Town) -> None:
+    session, alice = principal_of(town, session_of(town, "user")), town.principal("alice")
+    for same in ("kind", "account", "arn", "id", "name", "tags", "policies"):
+        assert getattr(session, same) == getattr(alice, same)
+    assert session.access_key.startswith("ASIA")
+    assert session.parent_key == alice.access_key
+
+
+def test_a_root_s_session_is_root(town: Town) -> None:
+    session = principal_of(town, session_of(town, "root"))
+    assert (session.kind, session.id) == ("root", HOME)
+
+
+def test_a_role_s_session(town: Town) -> None:
+    issued = session_of(
+        town,
+        "role",
+        name="job-7",
+        tags={"team": "b"},
+        policy=document(allow("sqs:SendMessage", Resource="*")),
+    )
+    session = principal_of(town, issued)
+    assert session.kind == "session" and session.name is None
+    assert session.arn == f"arn:aws:sts::{HOME}:assumed-role/worker/job-7"
+    assert session.role_arn == f"arn:aws:iam::{HOME}:role/worker"
+    assert session.id.startswith("AROA") and session.id.endswith(":job-7")
+    assert session.tags == {"team": "b"}
+    allowed = [
+        decide(Question(session, f"sqs:{action}", QUEUE, HOME)).allowed
+        for action in ("SendMessage", "PurgeQueue")
+    ]
+    assert allowed == [True, False], "the role may do both, the session was narrowed to one"
+
+
+@pytest.mark.parametrize("kind", ["user", "root", "role"])
+def test_a_session_ends_at_its_expiry(town: Town, kind: str) -> None:
+    issued = session_of(town, kind)
+    town.clock.advance(899_999)
+    principal_of(town, issued)
+    town.clock.advance(1)
+    assert refused(town, issued) == EXPIRED
+
+
+@pytest.mark.parametrize("kind", ["user", "root", "role"])
+def test_sessions_survive_a_restart(town: Town, kind: str) -> None:
+    issued = session_of(town, kind)
+    town.credentials = Credentials(town.path, ROOT_KEY, town.clock)
+    principal_of(town, issued)
+
+
+@pytest.mark.parametrize("how", ["inactive", "retired"])
+@pytest.mark.parametrize("kind", ["user", "root", "role"])
+def test_a_session_ends_with_the_key_it_was_made_with(town: Town, kind: str, how: str) -> None:
+    issued = session_of(town, kind)
+    principal_of(town, issued)
+
+    def end(book: Book) -> None:
+        keys = find_user(book, "root" if kind == "root" else "alice", None).keys
+        if how == "inactive":
+            keys[0].status = "inactive"
+        else:
+            keys.clear()
+
+    town.change(end)
+    assert refused(town, issued) == INVALID
+
+
+def test_a_session_ends_with_its_role(town: Town) -> None:
+    issued = session_of(town, "role")
+    town.change(lambda book: remove(book, find_role(book, "worker", None)))
+    assert refused(town, issued) == INVALID
+    town.role("worker", trust_document(["alice"], HOME, None))
+    assert refused(town, issued) == INVALID, "a role of the same name is another one"
+
+
+def test_a_session_does_not_pass_to_another_user_of_the_name(town: Town) -> None:
+    issued = session_of(town, "user")
+
+    def replace(book: Book) -> None:
+        keys = find_user(book, "alice", None).keys
+        remove(book, find_user(book, "alice", None))
+        add_user(book, HOME, "alice", datetime.now(UTC)).keys.extend(keys)
+
+    town.change(replace)
+    assert refused(town, issued) == INVALID
+
+
+@pytest.mark.parametrize("kind", ["user", "root", "role"])
+def test_revoking_ends_the_sessions_so_far_and_no_others(town: Town, kind: str) -> None:
+    before = session_of(town, kind)
+    town.clock.advance(2_000)
+
+    def revoke(book: Book) -> None:
+        find = {"user": lambda: find_user(book, "alice", None), "root": lambda: find_user(book, "root", None)}
+        found = find.get(kind, lambda: find_role(book, "worker", None))()
+        found.owner.sessions_since = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+
+    town.change(revoke)
+    assert refused(town, before) == INVALID
+    principal_of(town, session_of(town, kind))
+
+
+@pytest.mark.parametrize(("kind", "by"), [("role", "alice"), ("root", "root")])
+def test_revoking_whoever_began_it_ends_a_session_too(town: Town, kind: str, by: str) -> None:
+    issued = session_of(town, kind)
+    principal_of(town, issued)
+    later = datetime.fromtimestamp(town.clock.wall_ms() / 1000 + 1, UTC)
+
+    def revoke(book: Book) -> None:
+        find_user(book, by, None).owner.sessions_since = later
+
+    town.change(revoke)
+    assert refused(town, issued) == INVALID
+
+
+def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> None:
+    town.change(lambda book: find_role(book, "worker", None).holder.tags.update(Team="a", cost="7"))
+    session = principal_of(town, session_of(town, "role", tags={"TEAM": "b"}))
+    assert session.tags == {"cost": "7", "TEAM": "b"}
+
+
+def test_what_is_remembered_of_tokens_is_bounded(town: Town) -> None:
+    directory = town.credentials.directory
+    for _ in range(4100):
+        issued = session_of(town, "user")
+        directory.secret(issued.access_key, issued.token)
+    assert len(directory._by_token) <= 4096
+
+
+def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> None:
+    issued = session_of(town, "user")
+    principal_of(town, issued)
+    assert refused(town, issued._replace(access_key="ASIAOTHER")) == INVALID

@@ -1,0 +1,326 @@
+"""``penstock user``, ``penstock role`` and ``penstock env``: what they write is what a server reads."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.identity_commands import HOME, SEND, Office, new_key
+from penstock.wire.registry import Fault
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path)
+
+
+# -- adding --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_user_makes_the_file_and_a_root_key(office: Office) -> None:
+    result = office("user", "add", "alice", "--policy", "sqs-full-access")
+    assert f"made the root key {office.key_path}" in result.stderr
+    key, secret = new_key(result.stdout)
+    for path in (office.path, office.key_path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert secret not in office.path.read_text()
+    directory = office.credentials().directory
+    assert directory.secret(key, None) == secret
+    alice = directory.principal(key, None)
+    assert (alice.arn, len(alice.policies)) == (f"arn:aws:iam::{HOME}:user/alice", 1)
+
+
+def test_a_mistake_makes_no_root_key(office: Office) -> None:
+    office.failed("user", "add", "alice", "--policy", "nonsense")
+    assert not office.key_path.exists() and not office.path.exists()
+
+
+def test_the_root_key_is_made_once(office: Office) -> None:
+    office.user("alice")
+    before = office.key_path.read_bytes()
+    result = office("user", "add", "bob")
+    assert "made the root key" not in result.stderr
+    assert office.key_path.read_bytes() == before
+
+
+def test_a_root_key_from_elsewhere_is_used(office: Office) -> None:
+    office.done("user", "add", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
+    assert not office.key_path.exists()
+    assert "no root key" in office.failed("user", "add", "bob"), "a new one would not open alice's secret"
+    printed = office.done("env", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
+    assert "AWS_SECRET_ACCESS_KEY" in printed
+
+
+def test_a_user_without_a_policy_is_told_to_get_one(office: Office) -> None:
+    assert "alice may do nothing yet" in office("user", "add", "alice").stderr
+    assert "may do nothing" not in office("user", "add", "bob", "--policy", "sqs-send").stderr
+
+
+def test_accounts_tags_and_policy_files(office: Office) -> None:
+    send = office.file("send.json", SEND)
+    key, _ = office.user(
+        "alice", "--account", "111122223333", "--policy", send, "--tag", "team=a", "--tag", "x="
+    )
+    alice = office.credentials().directory.principal(key, None)
+    assert (alice.account, alice.tags) == ("111122223333", {"team": "a", "x": ""})
+    assert alice.policies[0].name == "send"
+    assert json.loads(office.done("policy", "show", "send")) == json.loads(SEND)
+
+
+def test_root(office: Office) -> None:
+    key, secret = office.user("root")
+    directory = office.credentials().directory
+    assert directory.secret(key, None) == secret
+    assert directory.principal(key, None).kind == "root"
+    assert "has a key: penstock user rotate makes another" in office.failed("user", "add", "root")
+
+
+def test_a_key_that_clients_already_have(office: Office) -> None:
+    result = office("user", "add", "alice", "--key", "AKIAIOSFODNN7EXAMPLE", given="wJalr/XUtn+EXAMPLEKEY\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "wJalr" not in office.path.read_text()
+    assert office.credentials().directory.secret("AKIAIOSFODNN7EXAMPLE", None) == "wJalr/XUtn+EXAMPLEKEY"
+
+
+@pytest.mark.parametrize(
+    ("key", "secret", "line"),
+    [
+        ("AKIAIOSFODNN7EXAMPLE", "", "no secret was given on standard input"),
+        ("ASIAIOSFODNN7EXAMPLE", "x", "ASIAIOSFODNN7EXAMPLE is a key of a session: those are not kept in the file"),
+        ("AKIA", "x y", "a secret has no spaces"),
+        ("A/B", "x", '"A/B" is no access key: it has letters and digits, 4 to 128'),
+    ],
+)  # fmt: skip
+def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str, line: str) -> None:
+    result = office("user", "add", "alice", "--key", key, given=secret)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"penstock: {line}"
+    assert not office.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["user", "add", "alice"], f'user "alice" is there already in account {HOME}'),
+        (["user", "add", "a b"], 'user "a b": a name has letters, digits and any of _+=,.@- , 64 at most'),
+        (["user", "add", "bob", "--account", "1"], '--account "1" is not twelve digits'),
+        (["user", "add", "bob", "--tag", "x"], '--tag "x" is not KEY=VALUE'),
+        (
+            ["user", "add", "bob", "--policy", "nonsense"],
+            'there is no policy "nonsense": penstock policy list shows what there is',
+        ),
+        (
+            ["user", "add", "bob", "--policy", "/nowhere.json"],
+            'cannot read "/nowhere.json": No such file or directory',
+        ),
+        (["user", "show", "bob"], 'there is no user "bob": penstock user list shows who there is'),
+        (["user", "rotate", "alice", "--finish"], '"alice" has no older key to retire'),
+        (["user", "rotate", "alice", "--retire", "AKIAX"], '"alice" has no key AKIAX'),
+        (
+            ["user", "rotate", "alice", "--finish", "--retire", "AKIAX"],
+            "give one of --finish, --retire, --deactivate, --activate",
+        ),
+        (["user", "add", "bob", "--config", "/nowhere"],
+         'cannot read the config file "/nowhere" (--config): No such file or directory'),
+        (["role", "show", "x"], 'there is no role "x": penstock role list shows who there is'),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_in_one_line_and_change_nothing(
+    office: Office, arguments: list[str], line: str
+) -> None:
+    office.user("alice")
+    before = office.path.read_text()
+    assert office.failed(*arguments) == line
+    assert office.path.read_text() == before
+
+
+def test_a_file_that_others_may_read_is_refused(office: Office) -> None:
+    office.user("alice")
+    office.path.chmod(0o644)
+    assert office.failed("user", "list").endswith("others may use it: run chmod 600 on it")
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+def test_list_and_show_hold_no_secret(office: Office) -> None:
+    key, secret = office.user("alice", "--policy", "sqs-send", "--tag", "team=a")
+    root, _ = office.user("root")
+    listed = [line.split() for line in office.done("user", "list").splitlines()]
+    assert listed == [
+        ["NAME", "ACCOUNT", "KEYS", "POLICIES"],
+        ["root", HOME, root, "everything"],
+        ["alice", HOME, key, "sqs-send"],
+    ]
+    shown = office.done("user", "show", "alice")
+    for part in (f"arn:aws:iam::{HOME}:user/alice", f"{key} (active, ", "sqs-send", "team=a"):
+        assert part in shown
+    assert secret not in shown
+
+
+def test_a_name_in_two_accounts_needs_the_account(office: Office) -> None:
+    office.user("alice")
+    office.user("alice", "--account", "111122223333")
+    assert office.failed("user", "show", "alice") == (
+        f'user "alice" is in the accounts {HOME}, 111122223333: say which with --account'
+    )
+    assert "111122223333:user/alice" in office.done("user", "show", "alice", "--account", "111122223333")
+
+
+# -- rotating ------------------------------------------------------------------------------------------------
+
+
+def test_a_rotation_without_downtime(office: Office) -> None:
+    credentials_before = office.user("alice", "--policy", "sqs-send")
+    credentials_after = new_key(office.done("user", "rotate", "alice"))
+    directory = office.credentials().directory
+    for key, secret in (credentials_before, credentials_after):
+        assert directory.secret(key, None) == secret
+    assert "has two keys" in office.failed("user", "rotate", "alice")
+    assert office.done("user", "rotate", "alice", "--finish") == f"removed {credentials_before[0]}\n"
+    directory = office.credentials().directory
+    assert directory.secret(credentials_after[0], None) == credentials_after[1]
+    with pytest.raises(Fault):
+        directory.secret(credentials_before[0], None)
+
+
+def test_deactivating_activating_and_retiring_one_key(office: Office) -> None:
+    key, secret = office.user("alice")
+    assert office.done("user", "rotate", "alice", "--deactivate", key) == f"{key} is inactive\n"
+    with pytest.raises(Fault):
+        office.credentials().directory.secret(key, None)
+    assert office.failed("env", "alice") == '"alice" has no active key: penstock user rotate makes one'
+    office.done("user", "rotate", "alice", "--activate", key)
+    assert office.credentials().directory.secret(key, None) == secret
+    office.done("user", "rotate", "alice", "--retire", key)
+    assert key not in office.path.read_text()
+
+
+def test_finishing_does_not_leave_an_inactive_key_alone(office: Office) -> None:
+    office.user("alice")
+    key, _ = new_key(office.done("user", "rotate", "alice"))
+    office.done("user", "rotate", "alice", "--deactivate", key)
+    assert office.failed("user", "rotate", "alice", "--finish") == (
+        f"the newest key, {key}, is inactive: activate it first, or use --retire"
+    )
+
+
+def test_removing_a_user(office: Office) -> None:
+    key, _ = office.user("alice")
+    assert office.done("user", "remove", "alice") == f"removed arn:aws:iam::{HOME}:user/alice\n"
+    assert key not in office.path.read_text()
+    office.user("root")
+    office.done("user", "remove", "root")
+    assert "accounts" not in office.path.read_text()
+
+
+@pytest.mark.parametrize("word", ["user", "role"])
+def test_revoking_sessions(office: Office, word: str) -> None:
+    office.user("alice")
+    office.done("role", "add", "alice", "--trust", "alice")
+    assert "sessions_since" not in office.path.read_text()
+    office.done(word, "revoke", "alice")
+    assert office.path.read_text().count("sessions_since") == 1
+    assert "sessions since" in office.done(word, "show", "alice")
+
+
+# -- roles ---------------------------------------------------------------------------------------------------
+
+
+def test_a_role(office: Office) -> None:
+    arn = f"arn:aws:iam::{HOME}:role/worker"
+    made = office.done(
+        "role", "add", "worker", "--trust", "alice", "--trust", "444455556666", "--external-id", "x-1",
+        "--policy", "sqs-send", "--max-session", "7200", "--tag", "team=a",
+    )  # fmt: skip
+    assert made == f"{arn}\n"
+    lines = office.done("role", "show", "worker")
+    trust = json.loads(lines[lines.index("{") :])
+    assert trust["Statement"] == [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": [f"arn:aws:iam::{HOME}:user/alice", "arn:aws:iam::444455556666:root"]},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Condition": {"StringEquals": {"sts:ExternalId": "x-1"}},
+        }
+    ]
+    for part in (arn, "7200 s", "sqs-send", "team=a"):
+        assert part in lines
+    assert f"worker  {HOME}  7200 s" in office.done("role", "list")
+    office.done("role", "remove", "worker")
+    assert "worker" not in office.path.read_text()
+
+
+def test_a_trust_policy_out_of_a_file(office: Office) -> None:
+    trust = '{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
+    file = office.file("trust.json", trust)
+    office.done("role", "add", "worker", "--trust", file)
+    assert trust in office.done("role", "show", "worker")
+    refused = office.failed("role", "add", "other", "--trust", file, "--external-id", "x")
+    assert refused == "a trust policy in a file says it all: give --trust once, and no --external-id"
+    bad = office.file("bad.json", SEND)
+    assert 'the trust policy of role "other"' in office.failed("role", "add", "other", "--trust", bad)
+
+
+# -- env -----------------------------------------------------------------------------------------------------
+
+
+def test_env_is_for_a_shell(office: Office) -> None:
+    key, secret = office.user("alice")
+    script = office.done("env", "alice", PENSTOCK_PORT="4566", PENSTOCK_REGION="eu-west-1")
+    names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"]
+    shown = " ".join(f'"${name}"' for name in names)
+    done = subprocess.run(
+        ["sh", "-c", f"{script}\nprintf '%s\\n' {shown}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout.splitlines() == [key, secret, "eu-west-1", "http://127.0.0.1:4566"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "line"),
+    [
+        ("sh", "export AWS_ENDPOINT_URL='https://q.example.com/it'\"'\"'s'"),
+        ("fish", r"set -gx AWS_ENDPOINT_URL 'https://q.example.com/it\'s'"),
+        ("powershell", "$env:AWS_ENDPOINT_URL = 'https://q.example.com/it''s'"),
+        ("dotenv", "AWS_ENDPOINT_URL=https://q.example.com/it's"),
+    ],
+)
+def test_env_in_every_format(office: Office, format_: str, line: str) -> None:
+    office.user("alice")
+    printed = office.done("env", "alice", "--format", format_, "--url", "https://q.example.com/it's")
+    assert printed.splitlines()[-1] == line
+    if format_ == "sh":
+        assert shlex.split(line) == ["export", "AWS_ENDPOINT_URL=https://q.example.com/it's"]
+
+
+def test_env_as_json_takes_the_newest_active_key(office: Office) -> None:
+    key, secret = office.user("alice")
+    newer, _ = new_key(office.done("user", "rotate", "alice"))
+    assert json.loads(office.done("env", "alice", "--format", "json"))["AWS_ACCESS_KEY_ID"] == newer
+    office.done("user", "rotate", "alice", "--deactivate", newer)
+    values = json.loads(
+        office.done("env", "alice", "--format", "json", PENSTOCK_PUBLIC_URL="https://q.example.com")
+    )
+    assert values == {
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": "https://q.example.com",
+    }
+
+
+def test_env_needs_the_right_root_key(office: Office) -> None:
+    office.user("alice")
+    line = office.failed("env", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
+    assert line.endswith("cannot be opened: it was sealed with another root key, or changed since")
+    office.key_path.unlink()
+    assert office.failed("env", "alice").startswith("there is no root key")

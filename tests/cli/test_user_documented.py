@@ -1,0 +1,46 @@
+"""docs/identity.md tells the truth: its credentials file is taken, and its commands work in the order of the page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.identity_commands import SEND
+from penstock.auth.identity.managed import MANAGED
+from penstock.auth.identity.principals import check_book
+from penstock.auth.identity.toml import read_book
+from penstock.cli import main
+
+PAGE = (Path(__file__).parents[2] / "docs/identity.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_credentials_file_of_the_page_is_one() -> None:
+    (example,) = [text for kind, text in BLOCKS if kind == "text"]
+    book = read_book(example)
+    check_book(book)
+    assert book.accounts["000000000000"].roles["deployer"].max_session == 7200
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("orders.json", "shipping.json"):
+        Path(name).write_text(SEND)
+    Path("policy-of-the-queue.json").write_text(SEND.replace('"Effect"', '"Principal": "*", "Effect"'))
+    Path("secret.txt").write_text("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n")
+    script = "\n".join(text for kind, text in BLOCKS if kind == "sh").replace("\\\n", " ")
+    commands = [line for line in script.splitlines() if re.match("penstock (user|role|policy) ", line)]
+    assert len(commands) > 15
+    for command in commands:
+        command, _, file = command.partition(" < ")
+        given = Path(file).read_text() if file else ""
+        result = CliRunner().invoke(main, shlex.split(command)[1:], input=given)
+        assert result.exit_code == 0, f"{command}: {result.output}"
+
+
+def test_the_built_in_policies_are_all_on_the_page() -> None:
+    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE) == list(MANAGED)

@@ -1,0 +1,217 @@
+"""``penstock policy``: what can be attached, to whom, and what the broker would decide."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.identity_commands import HOME, QUEUE, SEND, Office
+from identities import allow, document
+from penstock.auth.identity.managed import MANAGED
+from penstock.auth.policy import compile_policy
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    office = Office(tmp_path)
+    office.user("alice")
+    return office
+
+
+@pytest.mark.parametrize("name", MANAGED)
+def test_every_built_in_policy_is_one(office: Office, name: str) -> None:
+    compile_policy(MANAGED[name], kind="identity")
+    assert json.loads(office.done("policy", "show", name)) == json.loads(MANAGED[name])
+
+
+def test_attach_list_detach(office: Office) -> None:
+    office.done("role", "add", "worker", "--trust", "alice")
+    assert office.done("policy", "attach", "sqs-send", "--user", "alice") == (
+        f"sqs-send is attached to arn:aws:iam::{HOME}:user/alice\n"
+    )
+    office.done("policy", "attach", office.file("mine.json", SEND), "--role", "worker")
+    listed = {line.split("  ")[0].strip(): line for line in office.done("policy", "list").splitlines()}
+    assert listed["sqs-send"].split()[-1] == "alice"
+    assert listed["mine"].split()[-2:] == ["own", "worker"]
+    assert listed["sqs-receive"].split()[-1] == "-"
+    office.done("policy", "detach", "sqs-send", "--user", "alice")
+    assert "sqs-send" not in office.path.read_text()
+
+
+def test_attaching_twice_is_attaching_once(office: Office) -> None:
+    for _ in range(2):
+        office.done("policy", "attach", "sqs-send", "--user", "alice")
+    assert office.path.read_text().count("sqs-send") == 1
+
+
+def test_put_replaces_for_everybody(office: Office) -> None:
+    office.done("policy", "put", "mine", office.file("a.json", SEND))
+    office.done("policy", "attach", "mine", "--user", "alice")
+    assert (
+        office(
+            "policy", "test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE
+        ).exit_code
+        == 0
+    )
+    office.done(
+        "policy", "put", "mine", office.file("b.json", document(allow("sqs:PurgeQueue", Resource="*")))
+    )
+    assert (
+        office(
+            "policy", "test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE
+        ).exit_code
+        == 1
+    )
+
+
+def test_an_inline_policy_can_be_detached(office: Office) -> None:
+    text = office.path.read_text()
+    table = f"[accounts.{HOME}.users.alice.inline]\nmine = '''{SEND}'''\n"
+    office.path.write_text(f"{text}\n{table}")
+    assert "mine" in office.done("user", "show", "alice")
+    office.done("policy", "detach", "mine", "--user", "alice")
+    assert "mine" not in office.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["attach", "sqs-send"], "give either --user or --role"),
+        (["attach", "sqs-send", "--user", "alice", "--role", "x"], "give either --user or --role"),
+        (
+            ["attach", "x", "--user", "alice"],
+            'there is no policy "x": penstock policy list shows what there is',
+        ),
+        (["detach", "sqs-send", "--user", "alice"], 'policy "sqs-send" is not attached to "alice"'),
+        (["remove", "sqs-send"], 'there is no policy "sqs-send" of your own'),
+        (["remove", "used"], 'policy "used" is attached to alice: detach it first'),
+        (["show", "x"], 'there is no policy "x": penstock policy list shows what there is'),
+        (
+            ["test", "--anonymous", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE],
+            "give one of --user, --role, --anonymous",
+        ),
+        (
+            ["test", "--user", "alice", "--action", "sqs:X", "--resource", "orders"],
+            '--resource "orders" is not an ARN such as arn:aws:sqs:us-east-1:000000000000:orders',
+        ),
+        (
+            [
+                "test",
+                "--user",
+                "alice",
+                "--action",
+                "sqs:X",
+                "--resource",
+                QUEUE,
+                "--context",
+                "aws:CurrentTime=x",
+            ],
+            '--context aws:CurrentTime="x" is not a time such as 2026-01-31T12:00:00Z',
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(office: Office, arguments: list[str], line: str) -> None:
+    office.done("policy", "attach", office.file("used.json", SEND), "--user", "alice")
+    assert office.failed("policy", *arguments) == line
+
+
+def test_files_that_are_no_policies(office: Office) -> None:
+    bad = office.file("bad.json", "{}")
+    assert 'policy "bad": Statement must be' in office.failed("policy", "put", "bad", bad)
+    taken = office.file("sqs-send.json", SEND)
+    assert "built-in" in office.failed("policy", "attach", taken, "--user", "alice")
+    office.done("policy", "put", "mine", office.file("a.json", SEND))
+    other = office.file("mine.json", document(allow("sqs:*", Resource="*")))
+    line = office.failed("policy", "attach", other, "--user", "alice")
+    assert line == 'there is another policy "mine": change it with penstock policy put'
+
+
+def test_a_policy_can_be_removed_once_nobody_has_it(office: Office) -> None:
+    office.done("policy", "put", "mine", office.file("a.json", SEND))
+    office.done("policy", "remove", "mine")
+    assert "mine" not in office.path.read_text()
+
+
+# -- test ----------------------------------------------------------------------------------------------------
+
+
+BEFORE_2027 = {"DateLessThan": {"aws:CurrentTime": "2027-01-01T00:00:00Z"}}
+
+
+def decided(office: Office, *arguments: str) -> tuple[int, list[str]]:
+    result = office("policy", "test", "--resource", QUEUE, *arguments)
+    assert result.exit_code in (0, 1), result.output
+    return result.exit_code, result.stdout.splitlines()
+
+
+def test_the_statement_that_decides_is_named(office: Office) -> None:
+    deny = {"Sid": "NoPurge", "Effect": "Deny", "Action": "sqs:PurgeQueue", "Resource": "*"}
+    office.done(
+        "policy",
+        "attach",
+        office.file("mine.json", document(allow("sqs:*", Resource="*"), deny)),
+        "--user",
+        "alice",
+    )
+    assert decided(office, "--user", "alice", "--action", "sqs:SendMessage") == (
+        0,
+        ["allowed: allowed by an identity-based policy", "policy identity:mine, statement #1"],
+    )
+    assert decided(office, "--user", "alice", "--action", "sqs:PurgeQueue") == (
+        1,
+        [
+            "denied: with an explicit deny in an identity-based policy",
+            "policy identity:mine, statement NoPurge",
+        ],
+    )
+
+
+def test_nobody_allows(office: Office) -> None:
+    code, lines = decided(office, "--user", "alice", "--action", "sqs:SendMessage")
+    assert (code, lines) == (
+        1,
+        ["denied: because no identity-based policy allows the sqs:sendmessage action"],
+    )
+
+
+def test_root_and_roles_can_be_asked_for(office: Office) -> None:
+    office.user("root")
+    office.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-send")
+    office.done("role", "revoke", "worker")
+    assert decided(office, "--user", "root", "--action", "sqs:PurgeQueue")[0] == 0
+    assert decided(office, "--role", "worker", "--action", "sqs:SendMessage")[0] == 0
+    assert decided(office, "--role", "worker", "--action", "sqs:PurgeQueue")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "context", "allowed"),
+    [
+        ({"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}, ["aws:SourceIp=10.1.1.1"], True),
+        ({"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}, ["aws:SourceIp=192.0.2.1"], False),
+        ({"Bool": {"aws:SecureTransport": "true"}}, ["aws:SecureTransport=true"], True),
+        ({"Bool": {"aws:SecureTransport": "true"}}, [], False),
+        (BEFORE_2027, ["aws:CurrentTime=2026-06-01T00:00:00Z"], True),
+        (BEFORE_2027, ["aws:CurrentTime=2028-06-01T00:00:00Z"], False),
+        ({"NumericLessThan": {"aws:EpochTime": "1000"}}, ["aws:EpochTime=999"], True),
+        ({"StringEquals": {"aws:ResourceTag/Team": "a"}}, ["aws:ResourceTag/Team=a"], True),
+        ({"StringEquals": {"aws:RequestTag/Team": "a"}}, ["aws:RequestTag/Team=b"], False),
+        ({"ForAnyValue:StringEquals": {"aws:TagKeys": "Team"}}, ["aws:RequestTag/Team=b"], True),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sns:*:*:t"}}, ["aws:SourceArn=arn:aws:sns:r:0:t"], True),
+        ({"StringEquals": {"aws:SourceAccount": "1"}}, ["aws:SourceAccount=1"], True),
+        ({"StringEquals": {"sts:ExternalId": "x"}}, ["sts:ExternalId=x"], True),
+    ],
+)  # fmt: skip
+def test_the_context_is_what_conditions_see(
+    office: Office, condition: object, context: list[str], allowed: bool
+) -> None:
+    statement = allow("sqs:SendMessage", Resource=QUEUE, Principal="*", Condition=condition)
+    queue = office.file("queue.json", document(statement))
+    options = [part for each in context for part in ("--context", each)]
+    code, lines = decided(
+        office, "--anonymous", "--action", "sqs:SendMessage", "--queue-policy", queue, *options
+    )
+    assert code == (0 if allowed else 1), lines
+    if allowed:
+        assert lines[1] == "policy resource, statement #1"

@@ -1,0 +1,85 @@
+"""A small town for tests of who may do what: two accounts, a few people, roles, and a clock that can be turned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.auth.identity import Credentials
+from penstock.auth.identity.book import Book
+from penstock.auth.identity.editing import add_key, add_role, add_user, attach, put_policy
+from penstock.auth.identity.file import changed_file
+from penstock.auth.principal import Principal
+from penstock.auth.rootkey import RootKey
+from penstock.clock import ManualClock
+
+HOME, ABROAD = "111122223333", "444455556666"
+ROOT_KEY = RootKey(bytes(range(32)))
+THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def document(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def allow(action: str | list[str], **more: Any) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": action, **more}
+
+
+class Town:
+    """Its credentials file, and what a server makes of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "credentials.toml"
+        self.clock = ManualClock(1_770_000_000_000)
+        self.keys: dict[str, str] = {}  # the first access key of each user
+        self.secrets: dict[str, str] = {}  # by access key
+        with changed_file(self.path):
+            pass
+        self.credentials = Credentials(self.path, ROOT_KEY, self.clock)
+
+    def change(self, edit: Callable[[Book], object]) -> str:
+        with changed_file(self.path) as book:
+            edit(book)
+        return self.credentials.reload()
+
+    def user(self, name: str, *policies: str, account: str = HOME, tags: dict[str, str] | None = None) -> str:
+        """Add a user. Policies are names, or documents. Gives the access key."""
+
+        def edit(book: Book) -> None:
+            found = add_user(book, account, name, THEN)
+            key = add_key(found, ROOT_KEY, THEN)
+            self.secrets[key.id] = key.secret
+            self.keys[name] = key.id
+            self._attach(book, found, policies)
+            if tags:
+                found.holder.tags = tags
+
+        self.change(edit)
+        return self.keys[name]
+
+    def role(
+        self, name: str, trust: str, *policies: str, account: str = HOME, max_session_s: int = 3600
+    ) -> str:
+        def edit(book: Book) -> None:
+            found = add_role(book, account, name, trust, max_session_s, THEN)
+            self._attach(book, found, policies)
+
+        self.change(edit)
+        return f"arn:aws:iam::{account}:role/{name}"
+
+    def principal(self, name: str) -> Principal:
+        return self.credentials.directory.principal(self.keys[name], None)
+
+    @staticmethod
+    def _attach(book: Book, found: Any, policies: tuple[str, ...]) -> None:
+        for number, policy in enumerate(policies):
+            if policy.startswith("{"):
+                name = f"{found.name}-{number}"
+                put_policy(book, name, policy)
+                attach(book, found, name)
+            else:
+                attach(book, found, policy)

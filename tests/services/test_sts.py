@@ -1,0 +1,433 @@
+"""The face of STS on a secured server: requests go in as forms, answers are read by botocore's own parser."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
+from botocore.parsers import create_parser
+from botocore.serialize import create_serializer
+
+from identities import ABROAD, HOME, Town, allow, document
+from penstock.auth.identity.editing import find_user, trust_document
+from penstock.auth.identity.principals import SessionPrincipal
+from penstock.auth.policy import Question, decide
+from penstock.auth.principal import ANONYMOUS, Principal
+from penstock.names import Space
+from penstock.services.sts import ACTIONS, sts_service
+from penstock.wire.call import Asked, Call
+from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.wire.shapes import ListOf, StructOf, struct_shape
+
+MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
+TRUST_ALICE = trust_document(["alice"], HOME, None)
+FORM = b"application/x-www-form-urlencoded; charset=utf-8"
+
+
+class Sts:
+    """A client: ``sts(principal, "AssumeRole", RoleArn=...)`` gives what boto3 would."""
+
+    def __init__(self, town: Town, *, is_open: bool = False) -> None:
+        self.town = town
+        self.last: Answer
+        self.call: Call
+        self._dispatcher = Dispatcher([sts_service(None if is_open else town.credentials, town.clock)])
+
+    def __call__(self, who: Principal | None, action: str, **members: Any) -> dict[str, Any]:
+        operation = MODEL.operation_model(action)
+        request = create_serializer("query", include_validation=False).serialize_to_request(
+            members, operation
+        )
+        self.answer(who, urlencode(request["body"]).encode())
+        headers = {name.decode(): value.decode() for name, value in self.last.headers}
+        response = {"status_code": self.last.status, "headers": headers, "body": self.last.body}
+        return dict(create_parser("query").parse(response, operation.output_shape))
+
+    def answer(
+        self, who: Principal | None, body: bytes, *, method: bytes = b"POST", query: bytes = b""
+    ) -> Answer:
+        asked = Asked(method, b"/", query, FORM, b"")
+        space = Space(who.account if who else HOME, "us-east-1")
+        self.call = Call(request_id="rid", space=space, sender="s", base_url="http://x", asked=asked)
+        self.call.principal = who
+        self.call.source_ip = "10.1.2.3"
+        answers: list[Answer] = []
+        self._dispatcher.answer(None, body, self.call, answers.append)
+        (self.last,) = answers
+        return self.last
+
+    def refused(self, who: Principal | None, action: str, **members: Any) -> tuple[int, str, str]:
+        reply = self(who, action, **members)
+        assert "Error" in reply, reply
+        assert reply["Error"]["Type"] == "Sender"
+        return self.last.status, reply["Error"]["Code"], reply["Error"]["Message"]
+
+    def principal(self, reply: dict[str, Any]) -> SessionPrincipal:
+        """Whom the server takes the holder of these credentials for."""
+        given, directory = reply["Credentials"], self.town.credentials.directory
+        assert directory.secret(given["AccessKeyId"], given["SessionToken"]) == given["SecretAccessKey"]
+        principal = directory.principal(given["AccessKeyId"], given["SessionToken"])
+        assert isinstance(principal, SessionPrincipal)
+        return principal
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    town = Town(tmp_path)
+    town.user("alice")
+    return town
+
+
+@pytest.fixture
+def sts(town: Town) -> Sts:
+    return Sts(town)
+
+
+def assume(role: str, **members: Any) -> dict[str, Any]:
+    return {"RoleArn": role, "RoleSessionName": "job-7", **members}
+
+
+# -- the wire ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_members_are_those_of_the_model(action: str) -> None:
+    request, response, _ = ACTIONS[action]
+    operation = MODEL.operation_model(action)
+    for ours, theirs in ((request, operation.input_shape), (response, operation.output_shape)):
+        _same_members(struct_shape(ours), theirs)
+
+
+def _same_members(ours: StructOf, theirs: Any) -> None:
+    assert {field.name for field in ours.fields} <= set(theirs.members)
+    for field in ours.fields:
+        shape, member = field.shape, theirs.members[field.name]
+        if isinstance(shape, ListOf):
+            shape, member = shape.member, member.member
+        if isinstance(shape, StructOf):
+            _same_members(shape, member)
+
+
+def test_an_answer_to_the_byte(sts: Sts, town: Town) -> None:
+    alice = town.principal("alice")
+    answer = sts.answer(alice, b"Action=GetCallerIdentity&Version=2011-06-15")
+    assert answer.status == 200
+    assert dict(answer.headers)[b"Content-Type"] == b"text/xml"
+    assert answer.body.decode() == (
+        '<?xml version="1.0"?><GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
+        f"<GetCallerIdentityResult><UserId>{alice.id}</UserId><Account>{HOME}</Account><Arn>{alice.arn}</Arn>"
+        "</GetCallerIdentityResult><ResponseMetadata><RequestId>rid</RequestId></ResponseMetadata>"
+        "</GetCallerIdentityResponse>"
+    )
+
+
+def test_parameters_may_stand_in_the_url(sts: Sts, town: Town) -> None:
+    query = b"Action=GetCallerIdentity&Version=2011-06-15"
+    assert sts.answer(town.principal("alice"), b"", method=b"GET", query=query).status == 200
+
+
+def test_an_error_to_the_byte(sts: Sts) -> None:
+    answer = sts.answer(ANONYMOUS, b"Action=GetCallerIdentity&Version=2011-06-15")
+    assert answer.status == 403
+    assert answer.body.decode() == (
+        '<?xml version="1.0"?><ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>'
+        "<Type>Sender</Type><Code>MissingAuthenticationToken</Code>"
+        "<Message>Request is missing Authentication Token</Message><Detail/></Error>"
+        "<RequestId>rid</RequestId></ErrorResponse>"
+    )
+
+
+@pytest.mark.parametrize("action", ["GetSessionToken", "AssumeRole"])
+def test_whoever_did_not_sign_gets_nothing(sts: Sts, action: str) -> None:
+    members = assume(f"arn:aws:iam::{HOME}:role/worker") if action == "AssumeRole" else {}
+    assert sts.refused(ANONYMOUS, action, **members)[:2] == (403, "MissingAuthenticationToken")
+
+
+# -- GetCallerIdentity ---------------------------------------------------------------------------------------
+
+
+def test_who_am_i(sts: Sts, town: Town) -> None:
+    role = town.role("worker", TRUST_ALICE)
+    town.user("root")
+    alice, root = town.principal("alice"), town.principal("root")
+    session = sts.principal(sts(alice, "AssumeRole", **assume(role)))
+    for who in (alice, root, session):
+        reply = sts(who, "GetCallerIdentity")
+        assert (reply["UserId"], reply["Account"], reply["Arn"]) == (who.id, HOME, who.arn)
+    assert session.arn == f"arn:aws:sts::{HOME}:assumed-role/worker/job-7"
+
+
+# -- GetSessionToken -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked_s", "given_s"), [(None, 43_200), (900, 900), (129_600, 129_600)])
+def test_a_session_of_one_s_own(sts: Sts, town: Town, asked_s: int | None, given_s: int) -> None:
+    members = {} if asked_s is None else {"DurationSeconds": asked_s}
+    reply = sts(town.principal("alice"), "GetSessionToken", **members)
+    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+    assert reply["Credentials"]["Expiration"] == now + timedelta(seconds=given_s)
+    assert sts.principal(reply).arn == town.principal("alice").arn
+
+
+def test_root_gets_an_hour(sts: Sts, town: Town) -> None:
+    town.user("root")
+    reply = sts(town.principal("root"), "GetSessionToken", DurationSeconds=129_600)
+    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+    assert reply["Credentials"]["Expiration"] == now + timedelta(hours=1)
+    assert sts.principal(reply).kind == "root"
+
+
+def test_a_session_makes_no_session_of_its_own(sts: Sts, town: Town) -> None:
+    session = sts.principal(sts(town.principal("alice"), "GetSessionToken"))
+    denied = (403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
+    assert sts.refused(session, "GetSessionToken") == denied
+
+
+# -- AssumeRole: what comes of it ----------------------------------------------------------------------------
+
+
+def test_a_role_that_trusts_the_user(sts: Sts, town: Town) -> None:
+    role = town.role("worker", TRUST_ALICE, "sqs-send", max_session_s=43_200)
+    reply = sts(town.principal("alice"), "AssumeRole", **assume(role, DurationSeconds=43_200))
+    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+    assert reply["Credentials"]["Expiration"] == now + timedelta(hours=12)
+    assert reply["Credentials"]["AccessKeyId"].startswith("ASIA")
+    session = sts.principal(reply)
+    assert reply["AssumedRoleUser"] == {"AssumedRoleId": session.id, "Arn": session.arn}
+    assert "PackedPolicySize" not in reply
+    queue = f"arn:aws:sqs:us-east-1:{HOME}:q"
+    assert decide(Question(session, "sqs:SendMessage", queue, HOME)).allowed
+    assert not decide(Question(session, "sqs:ReceiveMessage", queue, HOME)).allowed
+    assert sts.call.resource == role and sts.call.verdict.allowed
+
+
+def test_a_session_policy_narrows(sts: Sts, town: Town) -> None:
+    role = town.role("worker", TRUST_ALICE, "sqs-full-access")
+    narrow = document(allow("sqs:SendMessage", Resource="*"))
+    reply = sts(town.principal("alice"), "AssumeRole", **assume(role, Policy=narrow))
+    assert reply["PackedPolicySize"] == -(-100 * len(narrow) // 4096)
+    session, queue = sts.principal(reply), f"arn:aws:sqs:us-east-1:{HOME}:q"
+    assert decide(Question(session, "sqs:SendMessage", queue, HOME)).allowed
+    assert not decide(Question(session, "sqs:PurgeQueue", queue, HOME)).allowed
+
+
+def test_tags_and_those_that_are_handed_on(sts: Sts, town: Town) -> None:
+    first = town.role("first", TRUST_ALICE)
+    trust = document(
+        allow(["sts:AssumeRole", "sts:TagSession"], Principal={"AWS": f"arn:aws:iam::{HOME}:role/first"})
+    )
+    second = town.role("second", trust)
+    tags = [{"Key": "Team", "Value": "orders"}, {"Key": "cost", "Value": "7"}]
+    reply = sts(town.principal("alice"), "AssumeRole", **assume(first, Tags=tags, TransitiveTagKeys=["team"]))
+    session = sts.principal(reply)
+    assert session.tags == {"Team": "orders", "cost": "7"}
+    chained = sts.principal(
+        sts(session, "AssumeRole", **assume(second, Tags=[{"Key": "cost", "Value": "8"}]))
+    )
+    assert chained.tags == {"Team": "orders", "cost": "8"}
+    assert chained.transitive == ("Team",)
+    assert chained.parent_key == town.keys["alice"], "the key that it all began with"
+    status, code, _ = sts.refused(
+        session, "AssumeRole", **assume(second, Tags=[{"Key": "TEAM", "Value": "x"}])
+    )
+    assert (status, code) == (400, "InvalidParameterValue")
+    too_long = sts.refused(session, "AssumeRole", **assume(second, DurationSeconds=3601))
+    assert too_long == (
+        400,
+        "ValidationError",
+        "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining.",
+    )
+
+
+# -- AssumeRole: who may -------------------------------------------------------------------------------------
+
+
+def denied(who: Principal, role: str, action: str = "sts:AssumeRole") -> tuple[int, str, str]:
+    return 403, "AccessDenied", f"User: {who.arn} is not authorized to perform: {action} on resource: {role}"
+
+
+def test_a_role_that_does_not_trust_and_one_that_is_not_there_give_one_answer(sts: Sts, town: Town) -> None:
+    town.user("bob", "assume-roles")
+    role, bob = town.role("worker", TRUST_ALICE), town.principal("bob")
+    nowhere = f"arn:aws:iam::{HOME}:role/nowhere"
+    assert sts.refused(bob, "AssumeRole", **assume(role)) == denied(bob, role)
+    assert sts.refused(bob, "AssumeRole", **assume(nowhere)) == denied(bob, nowhere)
+
+
+def test_a_role_that_trusts_the_account_leaves_it_to_the_account_s_policies(sts: Sts, town: Town) -> None:
+    role = town.role("worker", trust_document([HOME], HOME, None))
+    town.user("bob", document(allow("sts:AssumeRole", Resource=role)))
+    alice, bob = town.principal("alice"), town.principal("bob")
+    assert sts.refused(alice, "AssumeRole", **assume(role)) == denied(alice, role)
+    assert "Credentials" in sts(bob, "AssumeRole", **assume(role))
+
+
+def test_from_another_account_both_sides_must_allow(sts: Sts, town: Town) -> None:
+    town.user("carol", account=ABROAD)
+    town.user("dave", "assume-roles", account=ABROAD)
+    carol, dave = town.principal("carol"), town.principal("dave")
+    role = town.role("guest", trust_document([carol.arn, dave.arn], HOME, None))
+    closed = town.role("closed", TRUST_ALICE)
+    assert sts.refused(carol, "AssumeRole", **assume(role)) == denied(carol, role)
+    assert sts.refused(dave, "AssumeRole", **assume(closed)) == denied(dave, closed)
+    assert sts.principal(sts(dave, "AssumeRole", **assume(role))).account == HOME
+
+
+def test_an_explicit_deny_of_the_caller_wins(sts: Sts, town: Town) -> None:
+    town.user("bob", document({"Effect": "Deny", "Action": "sts:*", "Resource": "*"}))
+    role, bob = town.role("worker", trust_document(["bob"], HOME, None)), town.principal("bob")
+    assert sts.refused(bob, "AssumeRole", **assume(role)) == denied(bob, role)
+
+
+def test_the_external_id_must_be_the_right_one(sts: Sts, town: Town) -> None:
+    role, alice = town.role("worker", trust_document(["alice"], HOME, "secret-7")), town.principal("alice")
+    assert sts.refused(alice, "AssumeRole", **assume(role)) == denied(alice, role)
+    assert sts.refused(alice, "AssumeRole", **assume(role, ExternalId="other")) == denied(alice, role)
+    assert "Credentials" in sts(alice, "AssumeRole", **assume(role, ExternalId="secret-7"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "allowed"),
+    [
+        ({"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}, True),
+        ({"IpAddress": {"aws:SourceIp": "192.168.0.0/16"}}, False),
+        ({"StringLike": {"sts:RoleSessionName": "job-*"}}, True),
+        ({"StringLike": {"sts:RoleSessionName": "${aws:username}"}}, False),
+        ({"Bool": {"aws:SecureTransport": "true"}}, False),
+    ],
+)
+def test_conditions_of_a_trust_policy(sts: Sts, town: Town, condition: Any, allowed: bool) -> None:
+    statement = allow("sts:AssumeRole", Principal={"AWS": town.principal("alice").arn}, Condition=condition)
+    role = town.role("worker", document(statement))
+    assert ("Credentials" in sts(town.principal("alice"), "AssumeRole", **assume(role))) is allowed
+
+
+def test_tagging_a_session_is_a_permission_of_its_own(sts: Sts, town: Town) -> None:
+    alice = town.principal("alice")
+    role = town.role("worker", document(allow("sts:AssumeRole", Principal={"AWS": alice.arn})))
+    tags = [{"Key": "team", "Value": "a"}]
+    assert sts.refused(alice, "AssumeRole", **assume(role, Tags=tags)) == denied(
+        alice, role, "sts:TagSession"
+    )
+    assert "Credentials" in sts(alice, "AssumeRole", **assume(role))
+
+
+def test_root_assumes_no_role(sts: Sts, town: Town) -> None:
+    town.user("root")
+    role = town.role("worker", trust_document([HOME, "alice"], HOME, None))
+    refused = sts.refused(town.principal("root"), "AssumeRole", **assume(role))
+    assert refused == (403, "AccessDenied", "Roles may not be assumed by root accounts.")
+
+
+def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
+    role = town.role("worker", TRUST_ALICE)
+    reply = sts(town.principal("alice"), "AssumeRole", **assume(role))
+    town.change(lambda book: find_user(book, "alice", None).keys.clear())
+    with pytest.raises(Exception, match="The security token included in the request is invalid"):
+        sts.principal(reply)
+
+
+# -- what a request may hold ---------------------------------------------------------------------------------
+
+ROLE = f"arn:aws:iam::{HOME}:role/worker"
+
+
+def one(value: str, at: str, rule: str) -> str:
+    return f"1 validation error detected: Value '{value}' at '{at}' failed to satisfy constraint: Member must {rule}"
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"RoleArn": None, "RoleSessionName": None},
+            "2 validation errors detected: Value null at 'roleArn' failed to satisfy constraint: Member must not be "
+            "null; Value null at 'roleSessionName' failed to satisfy constraint: Member must not be null",
+        ),
+        ({"RoleArn": "worker"}, one("worker", "roleArn", "have length greater than or equal to 20")),
+        ({"RoleArn": "w" * 30}, "w" * 30 + " is invalid"),
+        ({"RoleArn": f"arn:aws:iam::{HOME}:user/worker"}, f"arn:aws:iam::{HOME}:user/worker is invalid"),
+        (
+            {"RoleSessionName": "a b"},
+            one("a b", "roleSessionName", r"satisfy regular expression pattern: [\w+=,.@-]*"),
+        ),
+        ({"RoleSessionName": "a"}, one("a", "roleSessionName", "have length greater than or equal to 2")),
+        (
+            {"RoleSessionName": "a" * 65},
+            one("a" * 65, "roleSessionName", "have length less than or equal to 64"),
+        ),
+        (
+            {"DurationSeconds": 899},
+            one("899", "durationSeconds", "have value greater than or equal to 900"),
+        ),
+        (
+            {"DurationSeconds": 43_201},
+            one("43201", "durationSeconds", "have value less than or equal to 43200"),
+        ),
+        (
+            {"DurationSeconds": 3_601},
+            "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.",
+        ),
+        ({"Policy": "x" * 2049}, one("x" * 2049, "policy", "have length less than or equal to 2048")),
+        ({"ExternalId": "x"}, one("x", "externalId", "have length greater than or equal to 2")),
+        (
+            {"Tags": [{"Key": "", "Value": "x"}]},
+            one("", "tags.1.member.key", "have length greater than or equal to 1"),
+        ),
+        (
+            {"Tags": [{"Key": "k", "Value": "!"}]},
+            one("!", "tags.1.member.value", r"satisfy regular expression pattern: [\p{L}\p{Z}\p{N}_.:/=+\-@]*"),
+        ),
+        (
+            {"Tags": [{"Key": f"k{n}", "Value": ""} for n in range(51)]},
+            one("51", "tags", "have length less than or equal to 50"),
+        ),
+        ({"SourceIdentity": "me"}, "SourceIdentity is not supported by this server."),
+        ({"PolicyArns": [{"arn": ROLE}]}, "PolicyArns is not supported by this server."),
+    ],
+)  # fmt: skip
+def test_what_assume_role_refuses(sts: Sts, town: Town, members: dict[str, Any], message: str) -> None:
+    town.role("worker", TRUST_ALICE)
+    given = {key: value for key, value in assume(ROLE, **members).items() if value is not None}
+    assert sts.refused(town.principal("alice"), "AssumeRole", **given) == (400, "ValidationError", message)
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"Policy": "{}"}, "MalformedPolicyDocument"),
+        ({"Policy": "no JSON"}, "MalformedPolicyDocument"),
+        ({"Tags": [{"Key": f"k{n}", "Value": "v" * 250} for n in range(20)]}, "PackedPolicyTooLarge"),
+        ({"Tags": [{"Key": "k", "Value": ""}, {"Key": "K", "Value": ""}]}, "InvalidParameterValue"),
+        ({"Tags": [{"Key": "aws:k", "Value": ""}]}, "InvalidParameterValue"),
+        ({"TransitiveTagKeys": ["k"]}, "InvalidParameterValue"),
+        ({"SerialNumber": "arn:aws:iam::1:mfa/x", "TokenCode": "123456"}, "AccessDenied"),
+    ],
+)
+def test_other_refusals_of_assume_role(sts: Sts, town: Town, members: dict[str, Any], code: str) -> None:
+    town.role("worker", TRUST_ALICE)
+    status, found, _ = sts.refused(town.principal("alice"), "AssumeRole", **assume(ROLE, **members))
+    assert (status, found) == (403 if code == "AccessDenied" else 400, code)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rule"),
+    [(899, "greater than or equal to 900"), (129_601, "less than or equal to 129600")],
+)
+def test_how_long_a_session_of_one_s_own_may_be(sts: Sts, town: Town, seconds: int, rule: str) -> None:
+    refused = sts.refused(town.principal("alice"), "GetSessionToken", DurationSeconds=seconds)
+    assert refused == (400, "ValidationError", one(str(seconds), "durationSeconds", f"have value {rule}"))
+
+
+def test_no_code_of_a_device_is_right(sts: Sts, town: Town) -> None:
+    members = {"SerialNumber": "arn:aws:iam::1:mfa/x", "TokenCode": "123456"}
+    refused = sts.refused(town.principal("alice"), "GetSessionToken", **members)
+    assert refused[1:] == (
+        "AccessDenied",
+        "MultiFactorAuthentication failed with invalid MFA one time pass code.",
+    )
