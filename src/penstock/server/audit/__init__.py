@@ -1,0 +1,21 @@
+"""The audit trail: what a request tells, what is kept of it, and the file it is kept in."""
+
+from __future__ import annotations
+
+from penstock.server.audit.event import AuditEvent
+from penstock.server.audit.file import AuditError
+from penstock.server.audit.opening import open_audit, trail_path
+from penstock.server.audit.parameters import safe_parameters, safe_response
+from penstock.server.audit.trail import Audit
+from penstock.server.audit.witness import AuditWitness
+
+__all__ = [
+    "Audit",
+    "AuditError",
+    "AuditEvent",
+    "AuditWitness",
+    "open_audit",
+    "safe_parameters",
+    "safe_response",
+    "trail_path",
+]

@@ -1,0 +1,131 @@
+"""The file of the trail: whole lines at its end, older ones in numbered files beside it.
+
+Rule 1: an append is all or nothing. What a full disk took of it is cut off again, and a line that a crash left
+unfinished is ended before the next one.
+Rule 2: a file that grows past its size becomes ``NAME.1``, what was there becomes ``NAME.2``, and so on; the oldest
+goes. A file that others moved away (logrotate) is left to them, and a new one is begun.
+Rule 3: it is made for the eyes of its owner only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
+
+
+class AuditError(Exception):
+    """One line for the operator."""
+
+
+class TrailFile:
+    """Raises OSError for what the disk refuses; whoever calls again begins with a file opened anew."""
+
+    def __init__(self, path: Path, *, bytes_max: int, keep: int) -> None:
+        self.path = path
+        self._bytes_max = bytes_max
+        self._keep = keep
+        self._fd: int | None = None
+
+    def open(self) -> None:
+        """Called once, before anything is appended, so that a wrong path is known at the start."""
+        try:
+            _make_private(self.path.parent)
+            self._opened()
+        except OSError as error:
+            raise AuditError(f"cannot write the audit trail {self.path}: {error.strerror}") from None
+
+    def append(self, lines: bytes) -> None:
+        if self._moved():
+            self.close()
+        fd = self._opened()
+        size = os.fstat(fd).st_size
+        if size and size + len(lines) > self._bytes_max:
+            self._rotate()
+            fd, size = self._opened(), 0
+        try:
+            _write_all(fd, lines)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            self._let_go()
+            raise
+
+    def close(self) -> None:
+        """What was appended is on the disk then."""
+        if self._fd is not None:
+            try:
+                os.fsync(self._fd)
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            os.close(fd)
+
+    def _opened(self) -> int:
+        if self._fd is None:
+            fd = os.open(self.path, _FLAGS, 0o600)
+            try:
+                _prepare(fd)
+            except OSError:
+                os.close(fd)
+                raise
+            self._fd = fd
+        return self._fd
+
+    def _moved(self) -> bool:
+        """Whether the name stands for another file by now, or for none."""
+        if self._fd is None:
+            return False
+        try:
+            return not os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return True
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self._keep, 0, -1):
+            younger = self._older(number - 1) if number > 1 else self.path
+            with suppress(FileNotFoundError):
+                os.replace(younger, self._older(number))
+        self._remove_beyond(self._keep)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _remove_beyond(self, number: int) -> None:
+        """There are such only if more were to be kept before."""
+        with suppress(FileNotFoundError):
+            while True:
+                number += 1
+                os.unlink(self._older(number))
+
+    def _older(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+def _make_private(directory: Path) -> None:
+    for each in reversed([directory, *directory.parents]):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
+def _prepare(fd: int) -> None:
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(0, "it is not a regular file")
+    if found.st_size and os.pread(fd, 1, found.st_size - 1) != b"\n":
+        _write_all(fd, b"\n")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

@@ -1,0 +1,35 @@
+"""Whether there is a trail, and where: what the settings mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.server.audit.file import TrailFile
+from penstock.server.audit.trail import Audit
+from penstock.server.config import Config
+
+
+def trail_path(config: Config) -> Path | None:
+    """None: there is no trail. An open server knows no callers to tell of, so it keeps one only if told to."""
+    if config.audit == "off":
+        return None
+    if config.audit != "auto":
+        return Path(config.audit)
+    return default_path(config) if config.credentials is not None and not config.memory else None
+
+
+def default_path(config: Config) -> Path:
+    return config.data / "audit" / "audit.jsonl"
+
+
+def open_audit(config: Config, now_ms: Callable[[], int]) -> Audit | None:
+    """Raises AuditError if the file cannot be written: a start that would leave no trail is no start."""
+    path = trail_path(config)
+    if path is None:
+        return None
+    file = TrailFile(path, bytes_max=config.audit_max_size, keep=config.audit_keep)
+    file.open()
+    audit = Audit(file, now_ms, data_events=config.audit_data_events, required=config.audit_required)
+    audit.start()
+    return audit

@@ -1,0 +1,89 @@
+"""The audit trail: who called what, from where, and whether it was allowed, one JSON line for each event.
+
+``record`` is called on the loop once per request and never waits: it makes the line and hands it to the thread
+of :mod:`penstock.server.audit.writer`. Requests go on when the trail cannot be written, unless the operator
+required otherwise: then :attr:`Audit.must_refuse` says so for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock import __version__
+from penstock.server.audit.actions import kept
+from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
+from penstock.server.audit.file import TrailFile
+from penstock.server.audit.refusals import Refusals
+from penstock.server.audit.writer import HELD_BYTES_MAX, TrailWriter
+
+
+class Audit:
+    def __init__(
+        self,
+        file: TrailFile,
+        now_ms: Callable[[], int],
+        *,
+        data_events: bool = False,
+        required: bool = False,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        self.path = file.path
+        self._now_ms = now_ms  # the wall clock
+        self._data_events = data_events
+        self._required = required
+        self._refusals = Refusals()
+        self._writer = TrailWriter(file, self._lost_line, held_bytes_max=held_bytes_max)
+
+    def start(self) -> None:
+        self._writer.start()
+        self._note("StartLogging", {"version": __version__, "dataEvents": self._data_events})
+
+    def wants(self, service: str, action: str) -> bool:
+        """Whether a request that was not refused is worth an event. One that was refused always is."""
+        category = kept(service, action).category
+        return category == "Management" or (category == "Data" and self._data_events)
+
+    def record(self, event: AuditEvent) -> None:
+        if event.denied:
+            if not self._refusals.take(event.caller, event.at_ms):
+                return
+        elif not self.wants(event.service, event.action):
+            return
+        self._writer.put(encoded(cloudtrail(event)))
+
+    @property
+    def must_refuse(self) -> bool:
+        """The operator wants no request served that the trail could not tell of."""
+        return self._required and (self._writer.failing or self._writer.full)
+
+    @property
+    def lost(self) -> int:
+        """Events that are missing from the trail since the start."""
+        return self._writer.lost_in_all
+
+    def tick(self) -> None:
+        """Called about once a second: tells what was suppressed, when its minute is over."""
+        if self._refusals.is_over(self._now_ms()):
+            self._tell_suppressed()
+
+    def reopen(self) -> None:
+        """Begin with the file that now has the name: whoever moved the other one away may have it."""
+        self._writer.reopen()
+
+    def flush(self, timeout_s: float = 10.0) -> bool:
+        return self._writer.flush(timeout_s)
+
+    def close(self) -> None:
+        self._tell_suppressed()
+        self._note("StopLogging", {"lost": self.lost})
+        self._writer.close()
+
+    def _tell_suppressed(self) -> None:
+        for caller, requests in self._refusals.end():
+            self._note("RefusalsSuppressed", {"caller": caller, "count": requests})
+
+    def _lost_line(self, count: int) -> bytes:
+        return encoded(notice(self._now_ms(), "EventsLost", {"count": count}))
+
+    def _note(self, name: str, details: dict[str, object]) -> None:
+        self._writer.put(encoded(notice(self._now_ms(), name, details)))

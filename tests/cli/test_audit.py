@@ -1,0 +1,266 @@
+"""``penstock audit``: what it shows of a trail, and for whom."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli import main
+from penstock.server.audit.event import cloudtrail, encoded, notice
+from penstock.server.audit.reading import Trail, read_moment
+from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, refused
+
+MINUTE_MS = 60_000
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+
+
+def penstock(*arguments: object, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *map(str, arguments)], env=environment)
+
+
+def line(name: str, minute: int) -> bytes:
+    return encoded(cloudtrail(event(action=name, at_ms=NOW_MS + minute * MINUTE_MS)))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def trail(path: Path) -> Path:
+    path.write_bytes(
+        encoded(notice(NOW_MS, "StartLogging", {"version": "1"}))
+        + line("CreateQueue", 0)
+        + encoded(
+            cloudtrail(
+                event(
+                    principal=WORKER,
+                    action="DeleteQueue",
+                    at_ms=NOW_MS + MINUTE_MS,
+                    verdict=DENIED,
+                    error_code="AccessDenied",
+                    source_ip="198.51.100.1",
+                )
+            )
+        )
+        + encoded(cloudtrail(refused(at_ms=NOW_MS + 2 * MINUTE_MS, action="SendMessage")))
+        + encoded(
+            cloudtrail(
+                event(
+                    action="TagQueue",
+                    at_ms=NOW_MS + 3 * MINUTE_MS,
+                    resource="",
+                    parameters={"queueUrl": QUEUE_URL.replace("orders", "bills")},
+                )
+            )
+        )
+        + encoded(notice(NOW_MS + 4 * MINUTE_MS, "RefusalsSuppressed", {"caller": "192.0.2.66", "count": 9}))
+    )
+    return path
+
+
+def actions(*arguments: object) -> list[str]:
+    result = penstock(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(each)["eventName"] for each in result.output.splitlines()]
+
+
+def test_a_table_for_people(trail: Path) -> None:
+    head, started, created, deleted, sent, tagged, suppressed = penstock(trail).output.splitlines()
+    assert head.split() == ["TIME", "DECISION", "WHO", "ACTION", "QUEUE", "FROM", "ERROR"]
+    assert started.split() == ["2026-01-01T00:00:00Z", "-", "-", "StartLogging", "-", "-", "version=1"]
+    assert created.split() == [
+        "2026-01-01T00:00:00Z", "allowed", "user/alice", "CreateQueue", "orders", "192.0.2.7"
+    ]  # fmt: skip
+    assert deleted.split()[1:3] == ["denied", "assumed-role/worker/batch-7"]
+    assert deleted.split()[-1] == "AccessDenied"
+    assert sent.split()[1:4] == ["denied", "unknown", "AKIAGUESS"]
+    assert tagged.split()[4] == "bills"
+    assert suppressed.split()[-2:] == ["caller=192.0.2.66", "count=9"]
+    assert len({text.index(word) for text, word in ((head, "ACTION"), (created, "CreateQueue"))}) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--user", "alice"], ["CreateQueue", "TagQueue"]),
+        (["--principal", "*/ALI*"], ["CreateQueue", "TagQueue"]),
+        (["--principal", "AKIAGUESS"], ["SendMessage"]),
+        (["--principal", "worker"], ["DeleteQueue"]),
+        (["--principal", "arn:aws:iam::111111111111:role/jobs/worker"], ["DeleteQueue"]),
+        (["--action", "sqs:*Queue"], ["CreateQueue", "DeleteQueue", "TagQueue"]),
+        (["--action", "tagqueue"], ["TagQueue"]),
+        (["--queue", "orders"], ["CreateQueue", "DeleteQueue"]),
+        (["--queue", "arn:aws:sqs:us-east-1:111111111111:orders"], ["CreateQueue", "DeleteQueue"]),
+        (["--queue", "http://127.0.0.1:9324/111111111111/bills"], ["TagQueue"]),
+        (["--denied"], ["DeleteQueue", "SendMessage", "RefusalsSuppressed"]),
+        (["--source-ip", "198.51.100.*"], ["DeleteQueue"]),
+        (["--since", "2026-01-01T00:03:00Z"], ["TagQueue", "RefusalsSuppressed"]),
+        (["--until", "2026-01-01T00:01:00Z"], ["StartLogging", "CreateQueue"]),
+        (["--since", "2026-01-01T01:01:00+01:00", "--until", "2026-01-01T00:02:00Z"], ["DeleteQueue"]),
+        (["--last", "2"], ["TagQueue", "RefusalsSuppressed"]),
+        (["--last", "1", "--user", "alice"], ["TagQueue"]),
+        (["--user", "nobody"], []),
+    ],
+)  # fmt: skip
+def test_filters(trail: Path, arguments: list[str], found: list[str]) -> None:
+    assert actions(trail, *arguments) == found
+
+
+def test_json_is_the_lines_of_the_file(trail: Path) -> None:
+    assert penstock(trail, "--json").output == trail.read_text()
+
+
+def test_older_files_come_first(path: Path) -> None:
+    path.write_bytes(line("DeleteQueue", 9))
+    path.with_name("audit.jsonl.1").write_bytes(line("PurgeQueue", 8))
+    path.with_name("audit.jsonl.2.gz").write_bytes(gzip.compress(line("TagQueue", 7)))
+    path.with_name("audit.jsonl.10").write_bytes(line("CreateQueue", 1))
+    path.with_name("audit.jsonl.bak").write_bytes(line("AddPermission", 1))
+    path.with_name("other.jsonl.1").write_bytes(line("AddPermission", 1))
+    assert actions(path) == ["CreateQueue", "TagQueue", "PurgeQueue", "DeleteQueue"]
+    path.unlink()
+    assert actions(path) == ["CreateQueue", "TagQueue", "PurgeQueue"]
+
+
+def test_what_is_no_event_is_passed_over(path: Path) -> None:
+    path.write_bytes(
+        b'{"half\n[1]\n\xff\xfe\n"text"\n{}\n{"eventName": "X", "userIdentity": 5}\n'
+        + line("CreateQueue", 0)
+        + b'{"un'
+    )
+    assert penstock(path).exit_code == 0
+    assert actions(path) == ["X", "CreateQueue"]
+
+
+def test_what_callers_chose_cannot_steer_the_terminal(path: Path) -> None:
+    path.write_bytes(encoded(cloudtrail(refused(access_key="\x1b[2J\x07evil", action="\x9b31mX"))))
+    shown = penstock(path).output
+    assert "evil" in shown and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+
+
+def test_the_settings_say_where_it_is(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "audit"
+    directory.mkdir(parents=True)
+    (directory / "audit.jsonl").write_bytes(line("CreateQueue", 0))
+    assert "CreateQueue" in penstock(PENSTOCK_DATA=str(tmp_path / "data")).output
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'data = "{tmp_path}/data"')
+    assert "CreateQueue" in penstock("--config", config).output
+    config.write_text(f'audit = "{tmp_path}/elsewhere"')
+    (tmp_path / "elsewhere").write_bytes(line("PurgeQueue", 0))
+    assert "PurgeQueue" in penstock("--config", config).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["/nowhere/audit.jsonl"], 'penstock: there is no audit trail "/nowhere/audit.jsonl"\n'),
+        (
+            ["--since", "yesterday"],
+            'penstock: --since "yesterday" is not a time such as 2026-01-31T12:00Z or 15m\n',
+        ),
+        (["--until", "99999d"], 'penstock: there is no audit trail "/nowhere/audit/audit.jsonl"\n'),
+        (
+            ["--since", "999999d"],
+            'penstock: --since "999999d" is not a time such as 2026-01-31T12:00Z or 15m\n',
+        ),
+    ],
+)
+def test_errors_are_one_line(arguments: list[str], complaint: str) -> None:
+    result = penstock(*arguments, PENSTOCK_DATA="/nowhere")
+    assert (result.exit_code, result.stderr, result.stdout) == (2, complaint, "")
+
+
+def test_moments() -> None:
+    assert read_moment("15m", NOW) == "2025-12-31T23:45:00Z"
+    assert read_moment("2h", NOW) == "2025-12-31T22:00:00Z"
+    assert read_moment("3d", NOW) == "2025-12-29T00:00:00Z"
+    assert read_moment("90s", NOW) == "2025-12-31T23:58:30Z"
+    assert read_moment("2026-01-31T12:00Z", NOW) == "2026-01-31T12:00:00Z"
+    assert read_moment("2026-01-31T12:00:00+02:00", NOW) == "2026-01-31T10:00:00Z"
+    for wrong in ("", "0m", "5", "5w", "m", "-5m", "2026-13-01"):
+        with pytest.raises(ValueError):
+            read_moment(wrong, NOW)
+
+
+def names(trail: Trail) -> list[str]:
+    return [each.event["eventName"] for each in trail.news()]
+
+
+def test_news_follow_the_trail_through_rotations(path: Path) -> None:
+    path.write_bytes(line("CreateQueue", 0))
+    trail = Trail(path)
+    assert [each.event["eventName"] for each in trail.past()] == ["CreateQueue"]
+    assert names(trail) == []
+    with path.open("ab") as opened:
+        half = line("TagQueue", 1)
+        opened.write(half[:20])
+        opened.flush()
+        assert names(trail) == []
+        opened.write(half[20:])
+    assert names(trail) == ["TagQueue"]
+    with path.open("ab") as opened:
+        opened.write(line("UntagQueue", 2))
+    path.rename(path.with_name("audit.jsonl.1"))
+    assert names(trail) == ["UntagQueue"]
+    path.write_bytes(line("PurgeQueue", 3))
+    assert names(trail) == ["PurgeQueue"]
+    path.unlink()
+    path.write_bytes(line("DeleteQueue", 4))
+    assert names(trail) == ["DeleteQueue"]
+    trail.close()
+
+
+def test_a_rotation_while_the_past_is_read_shows_everything_once(path: Path) -> None:
+    path.write_bytes(line("CreateQueue", 0))
+    path.with_name("audit.jsonl.1").write_bytes(line("AddPermission", 0))
+    trail = Trail(path)
+    past = trail.past()
+    seen = [next(past).event["eventName"]]
+    path.rename(path.with_name("audit.jsonl.2"))
+    path.write_bytes(line("PurgeQueue", 1))
+    seen += [each.event["eventName"] for each in past]
+    assert seen == ["AddPermission", "CreateQueue", "PurgeQueue"]
+    trail.close()
+
+
+def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "audit",
+        str(trail),
+        "--follow",
+        "--json",
+        "--action",
+        "*Permission",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        with trail.open("ab") as opened:
+            opened.write(line("SetQueueAttributes", 7) + line("AddPermission", 8))
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["eventName"] == "AddPermission"
+    finally:
+        process.send_signal(2)
+        assert process.wait(20) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
+    path.write_bytes(line("CreateQueue", 0) * 5000)
+    command = f"{sys.executable} -m penstock audit {path} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith("TIME") and not done.stderr

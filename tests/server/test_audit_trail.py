@@ -1,0 +1,347 @@
+"""The trail's file: whole lines, rotation, a disk that refuses; and which events get there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import __version__
+from penstock.server.audit import Audit, AuditError, open_audit, trail_path
+from penstock.server.audit.file import TrailFile
+from penstock.server.audit.refusals import PER_CALLER_MAX, WINDOW_MS
+from penstock.server.config import Config
+from server.audit_events import DENIED, NOW_MS, event, refused
+
+LARGE = 1024 * 1024
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class BrokenFile(TrailFile):
+    """Refuses whatever it is given for as long as the test wants it to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, bytes_max=LARGE, keep=1)
+        self.broken = threading.Event()
+        self.refused = threading.Event()
+
+    def append(self, lines: bytes) -> None:
+        if self.broken.is_set():
+            self.refused.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().append(lines)
+
+
+@contextmanager
+def running(file: TrailFile, clock: Clock | None = None, **options: Any) -> Iterator[Audit]:
+    file.open()
+    audit = Audit(file, clock or Clock(), **options)
+    audit.start()
+    try:
+        yield audit
+    finally:
+        audit.close()
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def names(path: Path) -> list[str]:
+    return [each["eventName"] for each in events(path)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit" / "audit.jsonl"
+
+
+@pytest.fixture
+def file(path: Path) -> TrailFile:
+    return TrailFile(path, bytes_max=LARGE, keep=2)
+
+
+# -- which events --------------------------------------------------------------------------------------------
+
+
+def test_a_trail_from_start_to_stop(file: TrailFile, path: Path) -> None:
+    with running(file) as audit:
+        audit.record(event())
+    started, change, stopped = events(path)
+    assert (started["eventName"], stopped["eventName"]) == ("StartLogging", "StopLogging")
+    assert started["serviceEventDetails"] == {"version": __version__, "dataEvents": False}
+    assert stopped["serviceEventDetails"] == {"lost": 0}
+    assert change["eventName"] == "CreateQueue"
+
+
+def test_message_requests_are_written_on_request_and_looking_around_never(
+    file: TrailFile, path: Path
+) -> None:
+    for data_events in (False, True):
+        with running(file, data_events=data_events) as audit:
+            for action in ("SendMessage", "GetQueueUrl", "DeleteQueue"):
+                audit.record(event(action=action))
+            assert audit.wants("sqs", "SendMessage") == data_events
+            assert audit.wants("sqs", "DeleteQueue") and not audit.wants("sqs", "GetQueueUrl")
+    assert [name for name in names(path) if "Logging" not in name] == [
+        "DeleteQueue",
+        "SendMessage",
+        "DeleteQueue",
+    ]
+
+
+@pytest.mark.parametrize("action", ["SendMessage", "GetQueueUrl", "DeleteQueue", ""])
+def test_a_denied_request_is_always_written(file: TrailFile, path: Path, action: str) -> None:
+    with running(file) as audit:
+        audit.record(event(action=action, verdict=DENIED, error_code="AccessDenied"))
+        audit.record(refused(action=action))
+    assert [each["additionalEventData"]["decision"] for each in events(path)[1:-1]] == ["denied", "denied"]
+
+
+def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
+    clock = Clock()
+    with running(file, clock) as audit:
+        for _ in range(PER_CALLER_MAX + 7):
+            audit.record(refused("192.0.2.66"))
+        audit.record(event())
+        audit.tick()
+        assert audit.flush() and "RefusalsSuppressed" not in names(path)
+        clock.ms += WINDOW_MS
+        audit.tick()
+        assert audit.flush()
+        told = events(path)[-1]
+        assert told["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
+        audit.record(refused("192.0.2.66", at_ms=clock.ms))
+    assert names(path).count("CreateQueue") == 1 + PER_CALLER_MAX + 1
+
+
+def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
+    with running(file) as audit:
+        for _ in range(PER_CALLER_MAX + 1):
+            audit.record(refused())
+    assert names(path)[-2:] == ["RefusalsSuppressed", "StopLogging"]
+
+
+# -- the file ------------------------------------------------------------------------------------------------
+
+
+def test_only_the_owner_may_read_it(file: TrailFile, path: Path) -> None:
+    file.open()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    file.close()
+
+
+def test_missing_directories_are_made_private(tmp_path: Path) -> None:
+    deep = TrailFile(tmp_path / "data" / "audit" / "audit.jsonl", bytes_max=LARGE, keep=1)
+    deep.open()
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    deep.close()
+
+
+def test_it_goes_on_where_it_ended(file: TrailFile, path: Path) -> None:
+    for line in (b"1\n", b"2\n"):
+        file.open()
+        file.append(line)
+        file.close()
+    assert path.read_bytes() == b"1\n2\n"
+
+
+def test_a_line_that_a_crash_left_is_ended(file: TrailFile, path: Path) -> None:
+    file.open()
+    file.append(b'{"half')
+    file.close()
+    file.append(b"{}\n")
+    assert path.read_bytes() == b'{"half\n{}\n'
+    file.close()
+
+
+def test_files_are_set_aside_by_size_and_the_oldest_go(path: Path) -> None:
+    small = TrailFile(path, bytes_max=10, keep=2)
+    small.open()
+    for number in range(5):
+        small.append(b"%d23456\n" % number)
+    small.close()
+    kept = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    assert kept == {
+        "audit.jsonl": b"423456\n",
+        "audit.jsonl.1": b"323456\n",
+        "audit.jsonl.2": b"223456\n",
+    }
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in path.parent.iterdir())
+
+
+def test_keeping_fewer_files_removes_those_beyond(path: Path) -> None:
+    path.parent.mkdir()
+    for number in range(1, 7):
+        path.with_name(f"audit.jsonl.{number}").write_text("x\n")
+    fewer = TrailFile(path, bytes_max=2, keep=2)
+    fewer.open()
+    fewer.append(b"1\n")
+    fewer.append(b"2\n")
+    fewer.close()
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "audit.jsonl",
+        "audit.jsonl.1",
+        "audit.jsonl.2",
+    ]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, path: Path, removed: bool) -> None:
+    file.open()
+    file.append(b"1\n")
+    if removed:
+        path.unlink()
+    else:
+        path.rename(path.with_name("elsewhere"))
+    file.append(b"2\n")
+    assert path.read_bytes() == b"2\n"
+    file.close()
+
+
+def test_an_append_that_fails_half_way_leaves_no_half_line(
+    file: TrailFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.open()
+    file.append(b"1\n")
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if len(data) > 3:
+            return write(fd, bytes(data)[:3])
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="full"):
+        file.append(b"22222\n")
+    assert path.read_bytes() == b"1\n"
+    monkeypatch.undo()
+    file.append(b"22222\n")
+    assert path.read_bytes() == b"1\n22222\n"
+    file.close()
+
+
+def test_a_path_that_cannot_be_is_one_line_for_the_operator(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    for wrong, why in ((tmp_path / "file" / "a", "ot a directory"), (tmp_path, "s a directory")):
+        with pytest.raises(AuditError, match=why):
+            TrailFile(wrong, bytes_max=LARGE, keep=1).open()
+    with pytest.raises(AuditError, match="not a regular file"):
+        TrailFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).open()
+
+
+def test_reopen_begins_a_new_file(file: TrailFile, path: Path) -> None:
+    with running(file) as audit:
+        assert audit.flush()
+        path.rename(path.with_name("moved"))
+        audit.reopen()
+        assert audit.flush() and path.exists()
+        audit.record(event())
+    assert names(path) == ["CreateQueue", "StopLogging"]
+
+
+# -- a disk that refuses -------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_costs_nothing_if_it_passes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("penstock").propagate = True
+    broken = BrokenFile(path)
+    with running(broken) as audit:
+        assert audit.flush() and not audit.must_refuse
+        broken.broken.set()
+        audit.record(event(action="DeleteQueue"))
+        assert not audit.flush(0.01)
+        assert broken.refused.wait(5)
+        audit.record(event(action="PurgeQueue"))
+        broken.broken.clear()
+        assert audit.flush()
+    assert names(path) == ["StartLogging", "DeleteQueue", "PurgeQueue", "StopLogging"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "No space left" in caplog.text
+
+
+def test_a_backlog_is_written_without_pauses(path: Path) -> None:
+    """Twelve megabytes are many portions: with a pause for each it would take ten seconds."""
+    large = {"attributes": {"Policy": "p" * 30_000}}
+    with running(TrailFile(path, bytes_max=64 * LARGE, keep=1)) as audit:
+        for _ in range(400):
+            audit.record(event(parameters=large))
+        assert audit.flush(5.0)
+        assert audit.lost == 0
+    assert len(events(path)) == 402
+
+
+def test_events_beyond_the_bound_are_lost_and_counted(path: Path) -> None:
+    broken = BrokenFile(path)
+    with running(broken, held_bytes_max=4000) as audit:
+        assert audit.flush()
+        broken.broken.set()
+        for _ in range(50):
+            audit.record(event())
+        lost = audit.lost
+        assert 40 < lost < 50
+        broken.broken.clear()
+        assert audit.flush()
+        told = [each for each in events(path) if each["eventName"] == "EventsLost"]
+        assert [each["serviceEventDetails"] for each in told] == [{"count": lost}]
+        assert names(path).count("CreateQueue") == 50 - lost
+        audit.record(event())
+    assert names(path)[-2:] == ["CreateQueue", "StopLogging"]
+    assert events(path)[-1]["serviceEventDetails"] == {"lost": lost}
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_who_requires_the_trail_gets_refusals_while_it_fails(path: Path, required: bool) -> None:
+    broken = BrokenFile(path)
+    with running(broken, required=required) as audit:
+        assert audit.flush() and not audit.must_refuse
+        broken.broken.set()
+        audit.record(event())
+        assert not audit.flush(0.01) and broken.refused.wait(5)
+        assert not audit.flush(0.05)  # time for the writer to take note
+        assert audit.must_refuse == required
+        broken.broken.clear()
+        assert audit.flush()
+        assert not audit.must_refuse
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def test_where_the_trail_is(tmp_path: Path) -> None:
+    secured = Config(credentials=tmp_path / "credentials.toml", data=tmp_path)
+    assert trail_path(secured) == tmp_path / "audit" / "audit.jsonl"
+    assert trail_path(Config(data=tmp_path)) is None
+    assert trail_path(Config(credentials=tmp_path / "c", memory=True)) is None
+    assert trail_path(Config(credentials=tmp_path / "c", data=tmp_path, audit="off")) is None
+    assert trail_path(Config(audit="/var/log/audit.jsonl")) == Path("/var/log/audit.jsonl")
+
+
+def test_the_settings_reach_the_trail(tmp_path: Path) -> None:
+    assert open_audit(Config(data=tmp_path), Clock()) is None
+    path = tmp_path / "trail"
+    config = Config(audit=str(path), audit_data_events=True, audit_max_size=LARGE, audit_keep=1)
+    audit = open_audit(config, Clock())
+    assert audit is not None and audit.path == path
+    audit.record(event(action="SendMessage"))
+    audit.close()
+    assert names(path) == ["StartLogging", "SendMessage", "StopLogging"]
+    with pytest.raises(AuditError, match="cannot write the audit trail"):
+        open_audit(Config(audit=str(path / "below")), Clock())
