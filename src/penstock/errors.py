@@ -64,6 +64,35 @@ class SourceNotDeadLetterQueue(PenstockError):
     """Messages are moved only out of a queue that some other queue names as its dead-letter queue."""
 
 
+class KeyUnavailable(PenstockError):
+    """An encryption key cannot be used, and so neither can what is encrypted under it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key  # its ARN, or that of the alias which leads nowhere
+
+
+class KeyMissing(KeyUnavailable):
+    """No such key in the keyring."""
+
+
+class KeyDisabled(KeyUnavailable):
+    """The operator has disabled the key."""
+
+
+class SealBroken(PenstockError):
+    """What is stored is not what was once encrypted: damaged, changed, or another message's."""
+
+
+class QuotaReached(PenstockError):
+    """The account has as much as it may have."""
+
+    def __init__(self, what: str, most: int) -> None:
+        super().__init__(what, most)
+        self.what = what  # "queues", "messages" or "bytes"
+        self.most = most
+
+
 class StoreError(PenstockError):
     """The store did not take a change; nothing of it was done."""
 

@@ -28,6 +28,14 @@ class QueueName(msgspec.Struct, frozen=True, order=True):
         return f"arn:{PARTITION}:sqs:{self.region}:{self.account}:{self.name}"
 
 
+class KeyUse(msgspec.Struct, frozen=True):
+    """Under which key the messages of a queue are encrypted."""
+
+    space: Space
+    key: str | None  # as the queue names it: id, alias/NAME, or the ARN of either; None: the server's own
+    reuse_ms: int  # how long one data key may serve
+
+
 class Arn(msgspec.Struct, frozen=True):
     partition: str
     service: str

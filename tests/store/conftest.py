@@ -8,14 +8,26 @@ from pathlib import Path
 import pytest
 from store_driver import Driver
 
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import RootKey
+from penstock.auth.sealing import Cipher
+from penstock.clock import SystemClock
 from penstock.store.port import Store
+from penstock.store.sealed import SealedStore
 from penstock.store.sqlite import SqliteStore
+
+
+def sealed(path: Path) -> Store:
+    keyring = Keyring(path / "data" / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
+    return SealedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()))
+
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "sqlite-file": lambda path: SqliteStore(path / "data"),
     "sqlite-memory": lambda path: SqliteStore(None),
+    "sealed-file": sealed,
 }
-LASTING = ("sqlite-file",)  # those whose data outlives the store object
+LASTING = ("sqlite-file", "sealed-file")  # those whose data outlives the store object
 
 
 @pytest.fixture(params=MAKERS)

@@ -15,6 +15,7 @@ from penstock.store import statements
 from penstock.store.sqlite import SqliteStore
 
 READS = statements.load("reads")
+USAGE = statements.load("usage")
 TIDY = statements.load("tidy")
 APPEND = statements.load("append")
 
@@ -34,6 +35,7 @@ PLANS = {
     "oldest_ms": ["COVERING INDEX by_age (queue=?)"],
     "younger": ["COVERING INDEX by_age (queue=? AND enqueued>?)"],
     "dedup": ["PRIMARY KEY (queue=? AND seq>?)"],
+    "heads": ["INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "INTEGER PRIMARY KEY (rowid=?)"],
 }
 SORTED = ("groups", "in_flight", "expired_few")  # a sort is meant here, and nowhere else
 
@@ -48,7 +50,7 @@ def empty() -> Iterator[sqlite3.Connection]:
 def plan(connection: sqlite3.Connection, sql: str, parameters: object = None) -> str:
     if parameters is None:
         names = ("queue", "after", "now_ms", "due_ms_min", "due_ms_max", "rows_max", "grp", "seqs", "seq",
-                 "enqueued_ms_min", "enqueued_ms_max", "position")  # fmt: skip
+                 "enqueued_ms_min", "enqueued_ms_max", "position", "upto", "bytes_max")  # fmt: skip
         parameters = dict.fromkeys(names, 1)
     steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()  # type: ignore[arg-type]
     return "\n".join(step[3] for step in steps)
@@ -62,6 +64,25 @@ def test_reads_use_their_index(empty: sqlite3.Connection, name: str) -> None:
     assert "SCAN entries" not in text
     if name not in SORTED:
         assert "TEMP B-TREE FOR ORDER BY" not in text, text
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("of_messages", ["entries USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "of_purged_queue",
+            ["by_place_loose (queue=? AND position>?)", "by_place_grouped (queue=? AND position>?)"],
+        ),
+    ],
+)
+def test_keeping_count_looks_at_what_a_batch_touches(
+    empty: sqlite3.Connection, name: str, parts: list[str]
+) -> None:
+    text = plan(empty, USAGE[name])
+    for part in parts:
+        assert part in text
+    assert "SCAN entries" not in text
 
 
 def test_tidying_uses_the_order_of_positions(empty: sqlite3.Connection) -> None:

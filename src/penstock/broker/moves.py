@@ -18,11 +18,14 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Committer
 from penstock.broker.held import HeldQueue
+from penstock.broker.keys import KeyGuard, check_key
 from penstock.broker.memory import Keeper
 from penstock.broker.runtime import Runtime
 from penstock.broker.space import DiskSpace
 from penstock.clock import Clock
 from penstock.errors import (
+    KeyDisabled,
+    KeyUnavailable,
     MoveTaskMissing,
     MoveTaskNotRunning,
     MoveTaskRunning,
@@ -55,6 +58,10 @@ class MoveFailed(Exception):
     """The task cannot go on; the text is the failure reason it reports."""
 
 
+def _key_failure(error: KeyUnavailable) -> MoveFailed:
+    return MoveFailed("KMS.DisabledException" if isinstance(error, KeyDisabled) else "KMS.NotFoundException")
+
+
 class MoveTasks:
     def __init__(
         self,
@@ -66,6 +73,7 @@ class MoveTasks:
         catalogue: Catalogue,
         keeper: Keeper,
         space: DiskSpace,
+        keys: KeyGuard,
         tasks: list[MoveTaskRecord],
     ) -> None:
         self._store = store
@@ -76,6 +84,7 @@ class MoveTasks:
         self._catalogue = catalogue
         self._keeper = keeper
         self._space = space
+        self._keys = keys
         self._tasks: dict[str, MoveTaskRecord] = {}
         self._stopped = False
         self.restore(tasks)
@@ -205,7 +214,13 @@ class MoveTasks:
 
     async def _move(self, task: MoveTaskRecord, source: HeldQueue, held: list[Entry]) -> int:
         missing = [entry.seq for entry in held if entry.content is None]
-        contents = await self._runtime.read(partial(self._store.contents, missing)) if missing else {}
+        try:
+            check_key(self._keys, source)
+            contents = await self._runtime.read(partial(self._store.contents, missing)) if missing else {}
+        except KeyUnavailable as error:
+            if source.loaded:
+                self._give_back(source, held)
+            raise _key_failure(error) from None
         now_ms, moved = self._clock.now_ms(), 0
         failure: MoveFailed | None = None
         for i, entry in enumerate(held):
@@ -240,9 +255,13 @@ class MoveTasks:
                 raise MoveFailed("CouldNotDetermineMessageSource")
             name = arn.queue
         try:
-            return self._catalogue.find(name)
+            destination = self._catalogue.find(name)
+            check_key(self._keys, destination)
         except QueueMissing:
             raise MoveFailed("AWS.SimpleQueueService.NonExistentQueue") from None
+        except KeyUnavailable as error:
+            raise _key_failure(error) from None
+        return destination
 
     def _rejoin(self, entry: Entry, content: bytes, destination: HeldQueue, now_ms: int) -> None:
         number = self._commits.next_number()

@@ -58,6 +58,12 @@ def remove(connection: sqlite3.Connection, seqs: str) -> None:
     connection.execute(_SQL["remove_contents"], (seqs,))
 
 
+def rewrite(connection: sqlite3.Connection, contents: Sequence[tuple[int, bytes]]) -> None:
+    """Each stays where it is, beside its entry or apart from it; what is gone meanwhile stays gone."""
+    _write_rows(connection, "rewrite_inside", contents)
+    _write_rows(connection, "rewrite_apart", contents)
+
+
 def forget(connection: sqlite3.Connection, queue: int, seq: int, rows_max: int) -> int:
     """Forget a queue's sends up to ``seq``, oldest first; how many were forgotten."""
     asked = {"queue": queue, "seq": seq, "rows_max": rows_max}

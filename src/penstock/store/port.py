@@ -46,10 +46,35 @@ class Tally(NamedTuple):
     delayed: int  # due later than asked, never received
 
 
+class Usage(NamedTuple):
+    """How much a queue holds beyond its purge mark."""
+
+    messages: int
+    bytes: int  # of contents, as they are stored
+
+
 class GroupCount(NamedTuple):
     group: str | None
     count: int  # type: ignore[assignment]  # a tuple has a method of that name; nobody calls it here
     first_position: int
+
+
+class Head(NamedTuple):
+    """How a message's content begins."""
+
+    seq: int
+    queue: int
+    size: int
+    start: bytes
+
+
+class Resealed(NamedTuple):
+    """What a look at some messages brought."""
+
+    last: int | None  # the last seq looked at; None: there are no more
+    looked_at: int
+    contents: list[tuple[int, bytes]]  # sealed anew, to be written
+    unreadable: int  # outdated, and cannot be opened
 
 
 class Store(Protocol):
@@ -116,6 +141,18 @@ class Store(Protocol):
 
     def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = -1) -> list[DedupRow]:
         """The sends a queue still remembers, oldest first: those with a seq beyond ``after``; -1 rows means all."""
+
+    def heads(self, after: int, upto: int, rows_max: int, bytes_max: int) -> list[Head]:
+        """How the contents of all messages begin, in order of seq: those beyond ``after``, up to ``upto``."""
+
+    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        """Put other bytes in place of these contents, where the messages are still there; they mean the same.
+
+        Durable and whole, as an append is, but no batch of the log: nothing that was decided changes."""
+
+    def usage(self) -> dict[int, Usage]:
+        """What each queue holds that holds something. For the thread that appends: the first call counts, which takes
+        as long as there is much; then the store keeps count, and others are quick."""
 
     def tidy(self, rows_max: int) -> bool:
         """Remove a bite of what purged and dropped queues left and give space back; True if there is more."""

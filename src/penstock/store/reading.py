@@ -17,7 +17,7 @@ from penstock.names import QueueName
 from penstock.queues.changes import DedupRow, EntryRow, MoveTaskRecord, QueueRecord
 from penstock.store import datafile, statements
 from penstock.store.faults import store_fault
-from penstock.store.port import CONTENT_BYTES_PER_READ, GroupCount, Mark, Shard, Tally
+from penstock.store.port import CONTENT_BYTES_PER_READ, GroupCount, Head, Mark, Shard, Tally
 
 _SQL = statements.load("reads")
 _encode = msgspec.json.Encoder().encode
@@ -26,7 +26,7 @@ _tasks = msgspec.json.Decoder(list[MoveTaskRecord]).decode
 _cooldowns = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
 _entries = msgspec.json.Decoder(list[EntryRow]).decode
 _groups = msgspec.json.Decoder(list[GroupCount]).decode
-_sends = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
+_triples = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 
@@ -121,8 +121,12 @@ class Reads:
         sends, digests = self._one("dedup", queue=queue, now_ms=now_ms, after=after, rows_max=rows_max)
         return [
             DedupRow(queue, seq, digest, until_ms)
-            for (queue, seq, until_ms), digest in zip(_sends(sends), _bytes_of(digests), strict=True)
+            for (queue, seq, until_ms), digest in zip(_triples(sends), _bytes_of(digests), strict=True)
         ]
+
+    def heads(self, after: int, upto: int, rows_max: int, bytes_max: int) -> list[Head]:
+        rows, starts = self._one("heads", after=after, upto=upto, rows_max=rows_max, bytes_max=bytes_max)
+        return [Head(*row, start) for row, start in zip(_triples(rows), _bytes_of(starts), strict=True)]
 
     def _shard(self) -> Shard:
         position, next_number, now_ms, wall_ms, secret = self._one("shard")

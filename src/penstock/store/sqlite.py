@@ -19,7 +19,8 @@ from penstock.queues.changes import Changes
 from penstock.store import batch, datafile, migrations, tidying
 from penstock.store.faults import store_fault
 from penstock.store.lockfile import LockFile
-from penstock.store.port import Mark, Shard
+from penstock.store.meter import Meter
+from penstock.store.port import Mark, Shard, Usage
 from penstock.store.reading import Reads
 from penstock.store.reserve import Reserve, free_bytes, room_for
 
@@ -45,6 +46,7 @@ class SqliteStore(Reads):
         self._write_lock = threading.RLock()
         # In memory there is one connection for both, so reads and writes take turns.
         self._read_lock = threading.RLock() if directory else self._write_lock
+        self._meter = Meter()
         self._pages_given_back = 0  # in the log; the file itself is cut from time to time
 
     def open(self) -> Shard:
@@ -90,8 +92,23 @@ class SqliteStore(Reads):
 
     def append(self, changes: Changes, mark: Mark) -> None:
         self._check_file_is_there()
-        with self._transaction():
-            batch.write(self._writer, changes, mark)
+        with self._write_lock:
+            with self._transaction(), self._meter.watching(self._writer, changes):
+                batch.write(self._writer, changes, mark)
+            self._meter.durable()
+
+    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        if not contents:
+            return
+        self._check_file_is_there()
+        with self._write_lock:
+            with self._transaction(), self._meter.weighing(self._writer, [seq for seq, _ in contents]):
+                batch.rewrite(self._writer, contents)
+            self._meter.durable()
+
+    def usage(self) -> dict[int, Usage]:
+        with self._write_lock, self._faults():
+            return self._meter.usage(self._writer)
 
     def _check_file_is_there(self) -> None:
         """A file that was removed or replaced under our feet takes every write and keeps none."""

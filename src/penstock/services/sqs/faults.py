@@ -6,6 +6,8 @@ from penstock.errors import (
     DedupFull,
     HandleExpired,
     HandleInvalid,
+    KeyDisabled,
+    KeyUnavailable,
     MessageNotAvailable,
     MoveTaskMissing,
     MoveTaskNotRunning,
@@ -14,6 +16,7 @@ from penstock.errors import (
     PurgedRecently,
     QueueDeletedRecently,
     QueueMissing,
+    QuotaReached,
     SourceNotDeadLetterQueue,
     TooManyInFlight,
     VisibilityTooLong,
@@ -41,6 +44,8 @@ _SHAPES: dict[str, tuple[str, int]] = {
     "InvalidAttributeName": ("InvalidAttributeName", 400),
     "InvalidAttributeValue": ("InvalidAttributeValue", 400),
     "InvalidMessageContents": ("InvalidMessageContents", 400),
+    "KmsDisabled": ("KMS.DisabledException", 400),
+    "KmsNotFound": ("KMS.NotFoundException", 400),
 }
 
 HANDLE_EXPIRED = "The receipt handle has expired"
@@ -115,9 +120,22 @@ def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, PurgedRecently):
         message = f"Only one PurgeQueue operation on {error.queue} is allowed every 60 seconds."
         return sqs_fault("PurgeQueueInProgress", message)
+    if isinstance(error, QuotaReached):
+        return sqs_fault("OverLimit", f"The account may have {error.most} {error.what}, and no more.")
+    if isinstance(error, KeyUnavailable):
+        return _key_fault(error)
     for kind in type(error).__mro__:
         if kind in _WORDS:
             return sqs_fault(*_WORDS[kind])
         if kind in _PARAMETER_WORDS:
             return invalid_parameter(_PARAMETER_WORDS[kind])
     return None
+
+
+def _key_fault(error: KeyUnavailable) -> Fault:
+    """In the words of KMS, which SQS passes on."""
+    if isinstance(error, KeyDisabled):
+        return sqs_fault("KmsDisabled", f"{error.key} is disabled.")
+    if ":alias/" in error.key:
+        return sqs_fault("KmsNotFound", f"Alias {error.key} is not found.")
+    return sqs_fault("KmsNotFound", f"Key '{error.key}' does not exist")

@@ -52,6 +52,16 @@ DELETE FROM entries WHERE seq IN (SELECT value FROM json_each(?))
 -- name: remove_contents
 DELETE FROM contents WHERE seq IN (SELECT value FROM json_each(?))
 
+-- name: rewrite_inside
+UPDATE entries NOT INDEXED SET content = new.column2
+FROM (VALUES {rows}) AS new
+WHERE entries.seq = new.column1 AND entries.content IS NOT NULL
+
+-- name: rewrite_apart
+UPDATE contents SET content = new.column2
+FROM (VALUES {rows}) AS new
+WHERE contents.seq = new.column1
+
 -- name: put_queues
 INSERT INTO queues (id, account, region, name, record) VALUES {rows}
 ON CONFLICT (id) DO UPDATE SET

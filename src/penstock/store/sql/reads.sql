@@ -102,6 +102,19 @@ FROM entries NOT INDEXED WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: content_apart
 SELECT content FROM contents WHERE seq = :seq
 
+-- name: heads
+SELECT json_group_array(json_array(seq, queue, size)), group_concat(hex(start))
+FROM (
+  SELECT seq, queue,
+    coalesce(length(content), (SELECT length(content) FROM contents WHERE seq = entries.seq), 0) AS size,
+    coalesce(
+      substr(content, 1, :bytes_max), (SELECT substr(content, 1, :bytes_max) FROM contents WHERE seq = entries.seq)
+    ) AS start
+  FROM entries NOT INDEXED
+  WHERE seq > :after AND seq <= :upto
+  ORDER BY seq LIMIT :rows_max
+)
+
 -- name: count_expired
 SELECT count(*) FROM (
   SELECT 1 FROM entries INDEXED BY by_age

@@ -1,0 +1,182 @@
+"""The keyring: the keys that messages are encrypted under, kept in one file, themselves sealed under the root key.
+
+Rule 1: the file may lie with the data and be backed up with it: without the root key it opens nothing.
+Rule 2: a key is never removed, and rotating it only adds a version: what older versions have sealed can be opened.
+Rule 3: a running server sees one state of the file or another, never a mixture; a file that cannot be used changes
+        nothing.
+Rule 4: two keys are there by themselves, in every account and region: the one behind SSE-SQS, and alias/aws/sqs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from penstock.auth.keys import (
+    AWS_ALIAS,
+    EVERYWHERE,
+    SSE_ALIAS,
+    Key,
+    Keyfile,
+    Keys,
+    KeysUnusable,
+    new_key,
+    rotated,
+)
+from penstock.auth.private import Stamp, replace_file, stamp, turn, why_not_private
+from penstock.auth.rootkey import RootKey
+from penstock.clock import Clock
+from penstock.names import Space
+
+_log = logging.getLogger("penstock.auth")
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Keyfile).decode
+
+
+class KeyringError(Exception):
+    """One line for the operator."""
+
+
+class Keyring:
+    """The newest state of the file. ``path`` None: keys that live as long as the process, for data that does too."""
+
+    def __init__(self, path: Path | None, root: RootKey, clock: Clock) -> None:
+        """Raises KeyringError. Makes the file if there is none."""
+        self._path = path
+        self._root = root
+        self._clock = clock
+        self._seen: Stamp | None = None
+        self.keys = self._first(path)
+
+    def reload(self) -> str:
+        """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do."""
+        if self._path is None or stamp(self._path) == self._seen:
+            return ""
+        try:
+            self._take_up(self._path)
+        except KeyringError as error:
+            said = f"the keys stay as they were: {error}"
+            _log.error(said)
+            return said
+        disabled = sum(not key.enabled for key in self.keys.file.keys)
+        said = f"keyring reloaded: {len(self.keys.file.keys)} keys, {disabled} of them disabled"
+        _log.info(said)
+        return said
+
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    def create(self, space: Space, alias: str | None) -> Key:
+        with self._turn():
+            if alias is not None and self.keys.has(space, alias):
+                raise KeyringError(f"there is a key with the name {alias} already")
+            key = new_key(self._root, space, alias, self._clock.wall_ms())
+            file = self.keys.file
+            self._write(msgspec.structs.replace(file, keys=(*file.keys, key)))
+            return key
+
+    def rotate(self, space: Space, name: str) -> Key:
+        """Add a version: new messages use it from now on, and stored ones are encrypted anew by and by."""
+        with self._turn():
+            key = rotated(self._root, self.keys.find(space, name), self._clock.wall_ms())
+            self._put(key, generation=self.keys.file.generation + 1)
+            return key
+
+    def set_enabled(self, space: Space, name: str, enabled: bool) -> Key:
+        with self._turn():
+            key = self.keys.find(space, name)
+            if key.managed:
+                raise KeyringError(f"{name} is the server's own: it is always enabled")
+            key = msgspec.structs.replace(key, enabled=enabled)
+            # What could not be encrypted anew while the key was disabled can be now.
+            self._put(key, generation=self.keys.file.generation + enabled)
+            return key
+
+    def encrypt_anew(self) -> None:
+        """Let the server look at all that is stored: is it encrypted under the key that its queue names today?"""
+        with self._turn():
+            file = self.keys.file
+            self._write(msgspec.structs.replace(file, generation=file.generation + 1))
+
+    def _put(self, changed: Key, *, generation: int) -> None:
+        keys = tuple(changed if key.id == changed.id else key for key in self.keys.file.keys)
+        self._write(msgspec.structs.replace(self.keys.file, keys=keys, generation=generation))
+
+    # -- the file --------------------------------------------------------------------------------------------
+
+    def _first(self, path: Path | None) -> Keys:
+        if path is None:
+            return self._fresh()
+        with _told_with(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with turn(path):
+                if path.exists():
+                    return self._read(path)
+                self.keys = self._fresh()
+                self._write(self.keys.file)
+                _log.info("made a keyring: %s", path)
+                return self.keys
+
+    def _fresh(self) -> Keys:
+        own = tuple(
+            new_key(self._root, EVERYWHERE, alias, self._clock.wall_ms()) for alias in (SSE_ALIAS, AWS_ALIAS)
+        )
+        return Keys(Keyfile(root_key=self._root.fingerprint, keys=own), self._root)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Changes take turns, and each begins with what the one before it left."""
+        if self._path is None:
+            yield
+            return
+        with ExitStack() as stack:
+            with _told_with(self._path):
+                stack.enter_context(turn(self._path))
+                self._take_up(self._path)
+            yield
+
+    def _take_up(self, path: Path) -> None:
+        with _told_with(path):
+            keys = self._read(path)
+            if not keys.opens_all_of(self.keys):
+                raise KeysUnusable("it lacks keys that are in use; is it an older copy?")
+            self.keys = keys
+
+    def _read(self, path: Path) -> Keys:
+        self._seen = stamp(path)  # taken before the file is read: a change meanwhile is seen the next time
+        with path.open("rb") as opened:
+            problem = why_not_private(os.fstat(opened.fileno()))
+            if problem is not None:
+                raise KeysUnusable(problem)
+            data = opened.read()
+        try:
+            file = _decode(data)
+        except msgspec.MsgspecError as error:
+            raise KeysUnusable(f"it is not a keyring of this version: {error}") from None
+        if file.root_key != self._root.fingerprint:
+            raise KeysUnusable("it was made with another root key than the one given")
+        return Keys(file, self._root)
+
+    def _write(self, file: Keyfile) -> None:
+        keys = Keys(file, self._root)  # what could not be opened again is not written
+        if self._path is not None:
+            with _told_with(self._path):
+                replace_file(self._path, msgspec.json.format(_encode(file)) + b"\n")
+            self._seen = stamp(self._path)
+        self.keys = keys
+
+
+@contextmanager
+def _told_with(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeysUnusable as error:
+        raise KeyringError(f"cannot use the keyring {path}: {error}") from None
+    except OSError as error:
+        raise KeyringError(f"cannot use the keyring {path}: {error.strerror}") from None

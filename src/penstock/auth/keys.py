@@ -1,0 +1,142 @@
+"""The keys of a keyring, as its file keeps them and as they are used: names, versions, what each version opens."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Annotated, Literal
+
+import msgspec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from penstock.auth.rootkey import KEY_BYTES, RootKey, RootKeyError
+from penstock.errors import KeyMissing
+from penstock.names import PARTITION, Arn, Space
+
+SSE_ALIAS = "alias/penstock/sqs-managed"
+AWS_ALIAS = "alias/aws/sqs"
+EVERYWHERE = Space("", "")
+"""The keys that are there by themselves belong to no account and no region: each finds them."""
+
+TAG_BYTES = 20
+_PURPOSE = b"keyring"
+
+
+class KeysUnusable(Exception):
+    """What is wrong with a keyring that is being read."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    number: int
+    created_ms: int
+    sealed: bytes
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """The last of its versions seals; all of them open."""
+
+    id: str
+    space: Space
+    aliases: tuple[str, ...] = ()
+    enabled: bool = True
+    versions: Annotated[tuple[Version, ...], msgspec.Meta(min_length=1)]
+
+    @property
+    def managed(self) -> bool:
+        """One of those that are there by themselves."""
+        return self.space == EVERYWHERE
+
+    @property
+    def newest(self) -> int:
+        return self.versions[-1].number
+
+    @property
+    def newest_tag(self) -> bytes:
+        return version_tag(self.id, self.newest)
+
+    @property
+    def arn(self) -> str:
+        return key_arn(self.space, f"key/{self.id}")
+
+
+class Keyfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    format: Literal[1] = 1
+    root_key: str  # the fingerprint of the one that opens it
+    generation: int = 1  # one more each time that what is stored should be encrypted anew
+    keys: tuple[Key, ...] = ()
+
+
+class Keys:
+    """One state of the keyring, opened."""
+
+    def __init__(self, file: Keyfile, root: RootKey) -> None:
+        self.file = file
+        self._by_name = {
+            (key.space, name): key for key in file.keys for name in (key.id, f"key/{key.id}", *key.aliases)
+        }
+        self._by_version: dict[bytes, tuple[Key, AESGCM]] = {}
+        try:
+            for key in file.keys:
+                for version in key.versions:
+                    opened = root.open(_PURPOSE, version.sealed, _bound_to(key.id, version.number))
+                    self._by_version[version_tag(key.id, version.number)] = key, AESGCM(opened)
+            self.managed = self.find(EVERYWHERE, SSE_ALIAS)
+        except (RootKeyError, KeyMissing, ValueError, OverflowError) as error:
+            raise KeysUnusable(f"one of its keys cannot be used: {error}") from None
+
+    def find(self, space: Space, name: str) -> Key:
+        """The key that a queue of this account and region means. Raises KeyMissing."""
+        arn = Arn.parse(name)
+        if arn is not None and arn.service == "kms":
+            space, name = Space(arn.account, arn.region), arn.resource
+        key = self._by_name.get((space, name)) or self._by_name.get((EVERYWHERE, name))
+        if key is None:
+            raise KeyMissing(named_arn(space, name))
+        return key
+
+    def has(self, space: Space, name: str) -> bool:
+        return (space, name) in self._by_name or (EVERYWHERE, name) in self._by_name
+
+    def opens_all_of(self, other: Keys) -> bool:
+        return self._by_version.keys() >= other._by_version.keys()
+
+    def by_tag(self, tag: bytes) -> tuple[Key, AESGCM] | None:
+        """The key whose version this tag names, and what wraps and unwraps the data keys of that version."""
+        return self._by_version.get(tag)
+
+
+def new_key(root: RootKey, space: Space, alias: str | None, wall_ms: int) -> Key:
+    id = str(uuid.uuid4())
+    versions = (_new_version(root, id, 1, wall_ms),)
+    return Key(id=id, space=space, aliases=() if alias is None else (alias,), versions=versions)
+
+
+def rotated(root: RootKey, key: Key, wall_ms: int) -> Key:
+    """With one version more."""
+    added = _new_version(root, key.id, key.newest + 1, wall_ms)
+    return msgspec.structs.replace(key, versions=(*key.versions, added))
+
+
+def _new_version(root: RootKey, key_id: str, number: int, wall_ms: int) -> Version:
+    sealed = root.seal(_PURPOSE, os.urandom(KEY_BYTES), _bound_to(key_id, number))
+    return Version(number, wall_ms, sealed)
+
+
+def version_tag(key_id: str, version: int) -> bytes:
+    """How one version of a key is named within what is sealed under it: TAG_BYTES long."""
+    return uuid.UUID(key_id).bytes + version.to_bytes(4, "big")
+
+
+def key_arn(space: Space, resource: str) -> str:
+    return f"arn:{PARTITION}:kms:{space.region}:{space.account}:{resource}"
+
+
+def named_arn(space: Space, name: str) -> str:
+    """The whole of what a queue may name in short: an id, alias/NAME, or the ARN of either."""
+    if name.startswith("arn:"):
+        return name
+    return key_arn(space, name if name.startswith(("alias/", "key/")) else f"key/{name}")
+
+
+def _bound_to(key_id: str, version: int) -> bytes:
+    return f"{key_id}/{version}".encode()

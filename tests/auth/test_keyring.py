@@ -1,0 +1,205 @@
+"""The keyring: names that lead to keys, versions that are added, and a file that is never half a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.auth.keyring import Keyring, KeyringError
+from penstock.auth.rootkey import RootKey
+from penstock.clock import ManualClock
+from penstock.errors import KeyMissing
+from penstock.names import Space
+
+HERE = Space("111122223333", "eu-west-1")
+THERE = Space("444455556666", "us-east-1")
+ROOT = RootKey(bytes(range(32)))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "penstock-keys.json"
+
+
+def opened(path: Path | None, root: RootKey = ROOT) -> Keyring:
+    return Keyring(path, root, ManualClock())
+
+
+def test_it_is_made_private_with_the_keys_that_are_always_there(path: Path) -> None:
+    keys = opened(path).keys
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    for space in (HERE, THERE):
+        found = keys.find(space, "alias/aws/sqs")
+        assert found is keys.find(space, f"arn:aws:kms:{space.region}:{space.account}:alias/aws/sqs")
+        assert found.enabled
+        assert found is not keys.managed
+
+
+def test_a_key_has_four_names(path: Path) -> None:
+    ring = opened(path)
+    key = ring.create(HERE, "alias/orders")
+    alias_arn = f"arn:aws:kms:{HERE.region}:{HERE.account}:alias/orders"
+    for name in (key.id, key.arn, "alias/orders", alias_arn):
+        assert ring.keys.find(HERE, name) == key
+    assert ring.keys.find(THERE, key.arn) == key, "an ARN says itself whose the key is"
+    for name in (key.id, "alias/orders"):
+        with pytest.raises(KeyMissing):
+            ring.keys.find(THERE, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("alias/x", "arn:aws:kms:eu-west-1:111122223333:alias/x"),
+        ("testKeyId", "arn:aws:kms:eu-west-1:111122223333:key/testKeyId"),
+        ("arn:aws:kms:eu-west-1:111122223333:key/x", "arn:aws:kms:eu-west-1:111122223333:key/x"),
+        ("arn:aws:sqs:eu-west-1:111122223333:key/x", "arn:aws:sqs:eu-west-1:111122223333:key/x"),
+    ],
+)
+def test_a_missing_key_is_named_in_full(path: Path, name: str, told: str) -> None:
+    with pytest.raises(KeyMissing) as caught:
+        opened(path).keys.find(HERE, name)
+    assert caught.value.key == told
+
+
+def test_an_alias_leads_to_one_key(path: Path) -> None:
+    ring = opened(path)
+    ring.create(HERE, "alias/orders")
+    for alias in ("alias/orders", "alias/aws/sqs"):
+        with pytest.raises(KeyringError, match="already"):
+            ring.create(HERE, alias)
+    ring.create(THERE, "alias/orders")
+    assert ring.create(HERE, None) != ring.create(HERE, None)
+
+
+def test_everything_survives_a_restart(path: Path) -> None:
+    ring = opened(path)
+    key = ring.create(HERE, "alias/orders")
+    ring.rotate(HERE, "alias/orders")
+    ring.set_enabled(HERE, key.id, False)
+    again = opened(path)
+    assert again.keys.file == ring.keys.file
+    found = again.keys.find(HERE, "alias/orders")
+    assert (found.newest, found.enabled) == (2, False)
+
+
+def test_rotation_adds_a_version_and_asks_for_a_look_at_what_is_stored(path: Path) -> None:
+    ring = opened(path)
+    before = ring.keys
+    rotated = ring.rotate(HERE, "alias/aws/sqs")
+    assert [version.number for version in rotated.versions] == [1, 2]
+    assert ring.keys.opens_all_of(before)
+    assert not before.opens_all_of(ring.keys)
+    assert ring.keys.file.generation == before.file.generation + 1
+    ring.encrypt_anew()
+    assert ring.keys.file.generation == before.file.generation + 2
+    key = ring.create(HERE, None)
+    ring.set_enabled(HERE, key.id, False)
+    assert ring.keys.file.generation == before.file.generation + 2
+    ring.set_enabled(HERE, key.id, True)
+    assert ring.keys.file.generation == before.file.generation + 3, "what was left out is looked at again"
+
+
+def test_the_servers_own_keys_cannot_be_disabled(path: Path) -> None:
+    with pytest.raises(KeyringError, match="always enabled"):
+        opened(path).set_enabled(HERE, "alias/aws/sqs", False)
+
+
+def test_a_running_server_takes_a_change_up(path: Path) -> None:
+    server, command = opened(path), opened(path)
+    assert server.reload() == ""
+    key = command.create(HERE, "alias/new")
+    with pytest.raises(KeyMissing):
+        server.keys.find(HERE, "alias/new")
+    assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
+    assert server.keys.find(HERE, "alias/new") == key
+    assert server.reload() == ""
+
+
+def test_changes_build_on_each_other(path: Path) -> None:
+    one, other = opened(path), opened(path)
+    first, second = one.create(HERE, "alias/a"), other.create(HERE, "alias/b")
+    one.rotate(HERE, "alias/b")
+    assert opened(path).keys.find(HERE, "alias/a") == first
+    assert opened(path).keys.find(HERE, "alias/b").newest == second.newest + 1
+
+
+def _is_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _is_gone(path: Path) -> None:
+    path.unlink()
+
+
+def _is_open_to_others(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def _lacks_a_version(path: Path) -> None:
+    file = json.loads(path.read_text())
+    file["keys"][0]["versions"].pop()
+    path.write_text(json.dumps(file))
+
+
+def _has_two_keys_exchanged(path: Path) -> None:
+    file = json.loads(path.read_text())
+    one, other = file["keys"][0]["versions"], file["keys"][1]["versions"]
+    one[0], other[0] = other[0], one[0]
+    path.write_text(json.dumps(file))
+
+
+def _is_of_a_later_format(path: Path) -> None:
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _is_half,
+        _is_gone,
+        _is_open_to_others,
+        _lacks_a_version,
+        _has_two_keys_exchanged,
+        _is_of_a_later_format,
+    ],
+)
+def test_a_file_that_cannot_be_used_changes_nothing(path: Path, spoil: object) -> None:
+    ring = opened(path)
+    ring.rotate(HERE, ring.keys.managed.aliases[0])
+    before = ring.keys
+    assert callable(spoil)
+    spoil(path)
+    said = ring.reload()
+    assert said.startswith("the keys stay as they were: ")
+    assert str(path) in said
+    assert ring.keys is before
+    assert ring.reload() == "", "it is said once"
+    with pytest.raises(KeyringError):
+        ring.create(HERE, None)
+
+
+def test_another_root_key_is_refused(path: Path) -> None:
+    opened(path)
+    with pytest.raises(KeyringError, match="another root key"):
+        opened(path, RootKey(bytes(32)))
+
+
+def test_no_key_is_written_as_it_is(path: Path) -> None:
+    """All that the file holds of a key is what the root key sealed."""
+    opened(path)
+    for key in json.loads(path.read_text())["keys"]:
+        assert set(key) == {"id", "space", "aliases", "enabled", "versions"}
+        for version in key["versions"]:
+            assert set(version) == {"number", "created_ms", "sealed"}
+
+
+def test_without_a_file_keys_live_in_memory() -> None:
+    ring = opened(None)
+    key = ring.create(HERE, "alias/orders")
+    ring.rotate(HERE, key.id)
+    assert ring.keys.find(HERE, "alias/orders").newest == 2
+    assert ring.reload() == ""

@@ -1,0 +1,381 @@
+"""Encrypted queues in the broker: keys that cannot be used, messages that change queues, and encrypting anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import RootKey
+from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.broker.broker import Broker
+from penstock.broker.resealing import Progress, Resealing
+from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
+from penstock.later import run_alone
+from penstock.limits import MINUTE, SECOND
+from penstock.store.sealed import SealedStore
+from sim.runtime import SimulatedRuntime
+from sim.world import ROOMY, TINY, FaultyStore, World, name_of, outgoing
+
+SPACE = name_of("any").space
+KMS = {"sse_managed": False, "kms_key": "alias/orders"}
+OTHER = {"sse_managed": False, "kms_key": "alias/other"}
+
+
+class SealedWorld(World):
+    """A world whose store encrypts, and encrypts anew."""
+
+    ring: Keyring | None = None
+    progress: Progress | None = None
+    kept = 0
+
+    def _open(self) -> None:
+        if self.ring is None:
+            self.ring = Keyring(self._directory / "penstock-keys.json", RootKey(bytes(32)), self.clock)
+            self.ring.create(SPACE, "alias/orders")
+            self.ring.create(SPACE, "alias/other")
+        self.keys = Cipher(self.ring, self.clock)
+        self.store = FaultyStore(self._directory)
+        self.sealed = SealedStore(self.store, self.keys)
+        shard = self.sealed.open()
+        self.runtime = SimulatedRuntime(self.clock, self._choose)
+        self.broker = Broker(
+            self.sealed, self.runtime, self.clock, self.limits, shard, self.fatal.append, self.keys
+        )
+        self.broker.start()
+        ring = self.ring
+        self.resealing = Resealing(
+            self.sealed, self.runtime, self.clock, lambda: ring.keys.file.generation, self.progress, self.keep,
+            self.fatal.append,
+        )  # fmt: skip
+
+    def keep(self, progress: Progress) -> None:
+        self.progress = progress
+        self.kept += 1
+
+    def close(self) -> None:
+        self.resealing.stop()
+        super().close()
+
+    def enable(self, alias: str, enabled: bool) -> None:
+        assert self.ring is not None
+        self.ring.set_enabled(SPACE, alias, enabled)
+
+    def rotate(self, alias: str) -> None:
+        assert self.ring is not None
+        self.ring.rotate(SPACE, alias)
+
+    def stored(self) -> list[bytes]:
+        with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
+            return [content for (content,) in database.execute("SELECT content FROM entries ORDER BY seq")]
+
+    def versions(self) -> list[int]:
+        return [
+            int.from_bytes(content[18:22], "big") if is_sealed(content) else 0 for content in self.stored()
+        ]
+
+    def files(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self._directory.rglob("*") if path.is_file())
+
+
+@pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
+def world(request: pytest.FixtureRequest) -> Iterator[SealedWorld]:
+    with SealedWorld(request.param) as world:
+        yield world
+
+
+@pytest.mark.parametrize("settings", [{}, KMS], ids=["managed", "kms"])
+def test_messages_come_back_after_a_restart_and_a_rotation(
+    world: SealedWorld, settings: dict[str, object]
+) -> None:
+    world.create("orders", **settings)
+    bodies = [f"secret-{n}" for n in range(40)]
+    world.send_all("orders", *bodies)
+    assert b"secret-" not in world.files()
+    world.rotate("alias/orders")
+    world.restart()
+    world.send_all("orders", "secret-after")
+    assert b"secret-" not in world.files()
+    assert sorted(world.drain("orders")) == sorted([*bodies, "secret-after"])
+
+
+def test_a_key_that_is_disabled_stops_sends_and_receives(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.create("free")
+    world.send_all("orders", *map(str, range(30)))
+    world.enable("alias/orders", False)
+    for attempt in range(2):
+        with pytest.raises(KeyDisabled):
+            world.send("orders", "more")
+        with pytest.raises(KeyDisabled):
+            world.receive("orders")
+        world.send("free", "goes on")
+        if not attempt:
+            world.restart()
+    assert world.counts("orders") == (30, 0, 0)
+    world.enable("alias/orders", True)
+    assert sorted(world.drain("orders"), key=int) == list(map(str, range(30)))
+
+
+def test_a_key_that_is_not_there_stops_sends_and_receives(world: SealedWorld) -> None:
+    world.create("orders", sse_managed=False, kms_key="testKeyId")
+    with pytest.raises(KeyMissing):
+        world.send("orders", "message")
+    with pytest.raises(KeyMissing):
+        world.receive("orders")
+
+
+def test_a_receive_that_waits_is_told_when_the_key_is_disabled(world: SealedWorld) -> None:
+    """It waits for a delayed message, so that nothing is sent after the key was disabled."""
+    world.create("orders", **KMS)
+    world.send("orders", "late", delay_ms=10 * SECOND)
+    poll = world.poll("orders", wait_ms=20 * SECOND)
+    world.enable("alias/orders", False)
+    world.advance(11 * SECOND)
+    assert poll.done
+    with pytest.raises(KeyDisabled):
+        poll.answer.result()
+    assert world.counts("orders") == (1, 0, 0), "it is given back"
+
+
+def test_messages_under_a_key_of_former_times_are_given_back(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.send("orders", "old")
+    world.configure("orders", **OTHER)
+    world.enable("alias/orders", False)
+    world.restart()
+    with pytest.raises(KeyDisabled):
+        world.receive("orders")
+    assert world.counts("orders") == (1, 0, 0)
+    world.enable("alias/orders", True)
+    assert world.bodies("orders") == ["old"]
+
+
+def test_a_damaged_message_does_not_hold_up_the_others(world: SealedWorld) -> None:
+    world.create("dead")
+    world.create("orders", dead_letters=("dead", 1), visibility_ms=SECOND)
+    world.send_all("orders", "good", "bad", "fine")
+    with closing(sqlite3.connect(world._directory / "penstock.db")) as database, database:
+        (seq,) = database.execute("SELECT seq FROM entries ORDER BY seq LIMIT 1 OFFSET 1").fetchone()
+        database.execute("UPDATE entries SET content = content || x'00' WHERE seq = ?", (seq,))
+    world.crash()
+    assert sorted(world.drain("orders")) == ["fine", "good"]
+    world.advance(2 * SECOND)
+    world.drain("orders")
+    assert world.counts("orders")[0] == 0, "it went the way of all messages that nobody can handle"
+
+
+def test_a_dead_letter_is_readable_under_the_other_queues_key(world: SealedWorld) -> None:
+    world.create("dead", **OTHER)
+    world.create("orders", dead_letters=("dead", 1), visibility_ms=SECOND, **KMS)
+    world.send("orders", "letter")
+    world.restart()
+    assert world.bodies("orders") == ["letter"]
+    world.advance(2 * SECOND)
+    assert world.bodies("orders") == []
+    world.restart()
+    assert world.bodies("dead") == ["letter"]
+
+
+def test_a_move_task_seals_under_the_destinations_key(world: SealedWorld) -> None:
+    world.create("dead", **OTHER)
+    world.create("orders", dead_letters=("dead", 1), **KMS)
+    world.send_all("dead", *map(str, range(25)))
+    world.restart()
+    world.start_move("dead", "orders")
+    world.advance(10 * SECOND)
+    assert world.move_task("dead").status == "COMPLETED"
+    world.enable("alias/other", False)
+    world.restart()
+    assert sorted(world.drain("orders"), key=int) == list(map(str, range(25)))
+
+
+@pytest.mark.parametrize("disabled", ["alias/other", "alias/orders"], ids=["source", "destination"])
+def test_a_move_task_fails_when_a_key_cannot_be_used(world: SealedWorld, disabled: str) -> None:
+    world.create("dead", **OTHER)
+    world.create("orders", dead_letters=("dead", 1), **KMS)
+    world.send_all("dead", "one", "two")
+    world.restart()
+    world.enable(disabled, False)
+    world.start_move("dead", "orders")
+    world.advance(10 * SECOND)
+    task = world.move_task("dead")
+    assert (task.status, task.failure, task.moved) == ("FAILED", "KMS.DisabledException", 0)
+    world.enable(disabled, True)
+    assert sorted(world.drain("dead")) == ["one", "two"], "they were given back"
+
+
+def test_a_commit_does_not_fail_because_a_key_was_disabled_meanwhile(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.create("free")
+    world.hold_commits()
+    sends = [world.sending(queue, outgoing(queue)) for queue in ("orders", "free")]
+    world.enable("alias/orders", False)
+    world.release_commits()
+    assert all(send.result() for send in sends)
+    assert world.bodies("free") == ["free"]
+
+
+def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None:
+    with World() as world:
+        world.create("orders", **KMS)
+        world.create("free")
+        world.broker._keys = NoKeys()
+        with pytest.raises(KeyMissing):
+            world.send("orders", "message")
+        world.send("free", "message")
+
+
+# -- encrypting anew -----------------------------------------------------------------------------------------
+
+
+def encrypt_anew(world: SealedWorld) -> Progress:
+    world.resealing.wake()
+    world.run()
+    for _ in range(1000):
+        if world.progress is not None and world.progress.done:
+            break
+        world.advance(50)
+    assert world.progress is not None
+    return world.progress
+
+
+def test_the_first_round_encrypts_what_was_stored_before() -> None:
+    with SealedWorld() as world:
+        world.create("orders", sse_managed=False)
+        world.send_all("orders", *map(str, range(10)))
+        world.configure("orders", sse_managed=True)
+        assert world.versions() == [0] * 10
+        progress = encrypt_anew(world)
+        assert (progress.looked_at, progress.resealed, progress.percent) == (10, 10, 100)
+        assert world.versions() == [1] * 10
+        world.restart()
+        assert len(world.drain("orders")) == 10
+
+
+def test_messages_of_another_keyring_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As after a restore that forgot the keyring."""
+    with SealedWorld() as world:
+        world.create("orders")
+        world.send_all("orders", "one", "two")
+        world.ring = Keyring(tmp_path / "another.json", RootKey(bytes(32)), world.clock)
+        world.crash()
+        world._log.addHandler(caplog.handler)
+        assert encrypt_anew(world).unreadable == 2
+        assert "2 stored messages cannot be opened" in caplog.text
+        with pytest.raises(KeyMissing):
+            world.receive("orders")
+
+
+def test_a_rotation_is_taken_up_and_done_once(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    for start in range(0, 1200, 300):
+        world.send_all("orders", *map(str, range(start, start + 300)))
+    assert encrypt_anew(world).resealed == 0
+    world.rotate("alias/orders")
+    world.progress = None
+    assert encrypt_anew(world).resealed == 1200
+    assert set(world.versions()) == {2}
+    kept = world.kept
+    world.resealing.wake()
+    world.advance(MINUTE)
+    assert world.kept == kept, "there is nothing left to do"
+    assert len(world.drain("orders")) == 1200
+
+
+def test_a_restart_goes_on_where_it_was(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    for _ in range(4):
+        world.send_all("orders", *map(str, range(400)))
+    world.rotate("alias/orders")
+    world.resealing.wake()
+    world.run()
+    assert world.progress is not None
+    assert not world.progress.done
+    before = world.progress
+    world.restart()
+    progress = encrypt_anew(world)
+    assert progress.done
+    assert progress.looked_at == 1600, "what was done is not done again"
+    assert progress.upto == before.upto
+    assert set(world.versions()) == {2}
+
+
+def test_messages_may_go_while_they_are_encrypted_anew(
+    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are deleted between the reading of a bite and its writing."""
+    world.create("orders", **KMS)
+    world.send_all("orders", *map(str, range(20)))
+    world.rotate("alias/orders")
+    going = world.receive("orders", 3)
+    resealed = world.sealed.resealed
+
+    def delete_meanwhile(*asked: int) -> object:
+        bite = resealed(*asked)
+        if going:
+            handles = [message.handle for message in going]
+            world.runtime.soon(lambda: run_alone(world.broker.delete(world.queue("orders"), handles)))
+            world.runtime.writer.held = True
+            going.clear()
+        return bite
+
+    monkeypatch.setattr(world.sealed, "resealed", delete_meanwhile)
+    world.resealing.wake()
+    world.run()
+    world.release_commits()
+    assert encrypt_anew(world).resealed == 20
+    assert world.versions() == [2] * 17
+    assert len(world.drain("orders")) == 17
+
+
+def test_a_batch_under_way_is_not_missed(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.hold_commits()
+    send = world.sending("orders", outgoing("early"))
+    world.run()
+    world.rotate("alias/orders")
+    world.resealing.wake()
+    world.release_commits()
+    encrypt_anew(world)
+    assert send.done
+    assert world.versions() == [2]
+
+
+def test_a_full_disk_is_waited_for(world: SealedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create("orders", **KMS)
+    world.send("orders", "message")
+    world.rotate("alias/orders")
+    rewrite, refusals = world.sealed.rewrite, [StoreError("no space")]
+
+    def refuse_once(contents: object) -> None:
+        if refusals:
+            raise refusals.pop()
+        rewrite(contents)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.sealed, "rewrite", refuse_once)
+    world.resealing.wake()
+    world.advance(SECOND)
+    assert world.versions() == [1]
+    world.advance(MINUTE)
+    assert world.versions() == [2]
+
+
+def test_a_store_that_is_broken_stops_the_process(
+    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create("orders", **KMS)
+    world.send("orders", "message")
+    world.rotate("alias/orders")
+
+    def break_down(contents: object) -> None:
+        raise StoreBroken("fsync failed")
+
+    monkeypatch.setattr(world.sealed, "rewrite", break_down)
+    world.resealing.wake()
+    world.advance(MINUTE)
+    assert [type(error) for error in world.fatal] == [StoreBroken]

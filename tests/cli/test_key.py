@@ -1,0 +1,131 @@
+"""``penstock key``: a root key, a keyring, and what is said about both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import read_root_key_file
+from penstock.broker.resealing import Progress
+from penstock.cli import main
+from penstock.clock import SystemClock
+from penstock.names import Space
+from penstock.server.encryption import ProgressFile
+
+HOME = Space("000000000000", "us-east-1")
+
+
+class Shell:
+    """Commands with the settings of one server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root.key"
+        self.keyring = folder / "data" / "penstock-keys.json"
+        self.variables = {
+            "PENSTOCK_DATA": str(folder / "data"),
+            "PENSTOCK_ROOT_KEY_FILE": str(self.root),
+        }
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["key", *arguments], env=self.variables)
+
+    def prints(self, *arguments: str) -> str:
+        result = self(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def fails(self, *arguments: str) -> str:
+        result = self(*arguments)
+        assert result.exit_code == 2
+        assert result.output.startswith("penstock: ")
+        assert result.output.count("\n") == 1
+        return result.output
+
+    def opened(self) -> Keyring:
+        return Keyring(self.keyring, read_root_key_file(self.root), SystemClock())
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    shell.prints("root", str(shell.root))
+    return shell
+
+
+def test_a_root_key_is_made_once(key: Shell) -> None:
+    assert key.root.stat().st_mode & 0o777 == 0o600
+    before = key.root.read_bytes()
+    assert "never overwritten" in key.fails("root", str(key.root))
+    assert key.root.read_bytes() == before
+
+
+def test_a_key_is_made_and_named(key: Shell) -> None:
+    arn = key.prints("create", "--alias", "alias/orders").strip()
+    assert re.fullmatch(r"arn:aws:kms:us-east-1:000000000000:key/[0-9a-f-]{36}", arn)
+    assert key.opened().keys.find(HOME, "alias/orders").arn == arn
+    other = key.prints("create", "--account", "111122223333", "--region", "eu-west-1").strip()
+    assert other.startswith("arn:aws:kms:eu-west-1:111122223333:key/")
+    assert "already" in key.fails("create", "--alias", "alias/orders")
+
+
+@pytest.mark.parametrize("alias", ["orders", "alias/", "alias/aws/mine", "alias/a b", "alias/" + "x" * 251])
+def test_an_alias_has_its_form(key: Shell, alias: str) -> None:
+    assert "--alias" in key.fails("create", "--alias", alias)
+
+
+def test_a_key_is_rotated_disabled_and_enabled(key: Shell) -> None:
+    arn = key.prints("create", "--alias", "alias/orders").strip()
+    assert key.prints("rotate", "alias/orders") == f"{arn} has 2 versions\n"
+    assert key.prints("disable", arn) == f"disabled {arn}\n"
+    found = key.opened().keys.find(HOME, "alias/orders")
+    assert (found.newest, found.enabled) == (2, False)
+    assert key.prints("enable", found.id) == f"enabled {arn}\n"
+    assert key.opened().keys.find(HOME, "alias/orders").enabled
+
+
+def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
+    key.prints("create", "--alias", "alias/orders")
+    key.prints("disable", "alias/orders")
+    first, *rows, _, progress = key.prints("list").splitlines()
+    assert first.split() == ["ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE"]
+    cells = [row.split()[1:5] + row.split()[6:] for row in rows]
+    assert cells == [
+        ["every", "every", "alias/penstock/sqs-managed", "1", "enabled"],
+        ["every", "every", "alias/aws/sqs", "1", "enabled"],
+        ["000000000000", "us-east-1", "alias/orders", "1", "disabled"],
+    ]
+    assert progress == "encrypting stored messages anew: waits for a running broker"
+
+    file = ProgressFile(key.keyring)
+    file.keep(Progress(generation=1, upto=200, after=50, looked_at=40, resealed=30, unreadable=2))
+    assert key.prints("list").splitlines()[-1] == (
+        "encrypting stored messages anew: 25%, 40 looked at, 30 encrypted, 2 could not be opened"
+    )
+    file.keep(Progress(generation=1, upto=200, after=190, looked_at=90, resealed=80, done=True))
+    assert key.prints("list").splitlines()[-1] == (
+        "encrypting stored messages anew: 100%, 90 looked at, 80 encrypted"
+    )
+    key.prints("reseal")
+    assert key.prints("list").splitlines()[-1] == progress, "the next round has not begun"
+
+
+def test_nothing_is_made_by_looking(key: Shell) -> None:
+    for command in (["list"], ["rotate", "alias/aws/sqs"], ["reseal"]):
+        assert "there is no keyring" in key.fails(*command)
+    assert not key.keyring.exists()
+
+
+def test_what_is_missing_is_said(key: Shell) -> None:
+    key.prints("create")
+    assert "arn:aws:kms:us-east-1:000000000000:alias/x" in key.fails("rotate", "alias/x")
+    assert "always enabled" in key.fails("disable", "alias/aws/sqs")
+    key.root.chmod(0o644)
+    assert "chmod 600" in key.fails("list")
+    del key.variables["PENSTOCK_ROOT_KEY_FILE"]
+    assert "there is no root key" in key.fails("list")
+    key.variables["PENSTOCK_ROOT_KEY"] = "00" * 32
+    assert "another root key" in key.fails("list")

@@ -1,0 +1,242 @@
+"""The store that encrypts: what lies on the disk, what comes back, and what happens when it cannot."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+import pytest
+from store_driver import FOREVER, Driver, queue_record, row
+
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import RootKey
+from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.clock import ManualClock
+from penstock.errors import KeyDisabled, KeyMissing, StoreLost
+from penstock.names import Space
+from penstock.queues.changes import QueueRecord
+from penstock.queues.message import Attribute, Content, encode_content
+from penstock.queues.settings import QueueSettings
+from penstock.store.port import Mark, Resealed
+from penstock.store.sealed import SealedStore
+from penstock.store.sqlite import SqliteStore
+
+HERE = Space("000000000000", "eu-west-1")
+BODY, NAME, VALUE, BINARY = "body-of-a-secret", "secret-attribute", "value-of-secret", b"binary-secret"
+MANAGED, PLAIN, ORDERS = 1, 2, 3  # queues by how they are encrypted
+
+
+def secret(number: int, *, large: bool = False) -> bytes:
+    attributes = {NAME: Attribute("String", VALUE), "b": Attribute("Binary", BINARY)}
+    return encode_content(Content(f"id-{number}", BODY * (500 if large else 1), "AIDASECRET", 1, attributes))
+
+
+def record(id: int, settings: QueueSettings) -> QueueRecord:
+    return msgspec.structs.replace(queue_record(id, f"queue-{id}"), settings=settings)
+
+
+def as_if(id: int, other: int) -> QueueRecord:
+    """One queue, encrypted as another."""
+    return msgspec.structs.replace(RECORDS[id], settings=RECORDS[other].settings)
+
+
+RECORDS = {
+    MANAGED: record(MANAGED, QueueSettings()),
+    PLAIN: record(PLAIN, QueueSettings(sse_managed=False)),
+    ORDERS: record(ORDERS, QueueSettings(sse_managed=False, kms_key="alias/orders")),
+}
+
+
+class Vault(Driver):
+    """A store that encrypts, with three queues."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.ring = Keyring(data / "penstock-keys.json", RootKey(bytes(32)), ManualClock())
+        self.ring.create(HERE, "alias/orders")
+        self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
+        super().__init__(lambda: SealedStore(SqliteStore(data), self.cipher))
+        if not self.shard.queues:
+            self.append(queues=dict(RECORDS))
+
+    @property
+    def sealed(self) -> SealedStore:
+        assert isinstance(self.store, SealedStore)
+        return self.store
+
+    def files(self) -> bytes:
+        """Every byte in the data directory: database, log, index of the log, keyring, whatever there is."""
+        return b"".join(path.read_bytes() for path in self.data.rglob("*") if path.is_file())
+
+    def stored(self) -> dict[int, bytes]:
+        """Contents as they lie on the disk."""
+        found = {}
+        with closing(sqlite3.connect(self.data / "penstock.db")) as database:
+            for table in ("entries", "contents"):
+                rows = database.execute(f"SELECT seq, content FROM {table} WHERE content IS NOT NULL")
+                found.update(dict(rows.fetchall()))
+        return found
+
+    def reseal(self, after: int = 0, rows_max: int = 100, bytes_max: int = 1 << 30) -> Resealed:
+        bite = self.sealed.resealed(after, FOREVER, rows_max, bytes_max)
+        self.store.rewrite(bite.contents)
+        return bite
+
+    def stored_key(self, name: str) -> bytes:
+        """How what is sealed under this key names it."""
+        return UUID(self.ring.keys.find(HERE, name).id).bytes
+
+    def version_of(self, seq: int) -> int:
+        return int.from_bytes(self.stored()[seq][18:22], "big")
+
+
+@pytest.fixture
+def vault(data: Path) -> Iterator[Vault]:
+    vault = Vault(data)
+    yield vault
+    vault.store.close()
+
+
+SECRETS = [BODY.encode(), NAME.encode(), VALUE.encode(), BINARY, b"AIDASECRET"]
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["inside", "apart"])
+@pytest.mark.parametrize(("queue", "readable"), [(MANAGED, False), (ORDERS, False), (PLAIN, True)])
+def test_nothing_of_a_message_is_on_the_disk(vault: Vault, queue: int, readable: bool, large: bool) -> None:
+    contents = {seq: secret(seq, large=large) for seq in range(1, 40)}
+    vault.append(added=[row(seq, queue, content=content) for seq, content in contents.items()])
+    vault.append(removed=[3, 4])
+    while_running = vault.files()
+    vault.reopen()
+    after_restart = vault.files()
+    with closing(sqlite3.connect(vault.data / "penstock.db")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    after_checkpoint = vault.files()
+    for found in (while_running, after_restart, after_checkpoint):
+        for each in SECRETS:
+            assert (each in found) is readable
+    assert vault.store.contents([1, 39]) == {1: contents[1], 39: contents[39]}
+
+
+def test_a_batch_stays_as_its_maker_holds_it(vault: Vault) -> None:
+    entries = [row(1, MANAGED, content=secret(1)), row(2, PLAIN, content=secret(2))]
+    batch = vault.batch(added=entries)
+    batch.bytes = 123
+    vault.store.append(batch, Mark(10, 0, 0))
+    assert batch.added == entries
+    assert batch.bytes == 123
+    assert {seq: is_sealed(content) for seq, content in vault.stored().items()} == {1: True, 2: False}
+
+
+def test_a_queue_and_its_first_message_may_share_a_batch(vault: Vault) -> None:
+    fresh = record(9, QueueSettings(sse_managed=False, kms_key="alias/orders"))
+    vault.append(added=[row(1, 9)], queues={9: fresh})
+    assert vault.stored()[1][2:18] == vault.stored_key("alias/orders")
+
+
+def test_a_refused_batch_leaves_nothing_behind(vault: Vault) -> None:
+    refused = vault.batch(added=[row(1, PLAIN)], queues={PLAIN: as_if(PLAIN, MANAGED)}, dropped=[ORDERS])
+    refused.number += 5
+    with pytest.raises(StoreLost):
+        vault.store.append(refused, Mark(10, 0, 0))
+    vault.append(added=[row(1, PLAIN), row(2, ORDERS)])
+    assert not is_sealed(vault.stored()[1])
+    assert vault.stored()[2][2:18] == vault.stored_key("alias/orders")
+
+
+def test_encryption_can_be_turned_on_and_off(data: Path) -> None:
+    before = Driver(lambda: SqliteStore(data))
+    before.append(queues=dict(RECORDS), added=[row(1), row(2, ORDERS)])
+    before.store.close()
+    vault = Vault(data)
+    vault.append(added=[row(3)])
+    assert vault.store.contents([1, 2, 3]) == {seq: b"content %d" % seq for seq in (1, 2, 3)}
+    vault.cipher = NoKeys()
+    vault.reopen()
+    vault.append(added=[row(4)])
+    assert vault.store.contents([1, 2, 4]) == {seq: b"content %d" % seq for seq in (1, 2, 4)}
+    with pytest.raises(KeyMissing):
+        vault.store.contents([1, 3])
+    assert [entry.content for entry in vault.store.waiting(1, None, 0, FOREVER, 9)] == [
+        b"content 1",
+        None,
+        b"content 4",
+    ]
+    vault.store.close()
+
+
+def test_a_key_that_cannot_be_used_does_not_stop_paging(vault: Vault) -> None:
+    vault.append(added=[row(1, ORDERS), row(2, ORDERS, content=secret(2, large=True))])
+    vault.ring.set_enabled(HERE, "alias/orders", False)
+    rows = vault.store.waiting(ORDERS, None, 0, FOREVER, 9)
+    assert [(entry.seq, entry.content) for entry in rows] == [(1, None), (2, None)]
+    with pytest.raises(KeyDisabled):
+        vault.store.contents([1])
+    vault.ring.set_enabled(HERE, "alias/orders", True)
+    assert vault.store.contents([1]) == {1: b"content 1"}
+
+
+def test_contents_that_were_exchanged_are_noticed(vault: Vault) -> None:
+    vault.append(added=[row(1), row(2), row(3)])
+    with closing(sqlite3.connect(vault.data / "penstock.db")) as database, database:
+        stored = vault.stored()
+        database.executemany("UPDATE entries SET content = ? WHERE seq = ?", [(stored[2], 1), (stored[1], 2)])
+    assert vault.store.contents([1, 2, 3]) == {3: b"content 3"}
+    rows = vault.store.waiting(1, None, 0, FOREVER, 9)
+    assert [entry.content for entry in rows] == [None, None, b"content 3"]
+
+
+# -- sealing anew --------------------------------------------------------------------------------------------
+
+
+def test_older_versions_are_sealed_anew(vault: Vault) -> None:
+    large = secret(3, large=True)
+    vault.append(added=[row(1, ORDERS), row(2, MANAGED), row(3, ORDERS, content=large), row(4, PLAIN)])
+    assert vault.reseal() == Resealed(4, 4, [], 0)
+    vault.ring.rotate(HERE, "alias/orders")
+    bite = vault.reseal()
+    assert [seq for seq, _ in bite.contents] == [1, 3]
+    assert [vault.version_of(seq) for seq in (1, 2, 3)] == [2, 1, 2]
+    assert vault.store.contents([1, 2, 3]) == {1: b"content 1", 2: b"content 2", 3: large}
+    assert vault.reseal() == Resealed(4, 4, [], 0), "once is enough"
+    assert vault.reseal(after=4) == Resealed(None, 0, [], 0)
+
+
+def test_what_is_plain_or_under_another_key_is_sealed_as_its_queue_wants(vault: Vault) -> None:
+    vault.append(added=[row(1, PLAIN), row(2, MANAGED), row(3, ORDERS)])
+    changed = {PLAIN: MANAGED, MANAGED: ORDERS, ORDERS: PLAIN}
+    vault.append(queues={id: as_if(id, other) for id, other in changed.items()})
+    assert [seq for seq, _ in vault.reseal().contents] == [1, 2], "what is sealed is not made plain"
+    assert vault.stored()[1][2:18] == vault.stored_key(vault.ring.keys.managed.aliases[0])
+    assert vault.stored()[2][2:18] == vault.stored_key("alias/orders")
+    assert vault.store.contents([1, 2, 3]) == {seq: b"content %d" % seq for seq in (1, 2, 3)}
+
+
+def test_what_cannot_be_opened_is_counted_and_left(vault: Vault) -> None:
+    vault.append(added=[row(1, ORDERS), row(2, MANAGED)])
+    vault.append(queues={ORDERS: as_if(ORDERS, MANAGED)})
+    vault.ring.set_enabled(HERE, "alias/orders", False)
+    before = vault.stored()
+    assert vault.reseal() == Resealed(2, 2, [], 1)
+    assert vault.stored() == before
+
+
+def test_a_bite_is_bounded_in_rows_and_bytes(vault: Vault) -> None:
+    vault.append(added=[row(seq, PLAIN, content=b"\x94" + b"x" * 999) for seq in range(1, 11)])
+    vault.append(queues={PLAIN: as_if(PLAIN, MANAGED)})
+    assert vault.reseal(rows_max=4)[:2] == (4, 4)
+    bite = vault.reseal(after=4, bytes_max=2500)
+    assert (bite.last, bite.looked_at, len(bite.contents)) == (7, 3, 3)
+    vault.reseal(after=7)
+    assert all(map(is_sealed, vault.stored().values()))
+
+
+def test_messages_of_a_queue_that_is_gone_are_left(vault: Vault) -> None:
+    vault.append(added=[row(1, ORDERS)])
+    vault.append(dropped=[ORDERS])
+    vault.ring.rotate(HERE, "alias/orders")
+    assert vault.reseal() == Resealed(1, 1, [], 0)
