@@ -28,7 +28,7 @@ SEES = {
     "services": {"queues", "broker", "wire", "auth"},
     "server": {"queues", "store", "broker", "wire", "auth", "services"},
     "migrate": {"services", "server"},
-    "cli": {"migrate", "server"},
+    "cli": {"auth", "migrate", "server"},
     "__main__": {"cli"},
 }
 

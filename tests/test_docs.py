@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
@@ -101,13 +103,13 @@ def server() -> Iterator[ServerProcess]:
         yield running
 
 
-def run(command: list[str], script: str, server: ServerProcess) -> str:
+def run(command: list[str], script: str, server: ServerProcess, folder: Path | None = None) -> str:
     """As printed, but for the port."""
     assert "9324" in script
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, input=script.replace("9324", str(server.port)), text=True, timeout=120, check=False,
-        capture_output=True, env={**os.environ, "PATH": path},
+        capture_output=True, env={**os.environ, "PATH": path}, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -119,10 +121,27 @@ def test_the_first_message_with_boto3(server: ServerProcess) -> None:
 
 
 def test_the_first_message_with_the_aws_cli(server: ServerProcess) -> None:
-    (script,) = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
+    script, _ = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
     output = run(["bash", "-eu"], script, server)
     assert f"{server.url}/000000000000/orders" in output
     assert '"Body": "two lattes"' in output
+
+
+def test_the_locks(tmp_path: Path) -> None:
+    (commands,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock user add" in block]
+    _, use = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
+    add, serve = commands.splitlines()
+    command = shlex.split(add, comments=True)
+    subprocess.run(
+        [sys.executable, "-m", *command], check=True, timeout=60, cwd=tmp_path, capture_output=True
+    )
+    _, _, flag, file = shlex.split(serve)
+    with ServerProcess(flag, str(tmp_path / file), "--data", str(tmp_path / "penstock-data")) as server:
+        assert server.facts["access"].startswith("secured")
+        assert server.facts["encryption"].startswith("on")
+        assert "/000000000000/orders" in run(["bash", "-eu"], use, server, tmp_path)
+        assert server.stop() == 0
+    assert "alice" in (tmp_path / "penstock-data/audit/audit.jsonl").read_text()
 
 
 def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> None:

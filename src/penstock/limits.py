@@ -24,6 +24,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     noisy_quiet_after_ms: int = 5 * MINUTE
     move_rate_max: int = 500
 
+    # What one account may have; 0: as much as it likes.
+    quota_queues: int = 0
+    quota_messages: int = 0
+    quota_bytes: int = 0
+
     # What keeps one process within its memory.
     memory_budget_bytes: int = 96 * 1024 * 1024
     lane_window_max: int = 4096

@@ -100,7 +100,7 @@ def test_the_flag_is_given_several_times_and_its_mistake_is_one_line() -> None:
 
 
 def test_the_banner_shows_all_and_says_how_open_they_are() -> None:
-    shown = facts(Config(memory=True), [A, C], "nothing")
+    shown = facts(Config(memory=True), [A, C], "nothing", "off")
     assert shown["listening"] == "http://127.0.0.1:9324"
     assert shown["addresses"] == ["http://127.0.0.1:9324", "http://[::1]:4566"]
     assert shown["access"] == "open: every request is accepted, from this machine only"

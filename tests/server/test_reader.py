@@ -74,6 +74,28 @@ def test_any_bytes_are_requests_or_a_refusal_and_no_byte_is_miscounted(pieces: l
     assert buffered.bytes == 0
 
 
+def test_headers_are_kept_as_received_beside_those_to_look_up() -> None:
+    reading = reader()
+    reading.feed(b"POST / HTTP/1.1\r\nX-A:  1 2 \r\nx-b: 3\r\nX-a: 4\r\nTransfer-Encoding: chunked\r\n\r\n")
+    reading.feed(b"0\r\nTrailer: 5\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    request = reading.take()
+    assert [(name, value.strip()) for name, value in request.raw_headers] == [
+        (b"X-A", b"1 2"), (b"x-b", b"3"), (b"X-a", b"4"), (b"Transfer-Encoding", b"chunked"),
+    ]  # fmt: skip
+    assert request.headers == {b"x-a": b"1 2, 4", b"x-b": b"3", b"transfer-encoding": b"chunked"}
+    assert reading.take().raw_headers == [(b"Host", b"h")]
+
+
+def test_an_offer_to_upgrade_leaves_the_other_headers_as_received() -> None:
+    reading = reader()
+    offer = b"POST /q?x=1 HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    rest = b"X-A: 1\r\nx-A: 2\r\nContent-Length: 2\r\n\r\nab"
+    assert reading.feed(reading.feed(offer + rest)) == b""
+    request = reading.take()
+    assert request.raw_headers == [(b"X-A", b"1"), (b"x-A", b"2"), (b"Content-Length", b"2")]
+    assert (request.target, request.body) == (b"/q?x=1", b"ab")
+
+
 def test_what_makes_no_body_grow_is_bounded() -> None:
     endless = {
         b"GET / HTTP/1.1\r\nA: ": 431,

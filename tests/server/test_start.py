@@ -170,8 +170,9 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.write_text("nonsense")
     line = refused("--memory", "--tls-certificate", str(tmp_path / "none.pem"), "--tls-key", str(key))
-    assert f"cannot use tls_certificate {tmp_path / 'none.pem'}" in line
-    assert "cannot use" in refused("--memory", "--tls-certificate", str(key), "--tls-key", str(key))
+    assert f"cannot read tls_certificate {tmp_path / 'none.pem'}: No such file" in line
+    line = refused("--memory", "--tls-certificate", str(key), "--tls-key", str(key))
+    assert f"tls_certificate {key} holds no certificate in PEM form" in line
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
@@ -152,13 +153,16 @@ class Face:
         self.broker = FakeBroker()
         self.trace: str | None = None
         self.base_url = "http://localhost:9324"
+        self.principal: Principal | None = None  # None: an open server
+        self.space = SPACE
         self._dispatcher = Dispatcher([sqs_service(self.broker)])  # type: ignore[arg-type]
 
     def __call__(self, action: str, **members: Any) -> Reply:
         answers: list[Answer] = []
         call = Call(
-            request_id="rid", space=SPACE, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
+            request_id="rid", space=self.space, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
         )
+        call.principal = self.principal
         self._dispatcher.answer(f"AmazonSQS.{action}", json.dumps(members).encode(), call, answers.append)
         (answer,) = answers
         return Reply(answer)

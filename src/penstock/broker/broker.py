@@ -16,9 +16,11 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Batch, Committer
 from penstock.broker.held import HeldQueue
+from penstock.broker.keys import KeyGuard, NoGuard, check_key
 from penstock.broker.memory import Keeper
 from penstock.broker.moves import MoveTasks
 from penstock.broker.polls import Polls
+from penstock.broker.quotas import Quotas
 from penstock.broker.runtime import Runtime, WatchedRuntime
 from penstock.broker.space import DiskSpace
 from penstock.broker.waiters import Ask, Caller
@@ -64,6 +66,7 @@ class Broker:
         limits: Limits,
         shard: Shard,
         on_fatal: Callable[[StoreError], None],
+        keys: KeyGuard | None = None,
     ) -> None:
         runtime = WatchedRuntime(runtime, on_fatal)
         self.clock = clock
@@ -73,21 +76,25 @@ class Broker:
         self._store = store
         self._runtime = runtime
         self._on_fatal = on_fatal
+        self._keys = keys or NoGuard()
         self._receipts = ReceiptSigner(shard.secret)
         self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
         tools = Tools(limits, self.budget, self._commits.next_number, MessageIds(shard.secret))
         self._catalogue = Catalogue(tools)
         self._catalogue.restore(shard.queues, shard.cooldowns)
         self._space = DiskSpace(store, runtime, clock)
+        self._quotas = Quotas(store, runtime, clock, limits, self._commits, self._catalogue)
         self._polls = Polls(runtime, clock, self._take)
         self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
         self._moves = MoveTasks(
-            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, shard.tasks
+            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, self._keys,
+            shard.tasks,
         )  # fmt: skip
 
     def start(self) -> None:
         """Begin the work that nobody asks for: expiry, moves under way, space to give back."""
         self._space.start()
+        self._quotas.start()
         self._keeper.start()
         self._moves.start()
 
@@ -120,6 +127,7 @@ class Broker:
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> HeldQueue:
         self._space.check()
         self._catalogue.check_rested(name, self.clock.now_ms())
+        self._quotas.check_new_queue(name.account)
         wall_ms = self.clock.wall_ms()
         record = QueueRecord(
             id=self._commits.next_number(),
@@ -205,6 +213,9 @@ class Broker:
 
     async def send(self, queue: HeldQueue, messages: list[Outgoing]) -> list[Sent]:
         self._space.check()
+        check_key(self._keys, queue)
+        if self._quotas.bounds_messages:
+            await self._quotas.take(queue.name.account, messages)
         if not queue.loaded:
             await self._keeper.loaded(queue)
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
@@ -231,6 +242,7 @@ class Broker:
         wait_ms: int | None,
         attempt_id: str | None,
     ) -> list[Received]:
+        check_key(self._keys, queue)
         if not queue.loaded:
             await self._keeper.loaded(queue)
         wait_ms = queue.settings.wait_ms if wait_ms is None else wait_ms
@@ -249,6 +261,7 @@ class Broker:
         # A FIFO group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
         durable = self._commits.settled() if queue.settings.fifo else None
         try:
+            check_key(self._keys, queue)  # a receive may have waited long
             contents = await self._contents(deliveries)
             if durable is not None:
                 await durable
@@ -317,16 +330,17 @@ class Broker:
         self._keeper.changed(queue)
 
     async def delete(self, queue: HeldQueue, handles: list[str]) -> list[PenstockError | None]:
-        def decide(receipt: Receipt, i: int, changes: Changes, stored: Stored | None) -> PenstockError | None:
-            return queue.rules.delete(receipt, self.clock.now_ms(), changes, stored)
+        def decide(receipt: Receipt, i: int, now_ms: int, stored: Stored | None) -> PenstockError | None:
+            return queue.rules.delete(receipt, now_ms, self._commits.open, stored)
 
         return await self._by_handle(queue, handles, decide)
 
     async def change_visibility(
         self, queue: HeldQueue, changes: list[tuple[str, int]]
     ) -> list[PenstockError | None]:
-        def decide(receipt: Receipt, i: int, open: Changes, stored: Stored | None) -> PenstockError | None:
-            return queue.rules.change_visibility(receipt, changes[i][1], self.clock.now_ms(), open, stored)
+        def decide(receipt: Receipt, i: int, now_ms: int, stored: Stored | None) -> PenstockError | None:
+            open = self._commits.open
+            return queue.rules.change_visibility(receipt, changes[i][1], now_ms, open, stored)
 
         return await self._by_handle(queue, [handle for handle, _ in changes], decide)
 
@@ -334,17 +348,18 @@ class Broker:
         self,
         queue: HeldQueue,
         handles: list[str],
-        decide: Callable[[Receipt, int, Changes, Stored | None], PenstockError | None],
+        decide: Callable[[Receipt, int, int, Stored | None], PenstockError | None],
     ) -> list[PenstockError | None]:
         """One decision per handle; those that memory cannot judge are judged again with the store's help."""
         if not queue.loaded:
             await self._keeper.loaded(queue)
         outcomes: list[PenstockError | None] = [None] * len(handles)
         unknown: list[tuple[int, Receipt]] = []
+        now_ms = self.clock.now_ms()
         for i, handle in enumerate(handles):
             try:
                 receipt = self._receipts.read(handle, queue.id)
-                outcomes[i] = decide(receipt, i, self._commits.open, None)
+                outcomes[i] = decide(receipt, i, now_ms, None)
             except PenstockError as error:
                 outcomes[i] = error
             except Unknown:
@@ -354,8 +369,9 @@ class Broker:
             queue.rules.lookups += 1
             try:
                 stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
+                now_ms = self.clock.now_ms()
                 for i, receipt in unknown:
-                    outcomes[i] = decide(receipt, i, self._commits.open, stored)
+                    outcomes[i] = decide(receipt, i, now_ms, stored)
             finally:
                 queue.rules.lookups -= 1
             self._keeper.changed(queue)

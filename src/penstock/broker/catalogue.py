@@ -40,6 +40,10 @@ class Catalogue:
             found.append(QueueName(space.account, space.region, name))
         return found
 
+    def count(self, account: str) -> int:
+        """How many queues an account has, in all regions."""
+        return sum(len(names) for space, names in self._names.items() if space.account == account)
+
     def sources_of(self, target: QueueName) -> list[QueueName]:
         return sorted(
             queue.name

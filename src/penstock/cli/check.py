@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
-from penstock.server.config import Config, settings
+from penstock.server.config import Config, ConfigError, settings
+from penstock.server.exposure import check_exposure
 
 
 @click.command("check")
@@ -21,6 +23,10 @@ def command(file: str | None) -> None:
       PENSTOCK_PORT=99999 penstock check
     """
     config = configured({"config": file})
+    try:
+        check_exposure(config)
+    except ConfigError as error:
+        raise Failure(str(error)) from None
     width = max(map(len, settings()))
     for name in settings():
         click.echo(f"{name:<{width}}  {shown(getattr(config, name))}")

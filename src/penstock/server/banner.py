@@ -7,29 +7,31 @@ from pathlib import Path
 
 from penstock import __version__
 from penstock.server.address import Address
+from penstock.server.audit.opening import trail_path
 from penstock.server.config import Config
+from penstock.server.exposure import describe_exposure
 
 
-def facts(config: Config, addresses: Sequence[Address], recovered: str) -> dict[str, str | list[str]]:
+def facts(
+    config: Config, addresses: Sequence[Address], recovered: str, encryption: str
+) -> dict[str, str | list[str]]:
     """In the order they are shown. ``addresses`` as they were opened, with their ports."""
+    trail = trail_path(config)
     first = addresses[0]
     if config.memory:
         data, durability = "in memory", "none: nothing survives a stop"
     else:
         data = str(Path(config.data).absolute())
         durability = "every answer waits until its change is on disk (fsync on every commit)"
-    exposed = [address for address in addresses if not address.is_loopback]
-    if exposed:
-        access = f"WARNING: open to the network: whoever reaches {_ports(exposed)} can do everything"
-    else:
-        access = "open: every request is accepted, from this machine only"
     return {
         "listening": f"{config.scheme}://{first}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": data,
         "durability": durability,
         "recovered": recovered,
-        "access": access,
+        "access": describe_exposure(config, addresses),
+        "encryption": encryption,
+        "audit": "off" if trail is None else str(trail.absolute()),
         "try": f"aws --endpoint-url {config.public_url or f'{config.scheme}://{first.local}'} sqs list-queues",
     }
 
@@ -47,11 +49,6 @@ def banner(shown: dict[str, str | list[str]]) -> str:
             "",
         ]
     )
-
-
-def _ports(addresses: Sequence[Address]) -> str:
-    ports = sorted({address.port for address in addresses})
-    return ("port " if len(ports) == 1 else "ports ") + " or ".join(map(str, ports))
 
 
 def amount(number: int, noun: str) -> str:

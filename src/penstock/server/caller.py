@@ -1,8 +1,9 @@
-"""Who calls, as far as the request says so.
+"""Who calls an open server, as far as the request says so.
 
-The server is open: no signature is checked, and a request without one is as good. What a signature's
-credential scope says is still used: the region always, and the access key as the account if it is twelve
-digits, so that several people or test runs can share a server without seeing each other's queues.
+No signature is checked, and a request without one is as good. What a signature's credential scope says is still
+used: the region always, and the access key as the account if it is twelve
+digits, so that several people or test runs can share a server without seeing each other's queues. A session of a
+role that STS gave out acts in the role's account.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from penstock.auth.identity.open import open_account
+from penstock.auth.principal import Principal
 from penstock.names import Space
 from penstock.server.request import Request
 
@@ -26,6 +29,8 @@ _REMEMBERED_MAX = 1024
 class Caller(NamedTuple):
     space: Space
     sender: str
+    principal: Principal | None = None  # None: nobody asked who it is
+    signed_for: str | None = None  # the service
 
 
 class Callers:
@@ -37,12 +42,15 @@ class Callers:
         self._known: dict[bytes, Caller] = {}
 
     def of(self, request: Request) -> Caller:
-        credential = _credential(request)
+        credential = claimed_credential(request)
         caller = self._known.get(credential)
         if caller is None:
             if len(self._known) >= _REMEMBERED_MAX:
                 self._known.clear()
             caller = self._known[credential] = self._read(credential.decode("utf-8", "replace"))
+        token = request.headers.get(b"x-amz-security-token")
+        if token is not None and (account := open_account(token.decode("latin-1"))) is not None:
+            return Caller(Space(account, caller.space.region), caller.sender)
         return caller
 
     def _read(self, credential: str) -> Caller:
@@ -61,7 +69,8 @@ def sender_id(access_key: str) -> str:
     return "AIDA" + base64.b32encode(digest)[:17].decode()
 
 
-def _credential(request: Request) -> bytes:
+def claimed_credential(request: Request) -> bytes:
+    """The access key and its scope, as the request has it; nothing if it says none."""
     authorization = request.headers.get(b"authorization")
     if authorization is not None:
         found = _CREDENTIAL.search(authorization)

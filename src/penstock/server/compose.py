@@ -9,15 +9,17 @@ from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
-from penstock.server.caller import Callers
 from penstock.server.config import Config
 from penstock.server.cors import Cors
 from penstock.server.declared import declare_all
 from penstock.server.health import Health
 from penstock.server.listener import Listener
+from penstock.server.locks import Locks
+from penstock.server.neighbours import Neighbours
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.services.sqs import sqs_service
+from penstock.services.sts import sts_service
 from penstock.store.sqlite import SqliteStore
 from penstock.wire.dispatch import Dispatcher
 
@@ -27,37 +29,53 @@ _STOPPING = "the server is stopping"
 
 
 class Parts:
-    """A server put together. Its coroutines await nothing but :class:`Later`."""
+    """A server put together. What loads and unloads it awaits nothing but :class:`Later`."""
 
     def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
+        """Raises one of LOCK_ERRORS."""
         self._config = config
         self._on_fatal = on_fatal
         self._clock = SystemClock()
         self._runtime = LoopRuntime(asyncio.get_running_loop(), self._clock)
-        self._store = SqliteStore(None if config.memory else config.data)
+        origins = Origins(config.public_url, config.trusted_proxies)
+        self.locks = Locks(config, self._clock, origins)
+        self._store = self.locks.encryption.around(SqliteStore(None if config.memory else config.data))
         self.broker: Broker
         self.health = Health()
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
         self._routes = Routes(
-            callers=Callers(config.account, config.region),
-            origins=Origins(config.public_url, config.trusted_proxies),
+            callers=self.locks.callers,
+            origins=origins,
             cors=Cors(config.cors_origins),
             health=self.health,
+            throttle=self.locks.throttle,
+            witness=self.locks.witness,
         )
-        self.listener = Listener(self._routes.serve, config.http_limits)
+        neighbours = Neighbours(config.trusted_proxies)
+        self.listener = Listener(self._routes.serve, config.http_limits, neighbours)
 
     async def load(self) -> None:
         """Open the store and become ready. Raises Fault or PenstockError."""
         shard = await self._runtime.write(self._store.open)
         self._clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
         limits = self._config.broker_limits
-        self.broker = Broker(self._store, self._runtime, self._clock, limits, shard, self._on_fatal)
+        encryption = self.locks.encryption
+        self.broker = Broker(
+            self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard
+        )
         self.broker.start()
-        self._routes.dispatch = Dispatcher([sqs_service(self.broker)]).answer
+        encryption.start(self._store, self._runtime, self._on_fatal)
+        services = [sqs_service(self.broker), sts_service(self.locks.credentials, self._clock)]
+        witness = self.locks.witness
+        self._routes.dispatch = Dispatcher(services, witness.answered if witness is not None else None).answer
         self.health.done(_LOADING)
         await declare_all(self.broker, self._config.queues, self._config.space)
         self.health.done(_DECLARING)
+
+    async def look(self, *, asked: bool) -> None:
+        """Take up files that have changed; ``asked`` if an operator wants it now. Runs on the event loop."""
+        await self.locks.look(self.listener, asked=asked)
 
     def wind_down(self) -> None:
         """Take nothing new; every long poll is answered, with nothing."""
@@ -67,8 +85,10 @@ class Parts:
 
     async def unload(self) -> None:
         """Make the last changes durable and let go of the store."""
+        self.locks.encryption.stop()
         await self.broker.stop()
         await self._runtime.write(self._store.close)
 
     def close(self) -> None:
         self._runtime.close()
+        self.locks.close()

@@ -26,6 +26,9 @@ from penstock.server.kinds import (
     ORIGINS,
     PATH,
     REGION,
+    REGIONS,
+    TEXT,
+    TRAIL,
     URL,
     Kind,
     choice,
@@ -33,7 +36,7 @@ from penstock.server.kinds import (
     size,
     whole,
 )  # fmt: skip
-from penstock.server.origin import Network
+from penstock.server.neighbours import Network
 
 _HTTP = HttpLimits()
 _KIB = 1024
@@ -74,6 +77,20 @@ class Config:
         tuple[Address, ...], About(ADDRESSES, "Addresses to listen on, instead of host and port.")
     ] = ()
     data: Annotated[Path, About(PATH, "Directory that holds queues and messages.")] = Path("penstock-data")
+    credentials: Annotated[
+        Path | None,
+        About(PATH, "File with users, roles and their keys. With it every request must be signed."),
+    ] = None
+    root_key_file: Annotated[
+        Path | None, About(PATH, "File with the root key. With one, messages are encrypted on disk.")
+    ] = None
+    root_key_command: Annotated[
+        str | None, About(TEXT, "Command that prints the root key, instead of a file.")
+    ] = None
+    keyring: Annotated[
+        Path | None,
+        About(PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."),
+    ] = None
     memory: Annotated[bool, About(BOOLEAN, "Keep everything in memory: nothing survives a stop.")] = False
     public_url: Annotated[
         str | None,
@@ -86,6 +103,9 @@ class Config:
         "000000000000"
     )
     region: Annotated[str, About(REGION, "Region of requests that do not name one.")] = "us-east-1"
+    regions: Annotated[
+        tuple[str, ...], About(REGIONS, "Regions that requests may be signed for. Default: any.")
+    ] = ()
     log_level: Annotated[
         str, About(choice("debug", "info", "warning", "error"), "What is worth a log line.")
     ] = "info"
@@ -102,15 +122,45 @@ class Config:
         None
     )
     tls_key: Annotated[Path | None, About(PATH, "Private key (PEM) of the certificate.")] = None
+    tls_client_ca: Annotated[
+        Path | None, About(PATH, "Authorities (PEM) whose certificates clients have to show.")
+    ] = None
+    tls_client_auth: Annotated[
+        str,
+        About(choice("none", "optional", "required"), "Whether clients have to show a certificate."),
+    ] = "none"
+    allow_plain_http: Annotated[
+        bool, About(BOOLEAN, "Take signed requests from the network without TLS, as behind a proxy.")
+    ] = False
     cors_origins: Annotated[
         tuple[str, ...], About(ORIGINS, "Origins whose web pages may call the server.")
     ] = ()
+    audit: Annotated[
+        str,
+        About(
+            TRAIL,
+            "File of the audit trail. auto: audit/audit.jsonl beside the data if there are credentials.",
+        ),
+    ] = "auto"
+    audit_data_events: Annotated[
+        bool, About(BOOLEAN, "Write an event for every message request too, not only for changes of queues.")
+    ] = False
+    audit_max_size: Annotated[
+        int, About(size(_MIB, "1MB"), "Size at which a file of the audit trail is set aside.")
+    ] = 100 * _MIB
+    audit_keep: Annotated[int, About(whole(1, 10_000), "Older files of the audit trail to keep.")] = 10
+    audit_required: Annotated[
+        bool, About(BOOLEAN, "Refuse requests for as long as the audit trail cannot be written.")
+    ] = False
     memory_budget: Annotated[
         int, About(size(8 * _MIB, "8MB"), "Memory for waiting messages; the rest stays on disk.")
     ] = Limits().memory_budget_bytes
     max_connections: Annotated[int, About(whole(1, 1_000_000), "Connections at a time.")] = (
         _HTTP.connections_max
     )
+    max_connections_per_address: Annotated[
+        int, About(whole(0, 1_000_000), "Connections of one client address at a time; 0: no such limit.")
+    ] = _HTTP.connections_per_address_max
     max_header_size: Annotated[int, About(size(4 * _KIB, "4KB"), "Headers of one request.")] = (
         _HTTP.header_bytes_max
     )
@@ -134,6 +184,25 @@ class Config:
     stop_timeout: Annotated[float, About(duration(0, 300), "How long a stop waits for running requests.")] = (
         10.0
     )
+    requests_per_second: Annotated[
+        int, About(whole(0, 1_000_000), "Requests of one caller a second; 0: no limit.")
+    ] = 0
+    requests_burst: Annotated[
+        int,
+        About(
+            whole(0, 1_000_000),
+            "Requests that a caller may make at once after a rest; 0: as many as in a second.",
+        ),
+    ] = 0
+    quota_queues: Annotated[
+        int, About(whole(0, 10_000_000), "Queues that an account may have; 0: no limit.")
+    ] = 0
+    quota_messages: Annotated[
+        int, About(whole(0, 10**15), "Messages that an account may keep; 0: no limit.")
+    ] = 0
+    quota_bytes: Annotated[
+        int, About(size(0, "0"), "Bytes of messages that an account may keep; 0: no limit.")
+    ] = 0
 
     queues: tuple[DeclaredQueue, ...] = ()  # not a setting: the tables [queues.NAME] of the file
 
@@ -151,9 +220,15 @@ class Config:
         return Space(self.account, self.region)
 
     @property
+    def keyring_file(self) -> Path | None:
+        """None: with everything in memory there is nothing to keep keys for, unless a keyring is named."""
+        return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
+
+    @property
     def http_limits(self) -> HttpLimits:
         return HttpLimits(
             connections_max=self.max_connections,
+            connections_per_address_max=self.max_connections_per_address,
             header_bytes_max=self.max_header_size,
             body_bytes_max=self.max_body_size,
             buffered_bytes_max=self.max_buffered_size,
@@ -165,7 +240,12 @@ class Config:
 
     @property
     def broker_limits(self) -> Limits:
-        return Limits(memory_budget_bytes=self.memory_budget)
+        return Limits(
+            memory_budget_bytes=self.memory_budget,
+            quota_queues=self.quota_queues,
+            quota_messages=self.quota_messages,
+            quota_bytes=self.quota_bytes,
+        )
 
 
 @cache

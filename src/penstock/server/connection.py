@@ -32,6 +32,7 @@ _BODY_BITE = 64 * 1024
 _TURN = 16  # requests started in a row before other connections have their turn
 _FAREWELL_S = 1.0  # for a client at rest to take leave, when the server stops
 _PROGRESS = 4 * 1024  # a body that brings less than this within its time-out has stalled
+_READ_PROGRESS = 64 * 1024  # so has a client that reads less than this of its answers
 
 log = logging.getLogger("penstock.http")
 
@@ -53,7 +54,7 @@ _AWAITED = tuple(Await)
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_advancing", "_awaits", "_deaf", "_lingers", "_listener", "_paused", "_peer_done", "_reader",
-        "_refusal", "_running", "_stuck", "_transport", "_unread", "_yielded", "deadline",
+        "_refusal", "_running", "_stuck", "_transport", "_unread", "_unwritten", "_yielded", "deadline",
     )  # fmt: skip
 
     def __init__(self, listener: Listener) -> None:
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._deaf = False  # what still comes is thrown away
         self._lingers = False
         self._peer_done = False  # the client will send nothing more
+        self._unwritten = 0  # of our answers, when we began to wait for the client to read them
 
     # What the event loop tells.
 
@@ -124,8 +126,9 @@ class Connection(asyncio.Protocol):
             self._close()
         elif self._awaits in (Await.HEAD, Await.BODY):
             part = "headers" if self._awaits is Await.HEAD else "body"
-            self._refuse(Refusal(408, f"The request's {part} did not arrive in time."))
-            self._advance()
+            self.refuse(Refusal(408, f"The request's {part} did not arrive in time."))
+        elif self._awaits is Await.WRITE and self._has_read():
+            self._set_deadline(Await.WRITE)
         else:
             self._transport.abort()
 
@@ -140,6 +143,23 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Give up what was read and does not run yet; the client is told once what runs is answered."""
+        self._refuse(refusal)
+        while self._reader.requests:
+            self._reader.take()
+        self._advance()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of requests that do not run yet."""
+        return self._reader.held_bytes
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of answers, while the client does not read them."""
+        return self._transport.get_write_buffer_size() if self._stuck else 0
 
     # Reading and running.
 
@@ -204,6 +224,8 @@ class Connection(asyncio.Protocol):
         else:
             if again:
                 self._unread = again + bytes(self._unread)
+            if self._listener.buffered.bytes > self._listener.limits.buffered_bytes_max:
+                self._listener.shed_bodies()  # perhaps ours
 
     def _refuse(self, refusal: Refusal) -> None:
         """Read no further. The refusal is written once the requests before it are answered."""
@@ -261,6 +283,12 @@ class Connection(asyncio.Protocol):
     def _set_deadline(self, awaits: Await) -> None:
         self._awaits = awaits
         self.deadline = self._listener.now() + self._listener.patience[awaits]
+        if awaits is Await.WRITE:
+            self._unwritten = self._transport.get_write_buffer_size()
+
+    def _has_read(self) -> bool:
+        """Slow is not deaf: a large answer may take a while, as long as the client goes on reading."""
+        return self._unwritten - self._transport.get_write_buffer_size() >= _READ_PROGRESS
 
     def _set_reading(self, wanted: bool) -> None:
         if wanted and self._paused:

@@ -10,12 +10,14 @@ _MIB = 1024 * _KIB
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = 10_000
+    connections_per_address_max: int = 5_000  # 0: as many as there may be
     pipelined_max: int = 32
     uri_bytes_max: int = 16 * _KIB
     header_count_max: int = 100
     header_bytes_max: int = 64 * _KIB
     body_bytes_max: int = 8 * _MIB  # a message of 1 MiB, escaped in JSON or a form, with room
-    buffered_bytes_max: int = 256 * _MIB  # bodies of all connections together that do not run yet
+    # Bodies of all connections together that do not run yet; and as much again of answers that are not read.
+    buffered_bytes_max: int = 256 * _MIB
     # SQS clients keep a connection over polls of 20 s and pauses: far more, or they meet a closed one.
     idle_s: float = 75.0
     head_s: float = 15.0

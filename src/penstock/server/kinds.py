@@ -107,6 +107,11 @@ def _url(value: object) -> str:
     return text.rstrip("/")
 
 
+def _trail(value: object) -> str:
+    text = _string(value)
+    return text.lower() if text.lower() in ("auto", "off") else str(Path(text).expanduser())
+
+
 def _origin(value: str) -> str:
     return value if value == "*" else _url(value)
 
@@ -155,9 +160,17 @@ def choice(*options: str) -> Kind:
 
 HOST = Kind("a host name or an IP address", _matching(r"[A-Za-z0-9._:%-]+"), "ADDRESS")
 BOOLEAN = Kind("true or false", _boolean, "true|false")
+TEXT = Kind("text", _string, "TEXT")
 PATH = Kind("a path", lambda value: Path(_string(value)).expanduser(), "PATH")
+TRAIL = Kind("auto, off, or the path of a file", _trail, "auto|off|PATH")
 ACCOUNT = Kind("twelve digits (quoted, as text)", _matching(r"[0-9]{12}"), "DIGITS")
 REGION = Kind("a region such as us-east-1", _matching(r"[a-z0-9][a-z0-9-]{0,62}"), "REGION")
+REGIONS = Kind(
+    "regions such as us-east-1, separated by commas",
+    lambda value: _list(value, _matching(r"[a-z0-9][a-z0-9-]{0,62}")),
+    "REGIONS",
+    repeatable=True,
+)
 URL = Kind("a URL such as https://queues.example.com", _url, "URL")
 NETWORKS = Kind(
     "networks such as 10.0.0.0/8, separated by commas",

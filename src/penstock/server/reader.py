@@ -83,6 +83,11 @@ class Reader:
         self._buffered.bytes -= len(request.body)
         return request
 
+    @property
+    def held_bytes(self) -> int:
+        """Our part of what is buffered."""
+        return self._body_bytes + sum(len(request.body) for request in self.requests)
+
     def drop(self) -> None:
         """Throw away the request that is being read."""
         self._buffered.bytes -= self._body_bytes
@@ -108,12 +113,13 @@ class Reader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Called a dozen times for each request: everything else is done once, when all are there. Trailers of a
-        # chunked body come here too, and stay unread.
+        # chunked body come here too, into a list of their own that nobody reads.
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         request = self._request
         request.headers = self._read_headers()
+        request.raw_headers, self._headers = self._headers, []
         request.method = self._parser.get_method()
         if self._parser.should_upgrade():
             if request.method == b"CONNECT":
@@ -122,7 +128,9 @@ class Reader:
             return
         self.phase = Phase.BODY
         request.keep_alive = self._parser.should_keep_alive()
-        request.version = self._parser.get_http_version()
+        if b"connection" in request.headers or b"expect" in request.headers:
+            # Only they mean something else in version 1.0, and to ask makes a text of it each time.
+            request.version = self._parser.get_http_version()
         length = request.headers.get(b"content-length")
         if length is not None and int(length) > self._limits.body_bytes_max:
             raise self._too_large()
@@ -151,8 +159,6 @@ class Reader:
         self._buffered.bytes += len(data)
         if self._body_bytes > self._limits.body_bytes_max:
             raise self._too_large()
-        if self._buffered.bytes > self._limits.buffered_bytes_max:
-            raise Refusal(503, "Too many large requests at once. Please try again.")
 
     def on_message_complete(self) -> None:
         if self._upgrade:
@@ -173,7 +179,7 @@ class Reader:
         request = self._request
         offer = (b"upgrade", b"connection")
         head = [b"%b %b HTTP/1.1" % (request.method, request.target)]
-        head += [b"%b: %b" % header for header in request.headers.items() if header[0] not in offer]
+        head += [b"%b: %b" % header for header in request.raw_headers if header[0].lower() not in offer]
         self._parser = httptools.HttpRequestParser(self)
         return b"\r\n".join([*head, b"", rest])
 

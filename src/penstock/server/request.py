@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from penstock.wire.call import Call
 
+_VERSION_4 = 4 << 76 | 2 << 62  # and the variant of RFC 4122
+_RANDOM_BITS = (1 << 128) - 1 ^ (0xF << 76 | 3 << 62)
+
 
 class Peer(NamedTuple):
     """The other end of a connection, and ours."""
@@ -17,9 +20,15 @@ class Peer(NamedTuple):
 
 
 class Request:
-    """One HTTP request, read completely. Header names are lower-case."""
+    """One HTTP request, read completely.
 
-    __slots__ = ("body", "call", "headers", "id", "keep_alive", "method", "peer", "target", "version")
+    ``headers`` is for looking things up: names in lower case, repeated ones joined. ``raw_headers`` is what was
+    received, in its order and case, each line apart: a signature is made over that.
+    """
+
+    __slots__ = (
+        "body", "call", "headers", "id", "keep_alive", "method", "peer", "raw_headers", "target", "version",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer) -> None:
         self.id = new_request_id()
@@ -28,6 +37,7 @@ class Request:
         self.target = b""  # path and query, as sent
         self.version = "1.1"
         self.headers: dict[bytes, bytes] = {}
+        self.raw_headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self.keep_alive = True
         self.call: Call | None = None  # set by whoever serves it, before anything can be waited for
@@ -52,6 +62,5 @@ class Refusal(Exception):
 
 def new_request_id() -> str:
     """A version 4 UUID. It names a request in logs and is no secret, so the cheap generator will do."""
-    text = f"{getrandbits(128):032x}"
-    variant = "89ab"[int(text[16], 16) & 3]
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+    text = "%032x" % (getrandbits(128) & _RANDOM_BITS | _VERSION_4)
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping
+from time import monotonic, perf_counter
 from typing import Protocol
 
 from penstock import __version__
 from penstock.server import localstack
-from penstock.server.caller import Callers
+from penstock.server.caller import Caller
 from penstock.server.cors import METHODS, Cors
 from penstock.server.health import Health
+from penstock.server.neighbours import network_of
 from penstock.server.origin import Origins
 from penstock.server.request import Refusal, Request
 from penstock.server.response import REQUEST_ID, refusal_answer
 from penstock.wire.call import Asked, Call
 from penstock.wire.dispatch import Answer, refusal
-from penstock.wire.faults import internal_error, service_unavailable
+from penstock.wire.faults import internal_error, request_throttled, service_unavailable
+from penstock.wire.registry import Fault
 
 Done = Callable[[Answer], None]
 
@@ -33,9 +35,38 @@ class Dispatch(Protocol):
     def __call__(self, target: str | None, body: bytes, call: Call, done: Done) -> None: ...
 
 
+class Callers(Protocol):
+    def of(self, request: Request) -> Caller:
+        """Raises the Fault to answer with if nobody may call like this."""
+
+
+class Throttle(Protocol):
+    def take(self, caller: str, now_s: float) -> bool: ...
+
+
+class Witness(Protocol):
+    @property
+    def must_refuse(self) -> bool:
+        """What is done cannot be written down, and must not be done then."""
+
+    def turned_away(self, request: Request, fault: Fault) -> None:
+        """A request was refused before anybody knew what it asked for."""
+
+
 class Routes:
-    def __init__(self, *, callers: Callers, origins: Origins, cors: Cors, health: Health) -> None:
+    def __init__(
+        self,
+        *,
+        callers: Callers,
+        origins: Origins,
+        cors: Cors,
+        health: Health,
+        throttle: Throttle | None = None,
+        witness: Witness | None = None,
+    ) -> None:
         self.dispatch: Dispatch | None = None  # set when there is a broker to dispatch to
+        self._throttle = throttle
+        self._witness = witness
         self._callers = callers
         self._origins = origins
         self._cors = cors
@@ -71,11 +102,38 @@ class Routes:
             why = "; ".join(self._health.obstacles)
             done(refusal(service_unavailable(f"Not ready: {why}."), request.id, _asked(request)))
         else:
-            request.call = self._call(request)
+            try:
+                request.call = self._call(request)
+            except Fault as fault:
+                if self._witness is not None:
+                    self._witness.turned_away(request, fault)
+                done(refusal(fault, request.id, _asked(request)))
+                return
             self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
 
     def _call(self, request: Request) -> Call:
+        """Raises Fault."""
+        if self._witness is not None and self._witness.must_refuse:
+            raise service_unavailable("The audit trail cannot be written. Nothing was changed.")
         caller = self._callers.of(request)
+        if self._throttle is not None and not self._throttle.take(self._who(caller, request), monotonic()):
+            raise request_throttled()
+        call = self._plain_call(request, caller)
+        if caller.principal is not None or self._witness is not None:
+            call.principal, call.signed_for = caller.principal, caller.signed_for
+            call.source_ip, call.secure = self._origins.source_ip(request), self._origins.is_secure(request)
+            call.user_agent = request.headers.get(b"user-agent", b"").decode("latin-1")
+        return call
+
+    def _who(self, caller: Caller, request: Request) -> str:
+        """Whose rate a request counts for: what a caller can choose freely (an access key that nobody checks, the
+        name of a session) must not make it somebody else."""
+        principal = caller.principal
+        if principal is None or principal.kind == "anonymous":
+            return network_of(self._origins.source_ip(request))
+        return principal.role_arn or principal.arn
+
+    def _plain_call(self, request: Request, caller: Caller) -> Call:
         trace = request.headers.get(b"x-amzn-trace-id")
         return Call(
             request_id=request.id,
@@ -139,7 +197,7 @@ def _json(request: Request, status: int, page: Mapping[str, object]) -> Answer:
 
 
 def _logged(request: Request, done: Done) -> Done:
-    begun = time.perf_counter()
+    begun = perf_counter()
 
     def finish(answer: Answer) -> None:
         log.debug(
@@ -149,7 +207,7 @@ def _logged(request: Request, done: Done) -> Done:
                 "target": request.headers.get(b"x-amz-target", b"").decode("latin-1"),
                 "status": answer.status,
                 "peer": request.peer.address,
-                "ms": round((time.perf_counter() - begun) * 1000, 1),
+                "ms": round((perf_counter() - begun) * 1000, 1),
             },
         )  # fmt: skip
         done(answer)

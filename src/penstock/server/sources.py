@@ -10,12 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.auth.rootkey import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.server.config import Config, ConfigError, Setting, settings
 from penstock.server.declared import DeclaredQueueError, read_queues
+from penstock.server.exposure import check_exposure
 from penstock.server.kinds import WrongPart
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
+_NO_SETTINGS = (CONFIG_VARIABLE, ROOT_KEY_VARIABLE)
 _SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
 
 
@@ -83,10 +86,10 @@ def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
 def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
     by_variable = {setting.variable: setting for setting in settings().values()}
     for name, value in environment.items():
-        if not name.startswith(_PREFIX) or name == CONFIG_VARIABLE or _is_service_link(name, value):
+        if not name.startswith(_PREFIX) or name in _NO_SETTINGS or _is_service_link(name, value):
             continue
         if name not in by_variable:
-            hint = did_you_mean(name, [*by_variable, CONFIG_VARIABLE])
+            hint = did_you_mean(name, [*by_variable, *_NO_SETTINGS])
             raise ConfigError(f'unknown setting "{name}" in the environment{hint}')
         yield Given(by_variable[name], value, name)
 
@@ -130,3 +133,15 @@ def _check_together(config: Config) -> None:
         if config.tls_certificate is None:
             given, lacking = lacking, given
         raise ConfigError(f"{given} is set and {lacking} is not: HTTPS needs both")
+    if config.tls_client_ca is None and config.tls_client_auth != "none":
+        asked = f"tls_client_auth = {config.tls_client_auth}"
+        raise ConfigError(f"{asked} needs tls_client_ca: whose certificates are to be believed?")
+    if config.tls_client_ca is not None and config.tls_client_auth == "none":
+        raise ConfigError(
+            "tls_client_ca is set and nobody is asked: set tls_client_auth to required or optional"
+        )
+    if config.tls_client_ca is not None and config.tls_certificate is None:
+        raise ConfigError("tls_client_ca is set and tls_certificate is not: client certificates need HTTPS")
+    if config.requests_burst and not config.requests_per_second:
+        raise ConfigError("requests_burst is set and requests_per_second is not: a burst is beyond a rate")
+    check_exposure(config)

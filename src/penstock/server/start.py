@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 from contextlib import suppress
@@ -28,12 +27,13 @@ from penstock.server.address import Address
 from penstock.server.banner import amount, banner, facts, shown_bytes
 from penstock.server.compose import Parts
 from penstock.server.config import Config
-from penstock.server.listener import tls_context
+from penstock.server.locks import LOCK_ERRORS
 from penstock.server.logs import set_up_logs
 from penstock.wire.registry import Fault
 
 T = TypeVar("T")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LOOK_EVERY_S = 1.0
 
 log = logging.getLogger("penstock")
 
@@ -67,6 +67,23 @@ class _End:
         self.asked.set()
 
 
+async def _look_after(parts: Parts) -> None:
+    """What a running server looks after: files that change, and SIGHUP."""
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+    while True:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), _LOOK_EVERY_S)
+        wanted = asked.is_set()
+        asked.clear()
+        if wanted:
+            log.info("reading certificates, credentials and keys again")
+        try:
+            await parts.look(asked=wanted)
+        except Exception:
+            log.exception("looking after changed files failed; trying again")
+
+
 def run(config: Config) -> None:
     """Serve until told to stop. Raises StartError or StoreFailed."""
     human = set_up_logs(config.log_level, config.log_format)
@@ -78,17 +95,24 @@ def run(config: Config) -> None:
 async def _live(config: Config, human: bool) -> None:
     end = _End()
     end.watch_signals()
-    parts = Parts(config, end.fail)
+    try:
+        parts = Parts(config, end.fail)
+    except LOCK_ERRORS as error:
+        raise StartError(str(error)) from None
+    upkeep: asyncio.Task[None] | None = None
     try:
         addresses = await _listen(config, parts)
         recovered = await _load(parts)
         process.started()
-        _announce(facts(config, addresses, recovered), human)
+        upkeep = asyncio.create_task(_look_after(parts))
+        _announce(facts(config, addresses, recovered, parts.locks.encryption.said), human)
         if config.print_ready:
             _print_ready()
         await end.asked.wait()
         await _stop(config, parts, end)
     finally:
+        if upkeep is not None:
+            upkeep.cancel()
         parts.close()
 
 
@@ -120,7 +144,7 @@ async def _stop(config: Config, parts: Parts, end: _End) -> None:
 
 async def _listen(config: Config, parts: Parts) -> list[Address]:
     """Answers the addresses with the ports that were taken where a free one was asked for."""
-    tls = _tls(config)
+    tls = parts.locks.tls.context if parts.locks.tls is not None else None
     opened: list[Address] = []
     for address in config.addresses:
         try:
@@ -132,16 +156,6 @@ async def _listen(config: Config, parts: Parts) -> list[Address]:
             raise StartError(f"cannot listen on {address}: {error.strerror or error}") from None
         opened.append(Address(address.host, port))
     return opened
-
-
-def _tls(config: Config) -> ssl.SSLContext | None:
-    if config.tls_certificate is None or config.tls_key is None:
-        return None
-    try:
-        return tls_context(config.tls_certificate, config.tls_key)
-    except OSError as error:
-        files = f"tls_certificate {config.tls_certificate} and tls_key {config.tls_key}"
-        raise StartError(f"cannot use {files}: {error.strerror or error}") from None
 
 
 async def _load(parts: Parts) -> str:

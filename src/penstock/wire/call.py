@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -23,16 +24,9 @@ class Call:
     """Made by the server for each request, handed down to the handler."""
 
     __slots__ = (
-        "asked",
-        "base_url",
-        "gone",
-        "if_unread",
-        "on_gone",
-        "request_id",
-        "sender",
-        "space",
-        "trace",
-    )
+        "action", "asked", "base_url", "gone", "if_unread", "on_gone", "principal", "request_id", "resource",
+        "secure", "sender", "signed_for", "source_ip", "space", "trace", "user_agent", "verdict",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +44,16 @@ class Call:
         self.base_url = base_url  # scheme://host[:port] as the caller reached us; queue URLs are built on it
         self.trace = trace  # the X-Amzn-Trace-Id header
         self.asked = asked  # None if X-Amz-Target said all there is to say
+        self.action = ""  # set by the dispatcher
+        # Who calls, on a secured server. The wire only carries it: `auth` makes and reads it.
+        self.principal: Any = None  # None: the server is open, nobody asked who it is
+        self.signed_for: str | None = None  # the service in the signature's scope; None without a signature
+        self.source_ip = ""
+        self.secure = False  # it came by TLS
+        self.user_agent = ""
+        # What was decided about it, for the audit trail.
+        self.resource = ""  # the ARN that was asked for
+        self.verdict: Any = None
         self.gone = False  # the caller hung up
         self.on_gone: Callable[[], None] | None = None  # called once, at the moment the caller hangs up
         self.if_unread: Callable[[], None] | None = None  # called if the answer could not be written

@@ -2,7 +2,8 @@
 
 Rule 1: every request gets exactly one answer, in the protocol it was asked in.
 Rule 2: X-Amz-Target means JSON. Without it a form, or parameters in the URL, mean the Query protocol.
-Rule 3: an error nobody foresaw is logged with the request's id and answered as an internal error. Neither the
+Rule 3: a request that was signed for one service is not for another.
+Rule 4: an error nobody foresaw is logged with the request's id and answered as an internal error. Neither the
 log nor the answer holds what the request said: the traceback is logged without the error's own text.
 """
 
@@ -19,7 +20,7 @@ from penstock.errors import StoreError
 from penstock.later import drive
 from penstock.wire.answer import Answer, Voice
 from penstock.wire.call import Asked, Call
-from penstock.wire.faults import internal_error, invalid_action, store_fault
+from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
 from penstock.wire.json10 import FRAMEWORK_VOICE, JsonVoice, RequestDecoder
 from penstock.wire.query import Form, FormDecoder, is_query, read_query
 from penstock.wire.query_json import QueryJsonVoice
@@ -30,6 +31,8 @@ __all__ = ["Answer", "Dispatcher", "refusal"]
 
 T = TypeVar("T")
 Done = Callable[[Answer], None]
+Witness = Callable[[Service, Operation, Any, Call, Any, Fault | None], None]
+"""Told of every operation at its end: its request and its response (each None if there was none), and its fault."""
 
 _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128
@@ -50,11 +53,13 @@ class _JsonRoute(_Route, frozen=True):
 
 
 class _FormRoute(_Route, frozen=True):
+    voice: XmlVoice
     takes: Callable[[Form], bool]
 
 
 class Dispatcher:
-    def __init__(self, services: Iterable[Service]) -> None:
+    def __init__(self, services: Iterable[Service], witness: Witness | None = None) -> None:
+        self._witness = witness
         self._routes: dict[str, _JsonRoute] = {}
         # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
         self._actions: dict[str, dict[str, _FormRoute]] = {}
@@ -70,17 +75,17 @@ class Dispatcher:
         if not service.xml_namespace:
             return
         version = service.xml_namespace.rstrip("/").rpartition("/")[2]
-        self._xml[version] = XmlVoice(service.xml_namespace)
+        voice_in_xml = self._xml[version] = XmlVoice(service.xml_namespace)
         for name, operation in service.operations.items():
             read = FormDecoder(operation.request)
-            route = _FormRoute(read, operation, service, read.takes)
+            route = _FormRoute(read, operation, service, voice_in_xml, read.takes)
             self._actions.setdefault(name, {})[version] = route
 
     def answer(self, target: str | None, body: bytes, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
         route = self._routes.get(target) if target else None
         if route is not None:
-            _serve(route, route.voice, body, call, done)
+            self._serve(route, route.voice, body, call, done)
         elif not target and call.asked is not None and is_query(call.asked):
             self._answer_query(call.asked, body, call, done)
         else:
@@ -95,44 +100,53 @@ class Dispatcher:
         if not form.action:
             done(no_operation(call.request_id))
             return
-        voice = self._query_voice(asked, form.version)
         route = _of_version(self._actions.get(form.action, {}), form.version)
         if route is None or not route.takes(form):
+            voice = self._query_voice(asked, form.version)
             done(voice.refusal(_unknown(form.action), call.request_id))
         else:
-            _serve(route, voice, form, call, done)
+            self._serve(route, _QUERY_JSON if _wants_json(asked) else route.voice, form, call, done)
 
     def _query_voice(self, asked: Asked, version: str) -> Voice:
+        """For a request that no operation takes."""
         return _QUERY_JSON if _wants_json(asked) else _of_version(self._xml, version) or _BARE_XML
+
+    def _serve(self, route: _Route, voice: Voice, given: Any, call: Call, done: Done) -> None:
+        service, operation = route.service, route.operation
+        call.action = operation.name
+        request = None
+
+        def finish(response: Any, error: BaseException | None) -> None:
+            fault = None
+            if error is None:
+                try:
+                    answer = voice.success(operation, response, call.request_id)
+                except Exception as unwritable:
+                    error = unwritable
+            if error is not None:
+                fault = _fault(error, service, call)
+                answer = voice.refusal(fault, call.request_id)
+                if call.if_unread is not None:
+                    # The caller is told that it failed, so what it was to get goes back.
+                    give_back, call.if_unread = call.if_unread, None
+                    give_back()
+            if self._witness is not None:
+                self._witness(service, operation, request, call, response, fault)
+            done(answer)
+
+        try:
+            if call.signed_for is not None and call.signed_for != service.signing_name:
+                raise wrong_service(service.signing_name)
+            request = route.decode(given)
+        except Exception as error:
+            finish(None, error)
+            return
+        drive(operation.handler(request, call), finish)
 
 
 def _of_version(choices: Mapping[str, T], version: str) -> T | None:
     """SQS: the version may be absent, and no client is known to be refused for it: the first will do."""
     return choices.get(version) or next(iter(choices.values()), None)
-
-
-def _serve(route: _Route, voice: Voice, given: Any, call: Call, done: Done) -> None:
-    try:
-        request = route.decode(given)
-    except Exception as error:
-        done(voice.refusal(_fault(error, route.service, call), call.request_id))
-        return
-
-    def finish(response: Any, error: BaseException | None) -> None:
-        if error is None:
-            try:
-                answer = voice.success(route.operation, response, call.request_id)
-            except Exception as unwritable:
-                error = unwritable
-        if error is not None:
-            answer = voice.refusal(_fault(error, route.service, call), call.request_id)
-            if call.if_unread is not None:
-                # The caller is told that it failed, so what it was to get goes back.
-                give_back, call.if_unread = call.if_unread, None
-                give_back()
-        done(answer)
-
-    drive(route.operation.handler(request, call), finish)
 
 
 def refusal(fault: Fault, request_id: str, asked: Asked | None) -> Answer:

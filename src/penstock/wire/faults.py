@@ -50,9 +50,7 @@ def incomplete_signature(message: str) -> Fault:
 
 def request_throttled() -> Fault:
     # 403 as SQS has it: SDKs repeat the request for this code only with this status.
-    return _fault(
-        "RequestThrottled", "RequestThrottled", 403, "The request was denied due to request throttling."
-    )
+    return _fault("RequestThrottled", "RequestThrottled", 403, "Request is throttled.")
 
 
 def internal_error() -> Fault:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import QueueMissing
 from penstock.names import Arn
 from penstock.queues.changes import MoveTaskRecord
+from penstock.services.sqs.access import check_sending, check_taking, permitted_queue
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import resource_missing
 from penstock.services.sqs.operations import (
@@ -40,8 +41,8 @@ async def start_message_move_task(
     destination_arn = _arn(request.DestinationArn, "DestinationArn") if request.DestinationArn else None
     rate = request.MaxNumberOfMessagesPerSecond
     _check_between(rate, broker.limits.move_rate_max, "MaxNumberOfMessagesPerSecond")
-    source = _named(broker, source_arn, "SourceArn", call)
-    destination = _named(broker, destination_arn, "DestinationArn", call) if destination_arn else None
+    source = _source(broker, source_arn, call)
+    destination = _destination(broker, destination_arn, source, call)
     if destination is not None:
         if destination.id == source.id:
             raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
@@ -54,7 +55,7 @@ async def cancel_message_move_task(
     broker: Broker, request: CancelMessageMoveTaskRequest, call: Call
 ) -> CancelMessageMoveTaskResult:
     task_id, source_arn = _read_handle(required(request.TaskHandle, "TaskHandle"))
-    source = _named(broker, source_arn, "SourceArn", call)
+    source = _source(broker, source_arn, call)
     task = await broker.cancel_move(source, task_id)
     return CancelMessageMoveTaskResult(ApproximateNumberOfMessagesMoved=task.moved)
 
@@ -64,7 +65,7 @@ async def list_message_move_tasks(
 ) -> ListMessageMoveTasksResult:
     source_arn = _arn(required(request.SourceArn, "SourceArn"), "SourceArn")
     _check_between(request.MaxResults, _LISTED_MAX, "MaxResults")
-    source = _named(broker, source_arn, "SourceArn", call)
+    source = _source(broker, source_arn, call)
     await broker.settled()
     tasks = broker.moves(source)[: request.MaxResults or 1]
     return ListMessageMoveTasksResult(Results=[_entry(task) for task in tasks] or None)
@@ -94,13 +95,34 @@ def _arn(text: str, parameter: str) -> Arn:
     return arn
 
 
-def _named(broker: Broker, arn: Arn, parameter: str, call: Call) -> HeldQueue:
+def _source(broker: Broker, arn: Arn, call: Call) -> HeldQueue:
     try:
-        if arn.service != "sqs" or arn.queue.space != call.space:
-            raise QueueMissing
+        _check_ours(arn, call)
+        if call.principal is None:
+            return broker.find(arn.queue)
+        source = permitted_queue(broker, arn.queue, call)
+    except QueueMissing:
+        raise resource_missing("SourceArn") from None
+    check_taking(source, call)
+    return source
+
+
+def _destination(broker: Broker, arn: Arn | None, source: HeldQueue, call: Call) -> HeldQueue | None:
+    """Where all messages go; None if each goes back to where it came from."""
+    if arn is None:
+        check_sending(broker, broker.sources_of(source.name), call)
+        return None
+    try:
+        _check_ours(arn, call)
+        check_sending(broker, [arn.queue], call)
         return broker.find(arn.queue)
     except QueueMissing:
-        raise resource_missing(parameter) from None
+        raise resource_missing("DestinationArn") from None
+
+
+def _check_ours(arn: Arn, call: Call) -> None:
+    if arn.service != "sqs" or arn.queue.space != call.space:
+        raise QueueMissing
 
 
 def _check_between(value: int | None, high: int, parameter: str) -> None:

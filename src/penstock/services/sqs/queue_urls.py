@@ -4,7 +4,8 @@ Rule 1: the host does not matter: whoever reached us by another name gets the sa
 is Amazon's: a host of Amazon's that names another region, together with another account, is an
 InvalidAddress.
 Rule 2: a bare queue name is as good as a URL; the caller's own account and region are understood.
-Rule 3: another account's queues are not there.
+Rule 3: on an open server another account's queues are not there. On a secured one the account's policies decide
+who may come (:mod:`penstock.services.sqs.access`): every way to a queue leads through here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import QueueMissing
 from penstock.names import QueueName
+from penstock.services.sqs.access import NO_TAGS, Tagging, permitted_queue
 from penstock.services.sqs.faults import sqs_fault
 from penstock.wire.call import Call
 
@@ -31,15 +33,21 @@ _AMAZON_HOST = re.compile(
 )
 
 
-def held_queue(broker: Broker, url: str | None, call: Call) -> HeldQueue:
+def held_queue(broker: Broker, url: str | None, call: Call, asked: Tagging = NO_TAGS) -> HeldQueue:
     if not url or len(url) > _URL_LENGTH_MAX:
         raise QueueMissing
     space = call.space
-    return broker.find(queue_named_by(url, space.account, space.region))
+    name = queue_named_by(url, space.account, space.region)
+    if call.principal is not None:
+        return permitted_queue(broker, name, call, asked)
+    if name.account != space.account:
+        raise QueueMissing
+    return broker.find(name)
 
 
 @lru_cache(maxsize=4096)
 def queue_named_by(url: str, account: str, region: str) -> QueueName:
+    """The queue that a URL names, for a caller of that account and region. It need not be there."""
     if "/" not in url:
         return QueueName(account, region, url)
     found = _URL.fullmatch(url)
@@ -50,5 +58,4 @@ def queue_named_by(url: str, account: str, region: str) -> QueueName:
         if amazon and (amazon["region"] or amazon["legacy"] or "us-east-1") != region:
             message = f"The address {found['origin']}/ is not valid for this endpoint."
             raise sqs_fault("InvalidAddress", message)
-        raise QueueMissing
-    return QueueName(account, region, found["name"])
+    return QueueName(found["account"], region, found["name"])

@@ -13,6 +13,7 @@ from penstock.errors import QueueMissing
 from penstock.names import QueueName, queue_url
 from penstock.queues.message import Counts
 from penstock.queues.settings import QueueSettings
+from penstock.services.sqs.access import check_listing, check_new_queue, permitted_queue
 from penstock.services.sqs.attributes import (
     COUNTED,
     READABLE,
@@ -44,6 +45,7 @@ from penstock.services.sqs.tags import merged
 from penstock.services.sqs.validation import check_queue_name, given_queue_name
 from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter, missing_parameter
+from penstock.wire.registry import Fault
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -128,23 +130,39 @@ def _reconfigured(broker: Broker, queue: HeldQueue, attributes: Mapping[str, str
 async def create_queue_action(broker: Broker, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
     space = call.space
     name = QueueName(space.account, space.region, given_queue_name(request.QueueName))
+    check_new_queue(broker, name, call, request.tags or {})
     queue = await create_queue(broker, name, request.Attributes or {}, request.tags or {})
     return CreateQueueResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
 async def get_queue_url(broker: Broker, request: GetQueueUrlRequest, call: Call) -> GetQueueUrlResult:
-    name = given_queue_name(request.QueueName)
-    if request.QueueOwnerAWSAccountId not in (None, "", call.space.account):
-        # SQS does not tell a stranger whether the queue is there.
-        raise sqs_fault(
-            "QueueDoesNotExist", "The specified queue does not exist or you do not have access to it."
-        )
-    queue = broker.find(QueueName(call.space.account, call.space.region, name))
+    owner = request.QueueOwnerAWSAccountId or call.space.account
+    name = QueueName(owner, call.space.region, given_queue_name(request.QueueName))
+    queue = (
+        _own_queue(broker, name, call) if owner == call.space.account else _strange_queue(broker, name, call)
+    )
     await broker.settled()
     return GetQueueUrlResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
+def _own_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
+    return broker.find(name) if call.principal is None else permitted_queue(broker, name, call)
+
+
+def _strange_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
+    """Another account's. SQS does not tell a stranger whether the queue is there."""
+    try:
+        if call.principal is not None:
+            return permitted_queue(broker, name, call)
+    except (Fault, QueueMissing):
+        pass
+    raise sqs_fault(
+        "QueueDoesNotExist", "The specified queue does not exist or you do not have access to it."
+    )
+
+
 async def list_queues(broker: Broker, request: ListQueuesRequest, call: Call) -> ListQueuesResult:
+    check_listing(call)
     check_max_results(request.MaxResults, request.NextToken)
     prefix = request.QueueNamePrefix or ""
     binding = ["ListQueues", call.space.account, call.space.region, prefix]

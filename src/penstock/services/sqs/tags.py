@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from penstock.services.sqs.access import Tagging
 from penstock.services.sqs.operations import (
     ListQueueTagsRequest,
     ListQueueTagsResult,
@@ -27,14 +28,15 @@ _SYMBOLS = "may only contain unicode letters, digits, whitespace, or one of thes
 
 
 async def tag_queue(broker: Broker, request: TagQueueRequest, call: Call) -> None:
-    queue = held_queue(broker, request.QueueUrl, call)
+    given = request.Tags or {}
+    queue = held_queue(broker, request.QueueUrl, call, Tagging(given, given.keys()))
     if not request.Tags:
         raise missing_parameter("Tags")
     await broker.tag(queue, merged(queue.tags, request.Tags, queue.name.name))
 
 
 async def untag_queue(broker: Broker, request: UntagQueueRequest, call: Call) -> None:
-    queue = held_queue(broker, request.QueueUrl, call)
+    queue = held_queue(broker, request.QueueUrl, call, Tagging(keys=request.TagKeys or ()))
     for key in request.TagKeys or [""]:
         _check_key_length(key)
     gone = set(request.TagKeys or ())

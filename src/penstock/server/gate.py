@@ -1,0 +1,48 @@
+"""The gate of a secured server: who calls, for sure, before anything is done with a request.
+
+Rule 1: a request without a signature is anonymous, and one with a wrong signature is refused: never the former
+for the latter.
+Rule 2: the account is the principal's own, whatever the access key looks like; the region is what was signed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from penstock.auth.identity import Credentials
+from penstock.auth.principal import ANONYMOUS
+from penstock.auth.sigv4 import Verifier
+from penstock.names import Space
+from penstock.server.caller import Caller
+from penstock.server.origin import Origins
+from penstock.server.request import Request
+
+
+class Gate:
+    def __init__(
+        self,
+        credentials: Credentials,
+        origins: Origins,
+        home: Space,
+        *,
+        regions: Collection[str] = (),
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._credentials = credentials
+        self._origins = origins
+        self._home = home  # where an anonymous request is, as far as its queue's URL does not say
+        self._now_s = now_s
+        self._verifier = Verifier(
+            lambda key, token: credentials.directory.secret(key, token), regions=regions or None
+        )
+
+    def of(self, request: Request) -> Caller:
+        """Raises the Fault to answer with."""
+        headers, by_name = self._origins.as_signed(request)
+        now_s = self._now_s()
+        signed = self._verifier.verify(request.method, request.target, headers, by_name, request.body, now_s)
+        if signed is None:
+            return Caller(self._home, ANONYMOUS.id, ANONYMOUS, None)
+        principal = self._credentials.directory.principal(signed.access_key, signed.token)
+        return Caller(Space(principal.account, signed.region), principal.id, principal, signed.service)

@@ -1,0 +1,87 @@
+"""The locks on the doors, as the settings want them: who may come in, what is kept secret, what is written down.
+
+Rule 1: a lock that cannot be set is a start that fails: nothing is served less guarded than the settings say.
+Rule 2: what stands in files (keys, users, certificates) is read again while the server runs: within a second of a
+change, and on SIGHUP. A file that cannot be used leaves everything as it was, and the log says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from penstock.auth.identity import Credentials, CredentialsError
+from penstock.auth.keyring import KeyringError
+from penstock.auth.rootkey import RootKey, RootKeyError
+from penstock.clock import Clock
+from penstock.server.audit.file import AuditError
+from penstock.server.audit.opening import open_audit
+from penstock.server.audit.witness import AuditWitness
+from penstock.server.caller import Callers
+from penstock.server.config import Config, ConfigError
+from penstock.server.encryption import Encryption, root_key
+from penstock.server.exposure import check_exposure
+from penstock.server.gate import Gate
+from penstock.server.listener import Listener
+from penstock.server.origin import Origins
+from penstock.server.throttle import Throttle
+from penstock.server.tls import Tls, TlsError, TlsFiles
+
+LOCK_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyError, TlsError)
+"""Each is one line for the operator."""
+
+
+class Locks:
+    def __init__(self, config: Config, clock: Clock, origins: Origins) -> None:
+        """Raises one of LOCK_ERRORS."""
+        check_exposure(config)
+        root = root_key(config, os.environ)
+        self.tls = _tls(config)
+        self.credentials = _credentials(config, root, clock)
+        self.encryption = Encryption(config, root, clock)
+        self.callers = (
+            Callers(config.account, config.region)
+            if self.credentials is None
+            else Gate(self.credentials, origins, config.space, regions=config.regions)
+        )
+        rate = config.requests_per_second
+        self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None
+        self.audit = open_audit(config, clock.wall_ms)
+        self.witness = (
+            None if self.audit is None else AuditWitness(self.audit, origins, config.space, clock.wall_ms)
+        )
+
+    async def look(self, listener: Listener, *, asked: bool) -> None:
+        """Once a second: take up what has changed. ``asked``: because the operator asks for it, changed or not."""
+        if self.tls is not None and (self.tls.reload() if asked else self.tls.look(time.time())):
+            listener.tls = self.tls.context
+        if self.credentials is not None:
+            # Ten thousand users take a second or two to read, and requests go on meanwhile.
+            await asyncio.to_thread(self.credentials.reload, asked=asked)
+        self.encryption.reload()
+        if self.audit is not None:
+            if asked:
+                self.audit.reopen()
+            self.audit.tick()
+
+    def close(self) -> None:
+        if self.audit is not None:
+            self.audit.close()
+
+
+def _tls(config: Config) -> Tls | None:
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    return Tls(TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth))
+
+
+def _credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
+    if config.credentials is None:
+        return None
+    if root is None:
+        raise RootKeyError(
+            f"the secrets in {config.credentials} are sealed, and there is no root key to open them: "
+            "give --root-key-file, or put penstock-root.key beside it"
+        )
+    return Credentials(config.credentials, root, clock)

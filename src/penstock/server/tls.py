@@ -1,0 +1,180 @@
+"""The server's certificate, and whose certificates it asks for: read at the start, read again when told.
+
+Rule 1: TLS 1.2 or later, with forward secrecy and authenticated encryption: whatever an AWS SDK speaks.
+Rule 2: files are read into a new context, which takes the old one's place only if all of them are right. Nothing is
+half loaded, and connections that are open keep what they began with.
+Rule 3: what is wrong is said in one line that names the setting, the file and what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+log = logging.getLogger("penstock.tls")
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+_REMIND_EVERY_S = 24 * 3600.0
+_REMIND_BEFORE = timedelta(days=21)
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsError(Exception):
+    """One line for the operator."""
+
+
+class TlsFiles(NamedTuple):
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    client_auth: str = "none"  # or "optional", "required"
+
+    def paths(self) -> Iterator[Path]:
+        yield self.certificate
+        yield self.key
+        if self.client_ca is not None:
+            yield self.client_ca
+
+
+class Tls:
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises TlsError."""
+        self.files = files
+        self._state = self._seen = _state(files)
+        self.context, self.expires = _read(files)
+        self._remind_at_s = 0.0
+
+    def reload(self) -> bool:
+        """Read the files again. If they cannot be used the present ones stay, and the log says why."""
+        self._state = self._seen = _state(self.files)
+        try:
+            self.context, self.expires = _read(self.files)
+        except TlsError as error:
+            log.error("the certificate stays as it was: %s", error)
+            return False
+        self._remind_at_s = 0.0
+        log.info("certificate loaded, valid until %s", _day(self.expires))
+        return True
+
+    def look(self, now_s: float) -> bool:
+        """Call this every second or so (wall clock): True if new files were loaded. Reminds of a near end, too."""
+        loaded = self._has_changed() and self.reload()
+        if now_s >= self._remind_at_s:
+            self._remind_at_s = now_s + _REMIND_EVERY_S
+            for warning in self.warnings(datetime.fromtimestamp(now_s, UTC)):
+                log.warning("%s", warning)
+        return loaded
+
+    def _has_changed(self) -> bool:
+        """Changed, and not in the middle of it: certificate and key are not replaced at the same moment."""
+        before, self._seen = self._seen, _state(self.files)
+        return before == self._seen != self._state
+
+    def warnings(self, now: datetime) -> list[str]:
+        """What an operator should know, though it keeps nobody from starting."""
+        found = []
+        if self.expires <= now:
+            found.append(
+                f"tls_certificate {self.files.certificate} has expired on {_day(self.expires)}: renew it"
+            )
+        elif self.expires - now < _REMIND_BEFORE:
+            found.append(
+                f"tls_certificate {self.files.certificate} expires on {_day(self.expires)}: renew it soon"
+            )
+        if _is_open_to_others(self.files.key):
+            found.append(f"tls_key {self.files.key} can be read by others on this machine: chmod 600 it")
+        return found
+
+
+def tls_context(
+    certificate: Path, key: Path, client_ca: Path | None = None, client_auth: str = "none"
+) -> ssl.SSLContext:
+    """Raises OSError (of which ssl.SSLError is one) if the files cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # a way to make us work for nothing
+    context.set_ciphers(_CIPHERS)
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = _CLIENT_AUTH[client_auth]
+    return context
+
+
+def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
+    """A context, and until when its certificate is valid. Looks into the files first, because OpenSSL says little."""
+    chain = _certificates("tls_certificate", files.certificate)
+    if _public_key(files.key) != chain[0].public_key():
+        raise TlsError(
+            f"tls_key {files.key} is not the key of tls_certificate {files.certificate}: give the two that belong "
+            "together, with the server's own certificate first in its file"
+        )
+    if files.client_ca is not None:
+        _certificates("tls_client_ca", files.client_ca)
+    try:
+        context = tls_context(*files)
+    except OSError as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise TlsError(f"cannot use tls_certificate {files.certificate}: {reason or error}") from None
+    return context, chain[0].not_valid_after_utc
+
+
+def _certificates(setting: str, path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_bytes(setting, path))
+    except ValueError:
+        raise TlsError(f"{setting} {path} holds no certificate in PEM form") from None
+
+
+def _public_key(path: Path) -> PublicKeyTypes:
+    try:
+        return load_pem_private_key(_bytes("tls_key", path), password=None).public_key()
+    except TypeError:
+        raise TlsError(
+            f"tls_key {path} is locked with a passphrase, and nobody is there to type it: unlock it with "
+            "`openssl pkey -in KEY -out NEW`"
+        ) from None
+    except ValueError:
+        raise TlsError(f"tls_key {path} holds no private key in PEM form") from None
+
+
+def _bytes(setting: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(f"cannot read {setting} {path}: {error.strerror}") from None
+
+
+def _state(files: TlsFiles) -> list[tuple[int, int, int] | None]:
+    return [_stamp(path) for path in files.paths()]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _is_open_to_others(path: Path) -> bool:
+    """A key that only its owner may change and a group may read is how services share one."""
+    try:
+        return bool(os.stat(path).st_mode & (stat.S_IRWXO | stat.S_IWGRP))
+    except OSError:
+        return False
+
+
+def _day(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d")

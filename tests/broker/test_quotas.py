@@ -1,0 +1,240 @@
+"""What an account may have: never more by sending, and again as soon as there is room."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import QuotaReached, StoreError
+from penstock.limits import MINUTE, Limits
+from penstock.names import QueueName
+from penstock.queues.message import Attribute
+from penstock.queues.settings import QueueSettings
+from penstock.services.sqs.faults import to_fault
+from penstock.store.port import Usage
+from sim.world import SECOND, World, outgoing
+
+
+def refused(world: World, short: str, *bodies: str) -> QuotaReached:
+    with pytest.raises(QuotaReached) as caught:
+        world.send_all(short, *bodies)
+    return caught.value
+
+
+# -- queues ----------------------------------------------------------------------------------------------------
+
+
+def create(world: World, account: str, region: str, name: str) -> None:
+    world.do(
+        world.broker.create(QueueName(account, region, name), QueueSettings(fifo=False, redrive=None), {})
+    )
+
+
+def test_so_many_queues_in_all_regions_together() -> None:
+    with World(Limits(quota_queues=2)) as world:
+        create(world, "1" * 12, "eu-west-1", "a")
+        create(world, "1" * 12, "us-east-1", "a")
+        with pytest.raises(QuotaReached) as caught:
+            create(world, "1" * 12, "eu-west-1", "b")
+        assert (caught.value.what, caught.value.most) == ("queues", 2)
+        create(world, "2" * 12, "eu-west-1", "b")
+        world.do(world.broker.drop(world.broker.find(QueueName("1" * 12, "us-east-1", "a"))))
+        create(world, "1" * 12, "eu-west-1", "b")
+        world.crash()
+        with pytest.raises(QuotaReached):
+            create(world, "1" * 12, "eu-west-1", "c")
+
+
+# -- messages --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three() -> World:
+    world = World(Limits(quota_messages=3))
+    world.create("q")
+    world.create("other")
+    yield world
+    world.close()
+
+
+def test_no_send_goes_over(three: World) -> None:
+    three.send_all("q", "a", "b")
+    error = refused(three, "other", "c", "d")
+    assert (error.what, error.most) == ("messages", 3)
+    three.send("other", "c")
+    refused(three, "q", "d")
+    three.advance(5 * SECOND)
+    refused(three, "q", "d")
+    assert three.counts("q") == (2, 0, 0)
+
+
+def test_sends_at_the_same_moment_are_counted_too(three: World) -> None:
+    three.hold_commits()
+    sending = [three.sending("q", outgoing(str(number))) for number in range(5)]
+    three.run()
+    three.release_commits()
+    outcomes = [later._error for later in sending]
+    assert [type(error) for error in outcomes] == [type(None)] * 3 + [QuotaReached] * 2
+
+
+def test_room_is_seen_a_moment_later(three: World) -> None:
+    three.send_all("q", "a", "b", "c")
+    for message in three.drain_up_to("q", 2):
+        three.delete("q", message)
+    refused(three, "q", "d")
+    three.advance(100)
+    three.send_all("q", "d", "e")
+    refused(three, "q", "f")
+    three.purge("q")
+    three.advance(100)
+    three.send_all("q", "f", "g", "h")
+
+
+def test_what_was_there_at_a_start_counts(three: World) -> None:
+    three.send_all("q", "a", "b")
+    three.crash()
+    refused(three, "q", "c", "d")
+    three.send("q", "c")
+
+
+def test_what_the_store_refused_was_not_sent(three: World) -> None:
+    three.send("q", "a")
+    three.refuse_next_commit()
+    with pytest.raises(StoreError):
+        three.send_all("q", "b", "c")
+    refused(three, "q", "b")
+    three.advance(100)
+    three.send_all("q", "b", "c")
+
+
+def test_dead_letters_always_fit(three: World) -> None:
+    three.create("orders", dead_letters=("other", 1))
+    three.send_all("orders", "a", "b", "c")
+    three.drain_up_to("orders", 3, visibility_ms=SECOND)
+    three.advance(2 * SECOND)
+    assert three.drain("orders") == []
+    assert three.counts("other") == (3, 0, 0)
+    refused(three, "q", "d")
+
+
+def test_an_account_does_not_pay_for_another(three: World) -> None:
+    three.send_all("q", "a", "b", "c")
+    create(three, "2" * 12, "eu-west-1", "q")
+    theirs = three.broker.find(QueueName("2" * 12, "eu-west-1", "q"))
+    three.do(three.broker.send(theirs, [outgoing("a")] * 3))
+
+
+def test_it_is_counted_only_where_it_matters_and_not_too_often(three: World) -> None:
+    counts = 0
+    usage = three.store.usage
+
+    def counted() -> object:
+        nonlocal counts
+        counts += 1
+        return usage()
+
+    three.store.usage = counted  # type: ignore[method-assign, assignment]
+    three.advance(2 * SECOND)
+    three.send_all("q", "a", "b", "c")
+    three.advance(10 * MINUTE)
+    assert counts == 0, "it fits by what is known"
+    for _ in range(20):
+        refused(three, "q", "d")
+    assert counts == 1
+    three.advance(100)
+    refused(three, "q", "d")
+    assert counts == 2
+
+
+def test_an_old_count_refuses_nobody(three: World) -> None:
+    three.send_all("q", "a", "b", "c")
+    refused(three, "q", "d")
+    for message in three.drain_up_to("q", 3):
+        three.delete("q", message)
+    three.advance(10 * MINUTE)
+    three.send_all("q", "d", "e", "f")
+
+
+def test_a_count_that_fails_refuses_the_send_and_is_made_again(three: World) -> None:
+    usage, three.store.usage = three.store.usage, failing  # type: ignore[method-assign]
+    three.advance(2 * SECOND)
+    three.send_all("q", "a", "b", "c")
+    with pytest.raises(StoreError, match="not now"):
+        three.send("q", "d")
+    three.store.usage = usage  # type: ignore[method-assign]
+    three.advance(100)
+    refused(three, "q", "d")
+    three.purge("q")
+    three.advance(100)
+    three.send("q", "d")
+
+
+def failing() -> dict[int, Usage]:
+    raise StoreError("not now")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("sdpw"), st.integers(1, 4)), max_size=25))
+def test_whatever_happens_no_more_is_held_than_may_be(steps: list[tuple[str, int]]) -> None:
+    with World(Limits(quota_messages=6)) as world:
+        world.create("q")
+        for step, count in steps:
+            match step:
+                case "s":
+                    with suppress(QuotaReached):  # perhaps too early: a count may lag, but to the safe side
+                        world.send_all("q", *["m"] * count)
+                case "d":
+                    for message in world.drain_up_to("q", count):
+                        world.delete("q", message)
+                case "p":
+                    world.crash()
+                case "w":
+                    world.advance(count * SECOND)
+            assert sum(world.counts("q")) <= 6
+        world.advance(MINUTE)
+        room = 6 - sum(world.counts("q"))
+        if room:
+            world.send_all("q", *["m"] * room)
+        refused(world, "q", "one more")
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------
+
+
+def test_so_many_bytes_of_bodies_and_attributes() -> None:
+    with World(Limits(quota_bytes=10_000)) as world:
+        world.create("q")
+        world.send("q", "ä" * 4000)
+        assert refused(world, "q", "ä" * 1001).what == "bytes"
+        with pytest.raises(QuotaReached):
+            world.send("q", "x", attributes={"big": Attribute("Binary", b"x" * 2000)})
+        world.advance(100)
+        world.send("q", "x" * 1500)
+        world.advance(100)
+        refused(world, "q", "x" * 400)
+        for message in world.drain_up_to("q", 2):
+            world.delete("q", message)
+        world.advance(100)
+        world.send("q", "x" * 9500)
+
+
+def test_many_small_messages_do_not_slip_through() -> None:
+    with World(Limits(quota_bytes=20_000)) as world:
+        world.create("q")
+        for _ in range(30):
+            world.advance(100)
+            with suppress(QuotaReached):
+                for _ in range(1000):
+                    world.send("q", "x")
+        (held,) = world.store.usage().values()
+        assert 15_000 < held.bytes <= 20_000
+
+
+def test_the_words_on_the_wire() -> None:
+    fault = to_fault(QuotaReached("messages", 3))
+    assert fault is not None
+    assert (fault.shape, fault.status) == ("OverLimit", 403)
+    assert fault.message == "The account may have 3 messages, and no more."

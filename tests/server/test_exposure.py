@@ -1,0 +1,90 @@
+"""How open the server is: what is refused, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.server.address import Address
+from penstock.server.config import Config, ConfigError
+from penstock.server.exposure import describe_exposure
+from penstock.server.sources import load_config
+
+SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
+TLS = {"PENSTOCK_TLS_CERTIFICATE": "cert.pem", "PENSTOCK_TLS_KEY": "key.pem"}
+LOOPBACK, NETWORK = Address("127.0.0.1", 9324), Address("0.0.0.0", 9324)
+
+
+def test_credentials_on_the_network_need_tls_or_a_word() -> None:
+    everywhere = {"PENSTOCK_LISTEN": "127.0.0.1:9324,0.0.0.0:4566"}
+    with pytest.raises(ConfigError) as caught:
+        load_config({}, SECURED | everywhere)
+    line = str(caught.value)
+    assert line.startswith("0.0.0.0:4566 can be reached over the network")
+    assert "tls_certificate" in line and "allow_plain_http" in line and "\n" not in line
+    assert load_config({}, SECURED | everywhere | TLS).scheme == "https"
+    assert load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}).allow_plain_http
+    assert load_config({}, everywhere).credentials is None, "an open server is open, and says so"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_credentials_on_loopback_need_nothing(host: str) -> None:
+    assert load_config({"host": host}, SECURED).scheme == "http"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"PENSTOCK_TLS_CLIENT_AUTH": "required"} | TLS, "tls_client_auth = required needs tls_client_ca"),
+        ({"PENSTOCK_TLS_CLIENT_CA": "ca.pem"} | TLS, "set tls_client_auth to required or optional"),
+        (
+            {"PENSTOCK_TLS_CLIENT_CA": "ca.pem", "PENSTOCK_TLS_CLIENT_AUTH": "optional"},
+            "client certificates need HTTPS",
+        ),
+        ({"PENSTOCK_REQUESTS_BURST": "5"}, "requests_burst is set and requests_per_second is not"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config({}, given)
+
+
+CREDENTIALS, CERTIFICATE = Path("users.toml"), Path("cert.pem")
+
+
+@pytest.mark.parametrize(
+    ("config", "addresses", "words"),
+    [
+        (Config(), [LOOPBACK], "open: every request is accepted, from this machine only"),
+        (
+            Config(),
+            [LOOPBACK, NETWORK],
+            "WARNING: open to the network: whoever reaches port 9324 can do everything",
+        ),
+        (
+            Config(tls_certificate=CERTIFICATE, tls_client_auth="required"),
+            [NETWORK],
+            "open to every client with a certificate: no request is checked beyond that",
+        ),
+        (
+            Config(credentials=CREDENTIALS),
+            [LOOPBACK],
+            "secured: signatures are verified, policies enforced, plain HTTP, from this machine only",
+        ),
+        (
+            Config(credentials=CREDENTIALS, tls_certificate=CERTIFICATE, tls_client_auth="optional"),
+            [NETWORK],
+            "secured: signatures are verified, policies enforced, over TLS, client certificates optional, "
+            "from the network",
+        ),
+        (
+            Config(credentials=CREDENTIALS, allow_plain_http=True),
+            [NETWORK],
+            "secured: signatures are verified, policies enforced, plain HTTP, from the network, WARNING: messages "
+            "can be read on the way here, unless a proxy ends TLS in front of this server",
+        ),
+    ],
+)
+def test_how_open_it_is_is_said(config: Config, addresses: list[Address], words: str) -> None:
+    assert describe_exposure(config, addresses) == words

@@ -1,0 +1,192 @@
+"""How many connections there may be: in all, of one address, and with a TLS handshake that never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.server.door import open_door
+from penstock.server.http_limits import HttpLimits
+from penstock.server.neighbours import Neighbours
+
+from .certificates import ServerFiles
+from .harness import Client, Running, get, post, run, serving, until
+
+
+class Strangers(Neighbours):
+    """On one machine all callers are loopback: here each counts as one and the same client from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client_of = lambda address: "203.0.113.7"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("127.0.0.1", None),
+        ("::1", None),
+        ("::ffff:127.0.0.1", None),
+        ("10.1.2.3", None),
+        ("2001:db8:ffff::1", None),
+        ("", None),
+    ],
+)
+def test_who_counts_as_one_client(address: str, client: str | None) -> None:
+    trusted = [ip_network("10.0.0.0/8"), ip_network("2001:db8:ffff::/48")]
+    assert Neighbours(trusted).client_of(address) == client
+
+
+@given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))
+def test_a_network_of_ipv6_is_one_client(address: object, host: int) -> None:
+    neighbours = Neighbours()
+    network = ip_network((int(address), 64), strict=False)  # type: ignore[call-overload]
+    if network.network_address.is_loopback or int(network.network_address) == 0:
+        return  # where loopback and the mapped addresses are
+    assert neighbours.client_of(str(network[host])) == neighbours.client_of(str(network[0]))
+
+
+def test_one_address_has_its_share_and_no_more() -> None:
+    async def scene() -> None:
+        limits = HttpLimits(connections_per_address_max=3)
+        async with serving(limits) as server:
+            server.listener._neighbours = Strangers()
+            clients = [await server.connect() for _ in range(3)]
+            await until(lambda: len(server.listener._connections) == 3)
+            refused = await server.connect()
+            response = await refused.response()
+            assert response.status == 503
+            assert "from your address" in response.json()["message"]
+            server.listener._neighbours = Neighbours()
+            assert (await server.ask(get("/"))).status == 200, "others are not refused"
+            server.listener._neighbours = Strangers()
+            refused.close()
+            clients[0].close()
+            await until(lambda: len(server.listener._connections) == 2)
+            assert (await server.ask(post())).status == 200
+            for client in clients:
+                client.close()
+            await until(lambda: not server.listener._by_client)
+
+    run(scene)
+
+
+def test_without_a_share_one_address_may_have_all() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(connections_per_address_max=0, connections_max=5)) as server:
+            server.listener._neighbours = Strangers()
+            clients = [await server.connect() for _ in range(6)]
+            assert (await clients[5].response()).status == 503
+            clients[4].send(get("/"))
+            assert (await clients[4].response()).status == 200
+
+    run(scene)
+
+
+async def hello_never_said(server: Running, count: int) -> list[Client]:
+    return [await server.connect() for _ in range(count)]
+
+
+def test_unfinished_handshakes_count(server_files: ServerFiles) -> None:
+    async def scene() -> None:
+        limits = HttpLimits(connections_max=4)
+        async with serving(limits, tls=server_files.context()) as server:
+            silent = await hello_never_said(server, 4)
+            await until(lambda: len(server.listener._arriving) == 4)
+            one_more = await server.connect()
+            assert await one_more.at_end(), "closed without a handshake"
+            silent[0].close()
+            await until(lambda: len(server.listener._arriving) == 3)
+            client = await server.connect(server_files.trusting())
+            client.send(post())
+            assert (await client.response()).status == 200
+
+    run(scene)
+
+
+def test_unfinished_handshakes_end_in_time(server_files: ServerFiles) -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(head_s=0.3), tls=server_files.context()) as server:
+            (silent,) = await hello_never_said(server, 1)
+            assert await asyncio.wait_for(silent.at_end(), 5)
+            await until(lambda: not server.listener._arriving)
+
+    run(scene)
+
+
+def test_whoever_speaks_http_to_https_is_let_go(server_files: ServerFiles) -> None:
+    async def scene() -> None:
+        async with serving(tls=server_files.context()) as server:
+            client = await server.connect()
+            client.send(get("/"))
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.response()
+            await until(lambda: not server.listener._arriving and not server.listener._connections)
+
+    run(scene)
+
+
+def test_a_stop_does_not_wait_for_handshakes(server_files: ServerFiles) -> None:
+    async def scene() -> None:
+        async with serving(tls=server_files.context()) as server:
+            (silent,) = await hello_never_said(server, 1)
+            await until(lambda: len(server.listener._arriving) == 1)
+            await asyncio.wait_for(server.listener.close(grace_s=15), 2)
+            assert await silent.at_end()
+
+    run(scene)
+
+
+class NoFiles:
+    """A listening socket on a process that has no more files to open, for a while."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.failures = 1
+
+    def accept(self) -> object:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listening.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._listening, name)
+
+
+def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        monkeypatch.setattr("penstock.server.door._PAUSE_S", 0.05)
+        async with serving() as server:
+            door = server.listener._doors[0]
+            listening = door._sockets[0]
+            starved = NoFiles(listening)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            loop.add_reader(listening, door._accept, starved)
+            assert (await server.ask(post())).status == 200
+            assert starved.failures == 0
+
+    run(scene)
+
+
+def test_all_addresses_of_a_host_have_the_same_port() -> None:
+    async def scene() -> None:
+        door = await open_door("localhost", 0, lambda caller, address: caller.close())
+        port = door.port
+        assert {each.getsockname()[1] for each in door._sockets} == {port}
+        door.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("localhost", port)
+
+    run(scene)

@@ -1,0 +1,106 @@
+"""When too much is held at once: who gives, and who gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.server.http_limits import HttpLimits
+from penstock.server.shedding import Held, choose
+
+from .harness import post, run, serving, until
+
+HOLDINGS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 1000)), max_size=30)
+
+
+@given(HOLDINGS, st.integers(-10, 5000))
+def test_enough_is_given_and_nobody_gives_in_vain(
+    holdings: list[tuple[str | None, int]], excess: int
+) -> None:
+    held = [Held(number, client, size) for number, (client, size) in enumerate(holdings)]
+    chosen = choose(held, excess)
+    sizes = [held[number].bytes for number in chosen]
+    assert len(set(chosen)) == len(chosen) and 0 not in sizes
+    assert sum(sizes) >= min(excess, sum(size for _, size in holdings))
+    assert sum(sizes[:-1]) < max(excess, 1), "the last one was needed"
+
+
+@given(HOLDINGS)
+def test_the_first_to_give_is_the_largest_of_the_greediest(holdings: list[tuple[str | None, int]]) -> None:
+    held = [Held(number, client, size) for number, (client, size) in enumerate(holdings)]
+    totals: dict[object, int] = {}
+    for each in held:
+        owner = each.by if each.client is None else each.client
+        totals[owner] = totals.get(owner, 0) + each.bytes
+    for number in choose(held, 1):
+        given_up = held[number]
+        owner = number if given_up.client is None else given_up.client
+        assert totals[owner] == max(totals.values())
+        assert all(
+            each.bytes <= given_up.bytes for each in held if each.client == given_up.client is not None
+        )
+
+
+def test_small_requests_get_through_while_large_ones_are_held() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(buffered_bytes_max=200_000)) as server:
+            slow = [await server.connect() for _ in range(8)]
+            for client in slow:
+                client.send(post("Never.Done", b"x" * 100_000)[:-1])
+            for _ in range(20):
+                assert (await server.ask(post("A.B", b"x" * 1000))).status == 200
+            assert server.listener.buffered.bytes <= 200_000
+            refused = [client for client in slow if not client.writer.is_closing()]
+            assert len(refused) == 8
+            answers = [asyncio.create_task(client.response()) for client in slow]
+            done, waiting = await asyncio.wait(answers, timeout=0.3)
+            assert {answer.result().status for answer in done} == {503}
+            assert 1 <= len(waiting) <= 2, "as many as there is room for go on"
+            for answer in waiting:
+                answer.cancel()
+
+    run(scene)
+
+
+def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(buffered_bytes_max=100_000)) as server:
+            server.dispatcher.held = {"Long.Poll"}
+            client = await server.connect()
+            client.send(post("Long.Poll") + post("A.B", b"x" * 30_000) * 5)
+            poll = await server.dispatcher.arrival()
+            await until(lambda: server.listener.buffered.bytes == 0)
+            assert (await server.ask(post("A.B", b"x" * 30_000))).status == 200
+            poll.answer(b"the running one is still answered")
+            assert (await client.response()).status == 200
+            assert (await client.response()).status == 503
+            assert await client.at_end()
+            assert len(server.dispatcher.seen) == 2
+
+    run(scene)
+
+
+def test_answers_that_nobody_reads_are_bounded_together() -> None:
+    async def scene() -> None:
+        limits = HttpLimits(buffered_bytes_max=20_000_000, linger_s=0.4)  # it is looked at ten times a second
+        async with serving(limits) as server:
+            server.dispatcher.held = {"Big.Answer"}
+            socks = []
+            for number in range(4):
+                sock = socket.create_connection((server.host, server.port))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.sendall(post("Big.Answer"))
+                (await server.dispatcher.arrival(number + 1)).answer(b"x" * (20_000_000 + number))
+                socks.append(sock)
+            unread = server.listener._connections
+            assert sum(each.unread_bytes for each in unread) > 20_000_000
+            await until(lambda: sum(each.unread_bytes for each in unread) <= 20_000_000)
+            assert unread, "those for whom there is room go on"
+            assert (await server.ask(post())).status == 200
+            for sock in socks:
+                sock.close()
+
+    run(scene)

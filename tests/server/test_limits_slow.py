@@ -1,0 +1,67 @@
+"""Slow is not deaf, and deaf is not waited for: clients that read their answers in drips."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import suppress
+
+from penstock.server.http_limits import HttpLimits
+
+from .harness import Running, post, run, serving, until
+
+ANSWER = b"x" * 24_000_000
+
+
+def slow_reader(server: Running) -> socket.socket:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
+    sock.connect((server.host, server.port))
+    sock.sendall(post("Big.Answer"))
+    return sock
+
+
+def read_slowly(sock: socket.socket, bite: int, pause_s: float, enough: threading.Event) -> int:
+    total = 0
+    with suppress(OSError):  # let go in the middle
+        while total < len(ANSWER) and not enough.wait(pause_s):
+            part = sock.recv(bite)
+            total += len(part)
+            if not part:
+                break
+    return total
+
+
+def test_a_large_answer_may_take_many_time_outs_while_it_is_being_read() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
+            server.dispatcher.held = {"Big.Answer"}
+            sock = slow_reader(server)
+            (await server.dispatcher.arrival()).answer(ANSWER)
+            begun = time.monotonic()
+            total = await asyncio.to_thread(read_slowly, sock, 512 * 1024, 0.02, threading.Event())
+            assert total >= len(ANSWER)
+            assert time.monotonic() - begun > 2 * 0.3
+            sock.close()
+
+    run(scene)
+
+
+def test_a_client_that_reads_in_drips_is_let_go() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
+            server.dispatcher.held = {"Big.Answer"}
+            sock = slow_reader(server)
+            (await server.dispatcher.arrival()).answer(ANSWER)
+            enough = threading.Event()
+            reading = asyncio.create_task(asyncio.to_thread(read_slowly, sock, 100, 0.02, enough))
+            begun = time.monotonic()
+            await until(lambda: not server.listener._connections)
+            assert time.monotonic() - begun < 3
+            enough.set()
+            assert await reading < len(ANSWER)
+            sock.close()
+
+    run(scene)
