@@ -47,6 +47,9 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--peer", metavar="NAME=URL[,pid=N]", type=endpoint, action="append", default=[],
                         help="one more endpoint, run by somebody else")  # fmt: skip
+    parser.add_argument(
+        "--durability", choices=("commit", "interval", "system"), default="commit", help="of Penstock"
+    )
     parser.add_argument("--rounds", type=int, help="how often each case is measured")
     parser.add_argument("--processes", type=int, help="processes of the load generator")
     parser.add_argument("--results", type=Path, default=HOME / "results.json")
@@ -66,9 +69,9 @@ def chosen_cases(only: str | None, quick: bool) -> list[Case]:
     return [case for case in CASES if case.name in wanted]
 
 
-def chosen_systems(names: str | None, peers: list[Endpoint]) -> list[System]:
+def chosen_systems(names: str | None, durability: str, peers: list[Endpoint]) -> list[System]:
     known: dict[str, System] = {
-        "penstock": Penstock(PENSTOCK, HOME / "data"),
+        "penstock": Penstock(PENSTOCK, HOME / "data", "--durability", durability),
         "memory": Penstock(IN_MEMORY, None),
         "echo": Echo(ECHO),
         **{peer.name.lower(): Installed(peer) for peer in PEERS},
@@ -84,7 +87,7 @@ def run(given: argparse.Namespace, console: Console) -> None:
     plan = QUICK if given.quick else Plan()
     plan = plan._replace(rounds=given.rounds or plan.rounds)
     cases = chosen_cases(given.only, given.quick)
-    systems = chosen_systems(given.systems, given.peer)
+    systems = chosen_systems(given.systems, given.durability, given.peer)
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

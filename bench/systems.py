@@ -98,10 +98,11 @@ class Penstock(_Started):
     is_penstock = True
     version = penstock.__version__
 
-    def __init__(self, name: str, home: Path | None) -> None:
+    def __init__(self, name: str, home: Path | None, *flags: str) -> None:
         """``home`` is where its data goes; None for a broker in memory."""
         super().__init__(name)
         self._home = home
+        self._flags = flags
         self.data: Path | None = None
 
     def start(self) -> None:
@@ -118,7 +119,7 @@ class Penstock(_Started):
 
     def _serve(self) -> None:
         # The default admits 10,000 connections: the case of 10,000 polls needs one more to send.
-        self._process = server = Server(self.data, "--max-connections", "11000")
+        self._process = server = Server(self.data, "--max-connections", "11000", *self._flags)
         self.start_seconds = server.await_answer(f"{server.url}/health/ready")
         self.url, self.pid, self.durability = server.url, server.pid, server.durability
 

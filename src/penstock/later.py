@@ -64,23 +64,33 @@ class Later(Generic[T]):
         return self.result()
 
 
-def drive(
-    coroutine: Coroutine[Later[Any], None, T],
-    done: Callable[[T | None, BaseException | None], None],
-) -> None:
-    """Run ``coroutine`` until it ends, here and in the callbacks of what it awaits; then call ``done`` once."""
+Outcome = Callable[[T | None, BaseException | None], None]
 
-    def step(_: Later[Any] | None = None) -> None:
+
+class _Run(Generic[T]):
+    """A coroutine under way. It is itself what its awaited value calls back: a closure that named itself would be a
+    circle, and every request would wait for the garbage collector to be taken apart."""
+
+    __slots__ = ("_done", "_send")
+
+    def __init__(self, coroutine: Coroutine[Later[Any], None, T], done: Outcome[T]) -> None:
+        self._send = coroutine.send
+        self._done = done
+
+    def __call__(self, _: Later[Any] | None = None) -> None:
         try:
-            awaited = coroutine.send(None)
+            awaited = self._send(None)
         except StopIteration as stop:
-            done(stop.value, None)
+            self._done(stop.value, None)
         except Exception as error:
-            done(None, error)
+            self._done(None, error)
         else:
-            awaited.on_done(step)
+            awaited.on_done(self)
 
-    step()
+
+def drive(coroutine: Coroutine[Later[Any], None, T], done: Outcome[T]) -> None:
+    """Run ``coroutine`` until it ends, here and in the callbacks of what it awaits; then call ``done`` once."""
+    _Run(coroutine, done)()
 
 
 def spawn(coroutine: Coroutine[Later[Any], None, T]) -> Later[T]:

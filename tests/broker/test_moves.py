@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
+from penstock.queues.changes import MoveTaskRecord
 from sim.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -150,6 +152,28 @@ def test_failure_when_a_message_has_no_source(world: World) -> None:
     assert (task.status, task.failure) == ("FAILED", "CouldNotDetermineMessageSource")
     assert sum(world.counts("dead")) + sum(world.counts("source")) == 3
     assert world.counts("dead") == (3 - task.moved, 0, 0), "what was not moved is visible at once"
+
+
+def test_failure_when_a_message_would_go_where_the_mover_was_not_asked_about(world: World) -> None:
+    make(world, source="alpha", messages=2)
+    make(world, source="beta", messages=3)
+    world.start_move("dead", only_to=frozenset({name_of("alpha")}))
+    world.crash()
+    world.advance(5 * SECOND)
+    task = world.move_task("dead")
+    assert (task.status, task.failure, task.moved) == ("FAILED", "AccessDenied", 2)
+    assert (world.counts("alpha"), world.counts("beta")) == ((2, 0, 0), (0, 0, 0))
+    assert world.counts("dead") == (3, 0, 0), "what was not moved is visible at once"
+
+
+def test_a_task_of_before_there_was_such_a_bound_is_still_read() -> None:
+    queue = '{"account":"000000000000","region":"eu-west-1","name":"dead"}'
+    stored = (
+        f'{{"id":"t","source":{queue},"destination":null,"rate":null,"status":"RUNNING","started_ms":1,'
+        '"to_move":2,"moved":1,"failure":null}'
+    )
+    task = msgspec.json.decode(stored, type=MoveTaskRecord)
+    assert (task.source, task.only_to) == (name_of("dead"), None)
 
 
 def test_failure_when_the_destination_is_gone(world: World) -> None:

@@ -8,11 +8,16 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from crash.ledger import Ledger
 from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Gate, Load
 from e2e.process import ServerProcess
+from penstock.server.config import Config
+from penstock.server.durability import promise
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
+FEWER_ROUNDS = max(3, ROUNDS // 4)
 SEED = int(os.environ.get("CRASH_SEED", random.SystemRandom().randrange(2**32)))
 
 
@@ -55,18 +60,23 @@ def logged_errors(server: ServerProcess) -> list[str]:
     return [line for line in server.log if '"level": "error"' in line]
 
 
-def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("durability", "rounds"), [("commit", ROUNDS), ("interval", FEWER_ROUNDS), ("system", FEWER_ROUNDS)]
+)
+def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, durability: str, rounds: int) -> None:
+    """However seldom it is synced: what a commit wrote is with the operating system, which was not killed."""
     print(f"CRASH_SEED={SEED} CRASH_ROUNDS={ROUNDS}")
     moments = random.Random(SEED)
     gate, ledger = Gate(), Ledger()
     errors: list[str] = []
-    data = ("--data", str(tmp_path / "data"))
+    data = ("--data", str(tmp_path / "data"), "--durability", durability)
 
     server = ServerProcess(*data)
+    assert server.facts["durability"] == promise(Config(durability=durability))
     gate.open(server.port)
     make_queues(Client(gate))
     load = Load(gate, ledger, SEED)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         time.sleep(moments.uniform(0.2, 0.7))
         gate.rush = True
         time.sleep(moments.uniform(0.05, 0.2))
@@ -99,5 +109,5 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path) -> None:
     assert not errors
     assert not ledger.settle(left)
     assert promised == len(left), "the counts are what can be received"
-    assert ledger.counted["sent"] > 50 * ROUNDS, "the load was too light to prove anything"
-    assert ledger.counted["deleted"] > 10 * ROUNDS
+    assert ledger.counted["sent"] > 50 * rounds, "the load was too light to prove anything"
+    assert ledger.counted["deleted"] > 10 * rounds

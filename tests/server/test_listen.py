@@ -105,9 +105,9 @@ def test_the_banner_shows_all_and_says_how_open_they_are() -> None:
     assert shown["addresses"] == ["http://127.0.0.1:9324", "http://[::1]:4566"]
     assert shown["access"] == "open: every request is accepted, from this machine only"
     assert "http://127.0.0.1:9324, http://[::1]:4566\n" in banner(shown)
-    outside = facts(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing")
+    outside = facts(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off")
     assert "WARNING" in str(outside["access"]) and "port 4566 " in str(outside["access"])
-    both = facts(Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing")
+    both = facts(Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off")
     assert "ports 4566 or 9324 " in str(both["access"])
     assert "http://[::1]:9324 " in str(both["try"])
 

@@ -5,6 +5,7 @@ Rule 1: what the loop does, it does in the order it was asked. The two threads o
 Rule 2: between the three, any order is possible. By default the loop goes first, then reads, then writes; a chooser
         makes it any other.
 Rule 3: jobs of a thread that is held stay where they are, and so does everything that waits for them.
+Rule 4: a short write may be done at once, if the thread has nothing to do; by default it is not.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class SimulatedThread:
         self._jobs.append(work)
         return later
 
+    def do_at_once(self) -> None:
+        """What was given last, if nothing is before it."""
+        if self._outcome is None and len(self._jobs) == 1 and not self.held:
+            self._jobs.popleft()()()
+
     @property
     def able(self) -> bool:
         return self._outcome is not None or (bool(self._jobs) and not self.held)
@@ -77,8 +83,11 @@ class SimulatedRuntime:
         self._timers_set = 0
         self.fired = 0
 
-    def write(self, job: Callable[[], T]) -> Later[T]:
-        return self.writer.give(job)
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+        later = self.writer.give(job)
+        if short and self._choose(2):
+            self.writer.do_at_once()
+        return later
 
     def read(self, job: Callable[[], T]) -> Later[T]:
         return self.reader.give(job)

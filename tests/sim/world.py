@@ -308,10 +308,14 @@ class World:
     # -- moves -----------------------------------------------------------------------------------------------
 
     def start_move(
-        self, source: str, destination: str | None = None, rate: int | None = None
+        self,
+        source: str,
+        destination: str | None = None,
+        rate: int | None = None,
+        only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
         to = None if destination is None else self.queue(destination)
-        return self.do(self.broker.start_move(self.queue(source), to, rate))
+        return self.do(self.broker.start_move(self.queue(source), to, rate, only_to))
 
     def move_task(self, source: str) -> MoveTaskRecord:
         """The latest of a queue."""

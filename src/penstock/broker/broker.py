@@ -37,7 +37,7 @@ from penstock.errors import (
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
-from penstock.queues.changes import Changes, EntryRow, MoveTaskRecord, QueueRecord
+from penstock.queues.changes import EntryRow, MoveTaskRecord, QueueRecord
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent, decode_content
 from penstock.queues.queue import Delivery, Stored, Unknown
@@ -389,10 +389,14 @@ class Broker:
     # -- moves between queues --------------------------------------------------------------------------------
 
     async def start_move(
-        self, source: HeldQueue, destination: HeldQueue | None, rate: int | None
+        self,
+        source: HeldQueue,
+        destination: HeldQueue | None,
+        rate: int | None,
+        only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
         await self._keeper.loaded(source)
-        task = self._moves.begin(source, destination, rate)
+        task = self._moves.begin(source, destination, rate, only_to)
         await self._commits.settled()
         return task
 

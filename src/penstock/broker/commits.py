@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Set
+from functools import partial
 
 from penstock.broker.held import HeldQueue
 from penstock.broker.runtime import Runtime
@@ -69,9 +70,7 @@ class Committer:
     def touch(self, queue: HeldQueue) -> None:
         """The open batch holds changes that memory of this queue has made already."""
         self._batch.touched.add(queue)
-        if not self._scheduled:
-            self._scheduled = True
-            self._runtime.soon(self._flush)
+        self._schedule()
 
     def arrive(self, queue: HeldQueue, entry: Entry) -> None:
         """This message joins this queue when the open batch is durable."""
@@ -93,13 +92,16 @@ class Committer:
     def settled(self) -> Later[None]:
         """Done when everything decided so far is durable."""
         if self._batch.changes:
-            if not self._scheduled:
-                self._scheduled = True
-                self._runtime.soon(self._flush)
+            self._schedule()
             return self._batch.durable
         if self._under_way is not None:
             return self._under_way.durable
         return _SETTLED
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._runtime.soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -112,7 +114,8 @@ class Committer:
         number = batch.changes.number
         self._batch = Batch(number + 1, number - 1)
         mark = Mark(self._next_number, self._clock.now_ms(), self._clock.wall_ms())
-        self._runtime.write(lambda: self._store.append(batch.changes, mark)).on_done(self._written)
+        append = partial(self._store.append, batch.changes, mark)
+        self._runtime.write(append, short=batch.changes.is_short).on_done(self._written)
 
     def _written(self, outcome: Later[None]) -> None:
         batch, self._under_way = self._under_way, None
@@ -133,7 +136,8 @@ class Committer:
                 for queue in batch.touched:
                     queue.forget()
             batch.durable.resolve(None)
-        self._flush()
+        if self._batch.changes:
+            self._schedule()
 
     def _refused(self, batch: Batch, error: StoreError) -> None:
         if isinstance(error, (StoreBroken, StoreLost)):

@@ -7,11 +7,13 @@ tests give another, which does the same under a clock they turn.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
+from penstock.broker.pace import Pace
 from penstock.clock import Clock
 from penstock.errors import StoreBroken
 from penstock.later import Later
@@ -24,8 +26,9 @@ class Timer(Protocol):
 
 
 class Runtime(Protocol):
-    def write(self, job: Callable[[], T]) -> Later[T]:
-        """Run a blocking job in the thread that writes, after those given before."""
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+        """Run a blocking job in the thread that writes, after those given before. A short one may be done by the
+        time this returns, if nothing is before it and short ones have been quick."""
 
     def read(self, job: Callable[[], T]) -> Later[T]:
         """Run a blocking job in the thread that reads."""
@@ -68,7 +71,11 @@ class _Thread:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self.give = self._jobs.put
+        self.pending = 0  # jobs whose outcome the loop does not know yet
+
+    def give(self, job: Callable[[], None]) -> None:
+        self.pending += 1
+        self._jobs.put(job)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -87,8 +94,11 @@ class LoopRuntime:
         # A slow fsync holds the writer only; the loop and the reader go on.
         self._writer = _Thread("penstock-writer")
         self._reader = _Thread("penstock-reader")
+        self._pace = Pace()
 
-    def write(self, job: Callable[[], T]) -> Later[T]:
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+        if short and not self._writer.pending and self._pace.allows_here():
+            return self._run_here(job)
         return self._run(self._writer, job)
 
     def read(self, job: Callable[[], T]) -> Later[T]:
@@ -102,11 +112,25 @@ class LoopRuntime:
             try:
                 value = job()
             except BaseException as error:
-                post(later.fail, error)
+                post(finish, later.fail, error)
             else:
-                post(later.resolve, value)
+                post(finish, later.resolve, value)
+
+        def finish(tell: Callable[[Any], None], outcome: Any) -> None:
+            thread.pending -= 1
+            tell(outcome)
 
         thread.give(work)
+        return later
+
+    def _run_here(self, job: Callable[[], T]) -> Later[T]:
+        later: Later[T] = Later()
+        waits_from = time.perf_counter() - time.thread_time()
+        try:
+            later.resolve(job())
+        except BaseException as error:
+            later.fail(error)
+        self._pace.waited(time.perf_counter() - time.thread_time() - waits_from)
         return later
 
     def soon(self, callback: Callable[[], None]) -> None:

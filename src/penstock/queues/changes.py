@@ -39,6 +39,9 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     to_move: int
     moved: int = 0
     failure: str | None = None
+    only_to: frozenset[QueueName] | None = (
+        None  # where messages may go back to; None: wherever they came from
+    )
 
 
 class EntryRow(NamedTuple):
@@ -80,6 +83,10 @@ class DedupRow(NamedTuple):
     until_ms: int
 
 
+_SHORT_ROWS, _SHORT_BYTES = 512, 256 * 1024
+_new = tuple.__new__  # a named tuple's own constructor is Python, and takes twice as long
+
+
 class Changes:
     """The batch that is being filled. ``number`` is its place in the shard's log; ``durable`` the last one kept."""
 
@@ -111,22 +118,26 @@ class Changes:
             or self.purged or self.dropped or self.cooldowns or self.tasks
         )  # fmt: skip
 
+    @property
+    def is_short(self) -> bool:
+        """Can it be written quickly, if anything can? Forgotten sends are many rows, thousands perhaps."""
+        rows = len(self.added) + len(self.updated) + len(self.removed)
+        return rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES and len(self.dedup_forgotten) <= 1
+
     def add(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
         self.bytes += len(entry.content or b"")
-        self.added.append(
-            EntryRow(
-                entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
-                entry.receives_before, entry.first_received_ms, entry.source, entry.content,
-            )
-        )  # fmt: skip
+        self.added.append(_new(EntryRow, (
+            entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
+            entry.receives_before, entry.first_received_ms, entry.source, entry.content,
+        )))  # fmt: skip
 
     def update(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
-        self.updated[entry.seq] = EntryUpdate(
+        self.updated[entry.seq] = _new(EntryUpdate, (
             entry.seq, queue, entry.position, entry.enqueued_ms, entry.due_ms, entry.receives,
             entry.receives_before, entry.first_received_ms, entry.source,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def remove(self, seq: int) -> None:
         self.updated.pop(seq, None)

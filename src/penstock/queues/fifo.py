@@ -18,6 +18,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.errors import DedupFull, HandleExpired, MessageNotAvailable, PenstockError
 from penstock.queues import dedup
 from penstock.queues.changes import Changes, DedupRow, EntryRow, QueueRecord
@@ -144,7 +146,7 @@ class FifoQueue(Queue[FifoLane]):
             taken = Taken(attempt.deliveries, [])
         if taken.deliveries and len(self._attempts) < self.limits.attempts_max:
             # Bodies are read again from the store if the attempt is repeated.
-            slim = [delivery._replace(content=None) for delivery in attempt.deliveries]
+            slim = [msgspec.structs.replace(delivery, content=None) for delivery in attempt.deliveries]
             self._attempts[attempt_id] = attempt._replace(deliveries=slim)
         return taken
 

@@ -10,6 +10,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.errors import PenstockError, VisibilityTooLong
 from penstock.limits import SECOND
 from penstock.queues.changes import Changes, EntryRow
@@ -22,7 +24,7 @@ from penstock.queues.window import L
 _HOLD_MS = 60 * SECOND
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One message handed out: what the receiver is told, and what is needed to take it back."""
 
     seq: int

@@ -6,12 +6,12 @@ A handle holds everything needed to judge it, so it works after a restart and co
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64encode
 from binascii import Error as NotBase64
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import NamedTuple
+
+import msgspec
 
 from penstock.errors import HandleInvalid
 
@@ -21,10 +21,10 @@ _TAG_BYTES = 17
 _LENGTH = len(_MAGIC) + _FIELDS.size + _TAG_BYTES
 _TEXT_LENGTH = _LENGTH * 4 // 3
 assert _LENGTH % 3 == 0, "no padding: every character of a handle matters"
-_URL_TO_STANDARD = str.maketrans("-_", "+/")
+_TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
-class Receipt(NamedTuple):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     queue: int
     seq: int
     receives: int  # the count that this receive made
@@ -36,15 +36,15 @@ class ReceiptSigner:
         self._keyed = blake2b(key=secret[:64], digest_size=_TAG_BYTES, person=b"receipt")
 
     def handle(self, receipt: Receipt) -> str:
-        fields = _MAGIC + _FIELDS.pack(*receipt)
-        return urlsafe_b64encode(fields + self._tag(fields)).decode("ascii")
+        fields = _MAGIC + _FIELDS.pack(receipt.queue, receipt.seq, receipt.receives, receipt.received_ms)
+        return b2a_base64(fields + self._tag(fields), newline=False).translate(_TO_URL).decode("ascii")
 
     def read(self, handle: str, queue: int) -> Receipt:
         """The receipt in a handle, or HandleInvalid for anything this shard did not make for this queue."""
         if len(handle) != _TEXT_LENGTH or not handle.isascii():
             raise HandleInvalid
         try:
-            raw = a2b_base64(handle.translate(_URL_TO_STANDARD), strict_mode=True)
+            raw = a2b_base64(handle.replace("-", "+").replace("_", "/"), strict_mode=True)
         except NotBase64 as error:
             raise HandleInvalid from error
         fields, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]

@@ -56,9 +56,12 @@ class StandardLane(Tenant):
         self.ready += 1
 
     def pop(self) -> Entry:
-        self._pass_over_void()
+        if self._void:
+            self._pass_over_void()
         self.ready -= 1
-        return heappop(self.returned)[2] if self._returned_first() else self.fresh.popleft()
+        if self.returned and self._returned_first():
+            return heappop(self.returned)[2]
+        return self.fresh.popleft()
 
     def pop_last(self) -> Entry:
         """The newest of the newcomers."""

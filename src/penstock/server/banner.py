@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from penstock import __version__
 from penstock.server.address import Address
 from penstock.server.audit.opening import trail_path
 from penstock.server.config import Config
+from penstock.server.durability import promise
 from penstock.server.exposure import describe_exposure
 
 
@@ -18,16 +18,11 @@ def facts(
     """In the order they are shown. ``addresses`` as they were opened, with their ports."""
     trail = trail_path(config)
     first = addresses[0]
-    if config.memory:
-        data, durability = "in memory", "none: nothing survives a stop"
-    else:
-        data = str(Path(config.data).absolute())
-        durability = "every answer waits until its change is on disk (fsync on every commit)"
     return {
         "listening": f"{config.scheme}://{first}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
-        "data": data,
-        "durability": durability,
+        "data": "in memory" if config.memory else str(config.data.absolute()),
+        "durability": promise(config),
         "recovered": recovered,
         "access": describe_exposure(config, addresses),
         "encryption": encryption,

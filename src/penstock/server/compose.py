@@ -12,6 +12,7 @@ from penstock.errors import StoreError
 from penstock.server.config import Config
 from penstock.server.cors import Cors
 from penstock.server.declared import declare_all
+from penstock.server.durability import store_options
 from penstock.server.health import Health
 from penstock.server.listener import Listener
 from penstock.server.locks import Locks
@@ -39,7 +40,8 @@ class Parts:
         self._runtime = LoopRuntime(asyncio.get_running_loop(), self._clock)
         origins = Origins(config.public_url, config.trusted_proxies)
         self.locks = Locks(config, self._clock, origins)
-        self._store = self.locks.encryption.around(SqliteStore(None if config.memory else config.data))
+        disk = SqliteStore(None if config.memory else config.data, **store_options(config))
+        self._store = self.locks.encryption.around(disk)
         self.broker: Broker
         self.health = Health()
         self.health.expect(_LOADING)

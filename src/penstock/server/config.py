@@ -92,12 +92,23 @@ class Config:
         About(PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."),
     ] = None
     memory: Annotated[bool, About(BOOLEAN, "Keep everything in memory: nothing survives a stop.")] = False
+    durability: Annotated[
+        str,
+        About(
+            choice("commit", "interval", "system"),
+            "When changes are synced to disk: at every commit, every durability_interval, or by the system.",
+        ),
+    ] = "commit"
+    durability_interval: Annotated[
+        float, About(duration(0.01, 60), "How often changes are synced with durability = interval.")
+    ] = 1.0
     public_url: Annotated[
         str | None,
         About(URL, "Base of the queue URLs given out. Default: the host each request was sent to."),
     ] = None
     trusted_proxies: Annotated[
-        tuple[Network, ...], About(NETWORKS, "Proxies whose X-Forwarded-Host, -Proto and -Port are believed.")
+        tuple[Network, ...],
+        About(NETWORKS, "Proxies whose X-Forwarded-Host, -Proto, -Port and -For are believed."),
     ] = ()
     account: Annotated[str, About(ACCOUNT, "Account of callers whose access key is not one itself.")] = (
         "000000000000"

@@ -171,23 +171,23 @@ class Connection(asyncio.Protocol):
             return
         self._advancing = True
         started = 0
-        ahead_max = self._listener.limits.pipelined_max
+        transport, reader = self._transport, self._reader
         try:
-            while not self._stuck and not self._transport.is_closing():
-                if self._running is None and self._reader.requests and not self._lingers:
+            while not self._stuck and not transport.is_closing():
+                if self._running is None and reader.requests and not self._lingers:
                     if started == _TURN:
                         self._yielded = True
                         asyncio.get_running_loop().call_soon(self._next_turn)
                         break
                     started += 1
-                    self._start(self._reader.take())
-                elif self._unread and len(self._reader.requests) < ahead_max:
+                    self._start(reader.take())
+                elif self._unread and len(reader.requests) < self._listener.limits.pipelined_max:
                     self._read()
                 else:
                     break
         finally:
             self._advancing = False
-        if self._transport.is_closing():
+        if transport.is_closing():
             return
         if self._running is None and not self._stuck and not self._lingers and not self._yielded:
             self._rest()
@@ -291,11 +291,13 @@ class Connection(asyncio.Protocol):
         return self._unwritten - self._transport.get_write_buffer_size() >= _READ_PROGRESS
 
     def _set_reading(self, wanted: bool) -> None:
-        if wanted and self._paused:
-            self._transport.resume_reading()
-        elif not wanted and not self._paused:
-            self._transport.pause_reading()
+        if wanted is not self._paused:
+            return
         self._paused = not wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def _close(self) -> None:
         self._deaf = True

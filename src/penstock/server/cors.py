@@ -18,8 +18,8 @@ class Cors:
 
     def headers(self, request: Request) -> Headers:
         """What an answer to this request carries beside its own headers."""
-        origin = request.headers.get(b"origin")
-        if origin is None or not self._origins:
+        origin = request.headers.get(b"origin") if self._origins else None
+        if origin is None:
             return []
         vary = (b"Vary", b"Origin")
         if b"*" not in self._origins and origin not in self._origins:

@@ -10,8 +10,8 @@ import sys
 # whole switch interval. The default of 5 ms would be most of a commit's time.
 _SWITCH_INTERVAL_S = 0.0005
 
-# A request leaves few cycles behind, and entries of messages are outside the collector's sight: looking
-# seldom loses nothing, and looking often costs milliseconds when many objects live long.
+# A request leaves nothing for the collector, and entries of messages are outside its sight: looking seldom loses
+# nothing, and looking often costs milliseconds when many objects live long.
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 # What the process opens beside connections: the data file and its siblings, the listening socket, logs.

@@ -53,16 +53,15 @@ _date_line = _DateLine()
 def encode_answer(
     answer: Answer, version: str = "1.1", *, head_only: bool = False, close: bool = False
 ) -> bytes:
-    parts = [_STATUS_LINES[answer.status], _date_line()]
-    parts += [b"%b: %b\r\n" % header for header in answer.headers]
+    body = answer.body
+    headers = b"".join([b"%b: %b\r\n" % header for header in answer.headers])
     if close:
-        parts.append(_CONNECTION_CLOSE)
+        headers += _CONNECTION_CLOSE
     elif version == "1.0":
-        parts.append(_CONNECTION_KEEP_ALIVE)  # the older version closes unless told otherwise
-    parts.append(b"Content-Length: %d\r\n\r\n" % len(answer.body))
-    if not head_only:
-        parts.append(answer.body)
-    return b"".join(parts)
+        headers += _CONNECTION_KEEP_ALIVE  # the older version closes unless told otherwise
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+        _STATUS_LINES[answer.status], _date_line(), headers, len(body), b"" if head_only else body,
+    )  # fmt: skip
 
 
 def refusal_answer(refusal: Refusal, request_id: str) -> Answer:

@@ -142,6 +142,11 @@ def _check_together(config: Config) -> None:
         )
     if config.tls_client_ca is not None and config.tls_certificate is None:
         raise ConfigError("tls_client_ca is set and tls_certificate is not: client certificates need HTTPS")
+    if config.durability != "interval" and config.durability_interval != Config.durability_interval:
+        told = f"durability_interval is set and durability is {config.durability}"
+        raise ConfigError(f"{told}: set durability to interval")
+    if config.durability != "commit" and config.memory:
+        raise ConfigError(f"durability = {config.durability} needs a disk, and memory is set")
     if config.requests_burst and not config.requests_per_second:
         raise ConfigError("requests_burst is set and requests_per_second is not: a burst is beyond a rate")
     check_exposure(config)

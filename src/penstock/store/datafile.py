@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.errors import StoreBroken, StoreRefused
 from penstock.store import migrations, statements
+from penstock.store.syncing import sync_file
 
 Synchronous = Literal["full", "normal", "off"]
 
@@ -29,7 +30,7 @@ PAGE_BYTES = 4096
 CACHE_KIB = 8 * 1024
 # A checkpoint copies the log into the file while the writer waits: small enough to be short, large enough to
 # be rare.
-CHECKPOINT_PAGES = 2000
+CHECKPOINT_PAGES = 1000
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 BUSY_MS = 5000  # nobody else writes; a backup tool may hold a lock for a moment
 
@@ -115,17 +116,9 @@ def _create_file(path: Path) -> None:
     os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         create(connection)
-    _sync(fresh)
+    sync_file(fresh)
     fresh.rename(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_file(path.parent)
 
 
 def _check_header(path: Path) -> None:

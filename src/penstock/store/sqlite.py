@@ -1,6 +1,7 @@
 """The embedded store: one SQLite file in the data directory, or a database in memory for a while.
 
-Rule 1: an append is durable (write-ahead log, fsync at every commit) or did not happen.
+Rule 1: an append is durable (write-ahead log, fsync at every commit) or did not happen. With ``sync_every_s``, or
+        less than full ``synchronous``, it is with the operating system at once and on the disk a little later.
 Rule 2: one connection writes and one reads, each by one thread at a time; a read never waits for a commit.
 Rule 3: a failed append leaves the connection ready for the next, unless the error is StoreBroken.
 """
@@ -23,6 +24,7 @@ from penstock.store.meter import Meter
 from penstock.store.port import Mark, Shard, Usage
 from penstock.store.reading import Reads
 from penstock.store.reserve import Reserve, free_bytes, room_for
+from penstock.store.syncing import TimedSync
 
 WORKING_BYTES = 1024 * 1024
 """SQLite needs some room even to read: the index of its log is a file."""
@@ -34,10 +36,13 @@ class SqliteStore(Reads):
         directory: Path | None,
         *,
         synchronous: datafile.Synchronous = "full",
+        sync_every_s: float | None = None,
         steps: Sequence[str] = migrations.STEPS,
     ) -> None:
         self._directory = directory
         self._synchronous = synchronous
+        self._sync_every_s = sync_every_s
+        self._sync: TimedSync | None = None
         self._steps = steps
         self._lock_file = LockFile(directory / "penstock.lock") if directory else None
         self._reserve = Reserve(directory / "penstock.reserve") if directory else None
@@ -81,9 +86,13 @@ class SqliteStore(Reads):
             self._connections.append(self._reader)
             shard = self._shard()
         self.restore_reserve()
+        if self._sync_every_s is not None:
+            self._sync = TimedSync(directory / "penstock.db-wal", self._sync_every_s)
         return shard
 
     def close(self) -> None:
+        if self._sync is not None:
+            self._sync.close()
         with self._write_lock, self._read_lock:
             while self._connections:
                 self._connections.pop().close()
@@ -144,6 +153,8 @@ class SqliteStore(Reads):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._write_lock:
+            if self._sync is not None:
+                self._sync.check()
             try:
                 with self._faults():
                     self._writer.execute("BEGIN IMMEDIATE")
@@ -153,6 +164,8 @@ class SqliteStore(Reads):
             except BaseException:
                 datafile.rollback(self._writer)
                 raise
+            if self._sync is not None:
+                self._sync.written()
 
     @contextmanager
     def _faults(self, *, committing: bool = False) -> Iterator[None]:

@@ -192,12 +192,12 @@ def _id(entry: _Entry) -> str:
 
 
 def _body(entry: SendMessageBatchRequestEntry, number: int) -> str:
+    if entry.MessageBody:
+        return entry.MessageBody
     missing = missing_parameter(f"SendMessageBatchRequestEntry.{number}.MessageBody")
     if entry.MessageBody is None:
         raise missing
-    if not entry.MessageBody:
-        raise Fault("EmptyValue", "EmptyValue", 400, missing.message, modelled=False)
-    return entry.MessageBody
+    raise Fault("EmptyValue", "EmptyValue", 400, missing.message, modelled=False)
 
 
 def _visibility_change(entry: ChangeMessageVisibilityBatchRequestEntry, number: int) -> tuple[str, int]:

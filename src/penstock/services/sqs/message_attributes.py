@@ -32,9 +32,7 @@ _TYPE = re.compile(r"(String|Number|Binary)(?:\..+)?", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 
 
-def user_attributes(values: Values | None) -> dict[str, Attribute] | None:
-    if not values:
-        return None
+def user_attributes(values: Values) -> dict[str, Attribute]:
     if len(values) > _ATTRIBUTES_MAX:
         raise invalid_parameter(
             f"Number of message attributes [{len(values)}] exceeds the allowed maximum [{_ATTRIBUTES_MAX}]."
@@ -44,9 +42,7 @@ def user_attributes(values: Values | None) -> dict[str, Attribute] | None:
     return {name: _attribute(name, value, "(user)") for name, value in values.items()}
 
 
-def system_attributes(values: Values | None) -> dict[str, Attribute] | None:
-    if not values:
-        return None
+def system_attributes(values: Values) -> dict[str, Attribute]:
     for name in values:
         if name != TRACE_HEADER:
             raise invalid_parameter(f"Message system attribute name '{name}' is invalid.")

@@ -53,21 +53,21 @@ def outgoing(
 ) -> tuple[Outgoing, Digests]:
     """The message, found valid. That on FIFO it has a group and something to deduplicate by is seen before:
     a batch words that otherwise."""
-    delay_ms = _delay_ms(parts.DelaySeconds, settings)
+    delay_ms = None if parts.DelaySeconds is None else _delay_ms(parts.DelaySeconds, settings)
     if parts.MessageGroupId is not None:
         check_id(parts.MessageGroupId, "MessageGroupId")
     if parts.MessageDeduplicationId is not None:
         _check_dedup_id(parts.MessageDeduplicationId, settings, in_batch=in_batch)
     check_body(body)
-    attributes = user_attributes(parts.MessageAttributes)
-    system = system_attributes(parts.MessageSystemAttributes)
+    attributes = user_attributes(parts.MessageAttributes) if parts.MessageAttributes else None
+    system = system_attributes(parts.MessageSystemAttributes) if parts.MessageSystemAttributes else None
     if size_of(parts) > settings.message_bytes_max:
         raise too_long(settings.message_bytes_max, in_batch=in_batch)
     message = Outgoing(
         body=body,
         sender=call.sender,
         attributes=attributes,
-        trace=_trace(system, call),
+        trace=_trace(system, call) if system or call.trace else None,
         delay_ms=delay_ms,
         group=parts.MessageGroupId,
         dedup_id=parts.MessageDeduplicationId,
@@ -83,9 +83,7 @@ def sequence_number(sequence: int | None) -> str | None:
     return None if sequence is None else str(_SEQUENCE_BASE + sequence)
 
 
-def _delay_ms(delay_s: int | None, settings: QueueSettings) -> int | None:
-    if delay_s is None:
-        return None
+def _delay_ms(delay_s: int, settings: QueueSettings) -> int | None:
     reason = f"DelaySeconds must be >= 0 and <= {DELAY_S_MAX}."
     check_range(delay_s, 0, DELAY_S_MAX, "DelaySeconds", reason)
     if not settings.fifo:

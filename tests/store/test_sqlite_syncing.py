@@ -1,0 +1,87 @@
+"""When the log is synced, in each way of being durable."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from store_driver import Driver, row
+
+from penstock.errors import StoreBroken
+from penstock.store.sqlite import SqliteStore
+
+SOON_S = 10  # it takes milliseconds; a busy machine may be slow
+
+
+class Disk:
+    """Stands in for the sync of a file: says which were synced, and fails when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failing = False
+        self.synced: list[str] = []
+        self._tried = threading.Event()
+        self._fsync = os.fsync
+        monkeypatch.setattr("penstock.store.syncing.os.fsync", self._sync)
+
+    def _sync(self, fd: int) -> None:
+        self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        self._tried.set()
+        if self.failing:
+            raise OSError(5, "Input/output error")
+        self._fsync(fd)
+
+    def await_sync(self) -> None:
+        assert self._tried.wait(SOON_S), "nothing was synced"
+        self._tried.clear()
+
+    def forget(self) -> None:
+        self.synced.clear()
+        self._tried.clear()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("which file is synced is read from /proc")
+    return Disk(monkeypatch)
+
+
+def test_the_log_is_synced_within_the_interval_after_each_write(data: Path, disk: Disk) -> None:
+    driver = Driver(lambda: SqliteStore(data, synchronous="normal", sync_every_s=0.01))
+    disk.forget()  # what making the file synced
+    for seq in (1, 2, 3):
+        driver.append(added=[row(seq)])
+        disk.await_sync()
+    driver.store.close()
+    assert set(disk.synced) == {"penstock.db-wal"}
+
+
+def test_a_sync_that_failed_is_told_by_the_next_write_and_all_after_it(data: Path, disk: Disk) -> None:
+    driver = Driver(lambda: SqliteStore(data, synchronous="normal", sync_every_s=0.01))
+    disk.forget()
+    disk.failing = True
+    driver.append(added=[row(1)])
+    disk.await_sync()
+    driver.store._sync._thread.join(SOON_S)  # type: ignore[union-attr]
+    for _ in range(2):
+        with pytest.raises(StoreBroken, match="could not be synced"):
+            driver.append(added=[row(2)])
+    driver.store.close()
+
+
+def test_without_an_interval_there_is_no_thread(data: Path) -> None:
+    before = threading.active_count()
+    store = SqliteStore(data, synchronous="normal")
+    store.open()
+    assert threading.active_count() == before
+    store.close()
+
+
+@pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
+def test_how_sqlite_itself_syncs(data: Path, synchronous: str, level: int) -> None:
+    store = SqliteStore(data, synchronous=synchronous)  # type: ignore[arg-type]
+    store.open()
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (level,)
+    store.close()
