@@ -15,10 +15,9 @@ from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import AuditEvent
 from penstock.server.audit.actions import ACTIONS
 from penstock.server.audit.event import (
-    DENIED_PARAMETERS_BYTES_MAX,
     ERROR_TEXT_MAX,
-    PARAMETERS_BYTES_MAX,
     TEXT_MAX,
+    UNPERMITTED_PARAMETERS_BYTES_MAX,
     cloudtrail,
     encoded,
 )
@@ -123,6 +122,7 @@ def test_who_decided_a_denial() -> None:
         "decision": "denied",
         "policy": "resource",
         "statement": "NoPlainHttp",
+        "reason": "explicit deny",
     }
     assert (said["errorCode"], said["errorMessage"]) == ("AccessDenied", "User: ... denied")
 
@@ -193,15 +193,57 @@ def test_nothing_a_caller_sends_makes_a_line_long() -> None:
         error_message=long,
         parameters={"queueName": long},
     )
-    assert len(encoded(cloudtrail(one))) < 2000 + 4 * TEXT_MAX + ERROR_TEXT_MAX
+    most = 2000 + 4 * TEXT_MAX + ERROR_TEXT_MAX + UNPERMITTED_PARAMETERS_BYTES_MAX
+    assert len(encoded(cloudtrail(one))) < most
 
 
-def test_parameters_that_are_too_large_are_left_out_with_their_size() -> None:
-    policy = {"attributes": {"Policy": "p" * 8192}}
+def test_what_was_done_is_told_whole_however_large() -> None:
+    wide = "\U00010330"  # a letter of four bytes
+    largest = {
+        "queueName": "q" * 80,
+        "attributes": {
+            **dict.fromkeys(("Policy", "RedrivePolicy", "RedriveAllowPolicy"), '"' * 8192),
+            "KmsMasterKeyId": wide * 2048,
+        },
+        "tags": {f"{i:02}".ljust(128, wide): wide * 256 for i in range(50)},
+    }
+    said = told(event(parameters=largest))
+    assert said["requestParameters"] == largest and "parametersSize" not in said["additionalEventData"]
+
+
+GRANTED = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:*","Resource":"*"}]}'
+
+
+def test_a_grant_cannot_be_hidden_behind_padding() -> None:
+    padded = {"queueUrl": "q", "attributes": {"Policy": GRANTED, "RedrivePolicy": "{}" + " " * 1_000_000}}
+    said = told(event(action="SetQueueAttributes", parameters=padded))
+    shown = said["requestParameters"]
+    assert shown["queueUrl"] == "q" and shown["attributes"]["Policy"] == GRANTED
+    assert shown["attributes"]["RedrivePolicy"].startswith("{} ")
+    assert said["additionalEventData"]["parametersSize"] > 1_000_000
+    accounts = ["222222222222", "x" * 1_000_000]
+    shown = told(event(parameters={"actions": ["*"], "aWSAccountIds": accounts}))["requestParameters"]
+    assert shown["actions"] == ["*"] and shown["aWSAccountIds"][0] == "222222222222"
+
+
+def test_what_was_denied_is_told_in_short() -> None:
+    policy = {"attributes": {"Policy": "p" * 8192, "DelaySeconds": "1"}}
     assert told(event(parameters=policy))["requestParameters"] == policy
-    omitted = told(event(parameters=policy, verdict=DENIED))["requestParameters"]
-    assert omitted["omitted"] and omitted["originalSize"] > DENIED_PARAMETERS_BYTES_MAX
-    assert told(event(parameters={"a": "b" * PARAMETERS_BYTES_MAX}))["requestParameters"]["omitted"]
+    said = told(event(parameters=policy, verdict=DENIED))
+    shown = said["requestParameters"]["attributes"]
+    assert shown["DelaySeconds"] == "1" and shown["Policy"].startswith("p" * 1900)
+    assert said["additionalEventData"]["parametersSize"] > 8192
+
+
+def test_what_failed_before_anybody_was_asked_is_told_in_short_too() -> None:
+    long = {"attributes": {"Policy": "p" * 8192}}
+    for changes in ({"verdict": None}, {"verdict": None, "principal": ANONYMOUS}):
+        assert event(error_code="MissingParameter", **changes).unpermitted
+        said = told(event(error_code="MissingParameter", parameters=long, **changes))
+        assert len(encoded(said["requestParameters"])) <= UNPERMITTED_PARAMETERS_BYTES_MAX + 1
+    assert not event(error_code="MissingParameter").unpermitted
+    assert not event(verdict=None).unpermitted, "nobody is asked about GetCallerIdentity"
+    assert not event(error_code="MissingParameter", verdict=None, principal=None).unpermitted, "it is open"
 
 
 @given(st.text(st.characters()), st.integers(0, 10**13))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from penstock import __version__
+from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import Audit, AuditError, open_audit, trail_path
 from penstock.server.audit.file import TrailFile
 from penstock.server.audit.refusals import PER_CALLER_MAX, WINDOW_MS
@@ -128,6 +129,23 @@ def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
         assert told["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
         audit.record(refused("192.0.2.66", at_ms=clock.ms))
     assert names(path).count("CreateQueue") == 1 + PER_CALLER_MAX + 1
+
+
+def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
+    file: TrailFile, path: Path
+) -> None:
+    senseless = event(principal=ANONYMOUS, verdict=None, error_code="MissingParameter")
+    with running(file) as audit:
+        for _ in range(PER_CALLER_MAX + 7):
+            audit.record(senseless)
+        for _ in range(PER_CALLER_MAX + 7):
+            audit.record(event(error_code="InvalidAttributeName"))
+        assert not audit.wants("sqs", "GetQueueUrl")
+        audit.record(event(action="GetQueueUrl", principal=ANONYMOUS, verdict=None, error_code="X"))
+    assert names(path).count("CreateQueue") == PER_CALLER_MAX + PER_CALLER_MAX + 7
+    assert "GetQueueUrl" not in names(path)
+    suppressed = events(path)[-2]["serviceEventDetails"]
+    assert suppressed == {"caller": senseless.source_ip, "count": 7}
 
 
 def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:

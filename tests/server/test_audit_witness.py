@@ -9,9 +9,11 @@ import pytest
 from penstock.names import Space
 from penstock.server.audit import Audit, AuditEvent, AuditWitness
 from penstock.server.audit.event import cloudtrail
+from penstock.server.caller import Caller
 from penstock.server.origin import Origins
 from penstock.server.request import Peer, Request
 from penstock.services.sqs import operations as op
+from penstock.services.sqs.faults import sqs_fault
 from penstock.wire.call import Call
 from penstock.wire.faults import (
     access_denied,
@@ -93,6 +95,18 @@ def test_messages_are_told_if_they_are_wanted_or_denied() -> None:
     assert denied.denied and "secret" not in str(cloudtrail(denied))
 
 
+def test_a_denial_is_told_whatever_the_caller_was_told() -> None:
+    request = op.GetQueueUrlRequest(QueueName="orders", QueueOwnerAWSAccountId="222222222222")
+    not_there = sqs_fault(
+        "QueueDoesNotExist", "The specified queue does not exist or you do not have access."
+    )
+    assert answered("GetQueueUrl", request, fault=not_there) == []
+    (told,) = answered("GetQueueUrl", request, fault=not_there, verdict=DENIED)
+    said = cloudtrail(told)
+    assert said["additionalEventData"]["decision"] == "denied"
+    assert said["requestParameters"]["queueName"] == "orders"
+
+
 def test_a_failure_has_no_answer_to_tell() -> None:
     request = op.CreateQueueRequest(QueueName="a b")
     result = op.CreateQueueResult(QueueUrl=QUEUE_URL)
@@ -112,11 +126,11 @@ def incoming(**headers: bytes) -> Request:
     return request
 
 
-def turned_away(request: Request, fault: Fault) -> dict[str, Any]:
+def turned_away(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
     trail = Kept()
-    AuditWitness(trail, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault)
+    AuditWitness(trail, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
     (told,) = trail.events
-    assert told.denied and told.principal is None
+    assert told.denied and (told.principal is None) == (caller is None)
     return cloudtrail(told)
 
 
@@ -152,6 +166,8 @@ def test_the_action_of_a_form_is_told(query: bytes, body: bytes, action: str) ->
 def test_too_many_requests_are_refusals_too() -> None:
     said = turned_away(incoming(), request_throttled())
     assert said["userIdentity"] == {"type": "Unknown"} and said["errorCode"] == "RequestThrottled"
+    known = Caller(HOME, ALICE.id, ALICE, "sqs")
+    assert turned_away(incoming(), request_throttled(), known)["userIdentity"]["userName"] == ALICE.name
 
 
 def test_a_request_of_garbage_can_be_told() -> None:

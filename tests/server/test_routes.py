@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock import __version__
 from penstock.names import Space
@@ -22,7 +24,9 @@ def request(target: bytes = b"/", **headers: str) -> Request:
     made = Request(PEER)
     made.method = b"POST"
     made.target = target
-    made.headers = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    made.headers = {
+        name.replace("_", "-").encode(): value.encode("latin-1") for name, value in headers.items()
+    }
     return made
 
 
@@ -101,6 +105,8 @@ FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_for
         (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "443"}, "https://queues.example.com"),
         (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "8443"}, "https://queues.example.com:8443"),
         (Origins(None, PROXIES), FORWARDED | {"x_forwarded_host": "a.example, b"}, "https://a.example"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "https, http"}, "http://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "http, HTTPS,"}, "https://queues.example.com"),
         (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "gopher"}, "http://queues.example.com"),
         (Origins(None, (ip_network("192.168.0.0/16"),)), FORWARDED, "http://inner:1"),
         (Origins("https://public.example/sqs", PROXIES), FORWARDED, "https://public.example/sqs"),
@@ -114,6 +120,69 @@ def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, str], url: 
 def test_a_host_that_cannot_be_one(host: str) -> None:
     with pytest.raises(Refusal):
         Origins(None, ()).of(request(host=host))
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("6.6.6.6", "6.6.6.6"),
+        ("9.9.9.9, 6.6.6.6", "6.6.6.6"),
+        ("9.9.9.9, 6.6.6.6, 10.0.0.9, 10.0.0.8", "6.6.6.6"),
+        ("9.9.9.9,, 6.6.6.6, ,", "6.6.6.6"),
+        ("6.6.6.6:5555", "6.6.6.6"),
+        ('"6.6.6.6"', "6.6.6.6"),
+        ('"6.6.6.6:5555"', "6.6.6.6"),
+        ("::ffff:6.6.6.6", "6.6.6.6"),
+        ("[::ffff:6.6.6.6]", "6.6.6.6"),
+        ("2001:db8::0001", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ('"[2001:db8::1]:443"', "2001:db8::1"),
+        ("6.6.6.6, 10.0.0.9:80, [::ffff:10.0.0.8]:80", "6.6.6.6"),
+        # What is no address stops the walk: what stands before it, or the word itself, is not believed.
+        ("unknown", "10.1.2.3"),
+        ("9.9.9.9, unknown", "10.1.2.3"),
+        ("9.9.9.9, 006.6.6.6", "10.1.2.3"),
+        ("9.9.9.9, 6.6.6.6:x", "10.1.2.3"),
+        ("9.9.9.9, _hidden, 10.0.0.9", "10.0.0.9"),
+        ("[", "10.1.2.3"),
+        ("", "10.1.2.3"),
+    ],
+)
+def test_from_where_a_request_came(said: str, address: str) -> None:
+    assert Origins(None, PROXIES).source_ip(request(x_forwarded_for=said)) == address
+    assert Origins(None, ()).source_ip(request(x_forwarded_for=said)) == "10.1.2.3"
+
+
+@given(st.text(st.characters(max_codepoint=255)) | st.ip_addresses().map(str))
+def test_whatever_a_proxy_says_the_source_is_an_address(said: str) -> None:
+    ip_address(Origins(None, PROXIES).source_ip(request(x_forwarded_for=said)))
+
+
+@pytest.mark.parametrize(
+    ("said", "secure"),
+    [
+        ("https", True),
+        ("http", False),
+        ("https, http", False),
+        ("http, https", True),
+        ("", False),
+        ("x", False),
+    ],
+)
+def test_whether_it_came_by_tls_is_what_the_nearest_proxy_says(said: str, secure: bool) -> None:
+    assert Origins(None, PROXIES).is_secure(request(x_forwarded_proto=said)) is secure
+
+
+def test_a_trace_that_is_too_long_for_one_is_none() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            for length in (1024, 1025):
+                await server.ask(post("A.B", b"{}", b"X-Amzn-Trace-Id: " + b"t" * length))
+            longest, none = (seen.call.trace for seen in server.dispatcher.seen)
+            assert longest == "t" * 1024 and none is None
+
+    run(scene)
 
 
 def test_what_the_dispatcher_gets() -> None:

@@ -69,11 +69,11 @@ def server(*arguments: str) -> Iterator[Server]:
         assert output == "", "nothing is written to standard output"
 
 
-def refused(*arguments: str) -> str:
+def refused(*arguments: str, code: int = 2) -> str:
     done = subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=20, check=False, env=ENVIRONMENT
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith("penstock: ") and done.stderr.count("\n") == 1
     return done.stderr
 
@@ -173,6 +173,35 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert f"cannot read tls_certificate {tmp_path / 'none.pem'}: No such file" in line
     line = refused("--memory", "--tls-certificate", str(key), "--tls-key", str(key))
     assert f"tls_certificate {key} holds no certificate in PEM form" in line
+
+
+def test_a_root_key_that_is_not_there_yet_is_worth_another_try(tmp_path: Path) -> None:
+    """Service managers start it again after a 1, and leave it after a 2, which says that somebody must act."""
+    line = refused("--memory", "--root-key-command", "false", code=1)
+    assert "root_key_command ended with status 1" in line
+    assert "cannot read the root key file" in refused("--memory", "--root-key-file", str(tmp_path / "none"))
+
+
+def test_a_hang_up_signal_while_it_starts_does_not_end_it(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked; sleep 1; echo {'00' * 32}\n")
+    slow.chmod(0o700)
+    process = subprocess.Popen(
+        command("--memory", "--root-key-command", str(slow)),
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        while not (tmp_path / "asked").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert any('"ready"' in line for line in process.stderr)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:

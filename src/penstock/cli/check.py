@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
+from penstock.auth.identity import Credentials
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
-from penstock.server.config import Config, ConfigError, settings
-from penstock.server.exposure import check_exposure
+from penstock.clock import SystemClock
+from penstock.server.config import Config, settings
+from penstock.server.encryption import root_key
+from penstock.server.locks import LOCK_ERRORS, sealed_credentials, tls_files
+from penstock.server.tls import Tls
 
 
 @click.command("check")
 @click.argument("file", required=False)
 def command(file: str | None) -> None:
-    """Check settings and declared queues, and print what a start would use. Nothing is started or created.
+    """Check settings, declared queues, certificates, credentials and root key, and print what a start would use.
 
-    FILE is the config file; without it, the one that PENSTOCK_CONFIG names. Variables count as for serve.
+    Nothing is started or created. FILE is the config file; without it, the one that PENSTOCK_CONFIG names. Variables
+    count as for serve. Whether the port is free and the data directory can be used is seen only by a start.
 
     \b
     Examples:
@@ -24,13 +31,21 @@ def command(file: str | None) -> None:
     """
     config = configured({"config": file})
     try:
-        check_exposure(config)
-    except ConfigError as error:
+        _read_files(config)
+    except LOCK_ERRORS as error:
         raise Failure(str(error)) from None
     width = max(map(len, settings()))
     for name in settings():
         click.echo(f"{name:<{width}}  {shown(getattr(config, name))}")
     _print_queues(config)
+
+
+def _read_files(config: Config) -> None:
+    if (files := tls_files(config)) is not None:
+        Tls(files)
+    root = root_key(config, os.environ)
+    if config.credentials is not None:
+        Credentials(*sealed_credentials(config.credentials, root), SystemClock())
 
 
 def _print_queues(config: Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -19,7 +20,8 @@ from penstock.auth.identity.editing import (
     remove_policy,
 )
 from penstock.auth.identity.managed import MANAGED
-from penstock.auth.identity.principals import document_text, named_policy
+from penstock.auth.identity.principals import document_text, named_policy, oddity
+from penstock.auth.policy import Policy, compile_policy
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
@@ -81,6 +83,7 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
     with file.changed() as book:
         put_policy(book, name, read_text(document))
     click.echo(f"policy {name} is in {file.path}")
+    _tell_oddities([_compiled(book, name)])
 
 
 @command.command("remove")
@@ -114,6 +117,7 @@ def attach_(
         (name,) = policy_names(book, [policy])
         attach(book, found, name)
     click.echo(f"{name} is attached to {found.arn}")
+    _tell_oddities([_compiled(book, name)])
 
 
 @command.command("detach")
@@ -171,11 +175,23 @@ def test(
     book = Book() if anonymous else file.read()
     found = None if anonymous else _find(book, user, role, account)
     policy = None if queue_policy is None else resource_policy(read_text(queue_policy), queue_policy)
-    verdict = ask(principal_of(book, found), action, resource, policy, pairs(context, "--context"))
+    principal = principal_of(book, found)
+    verdict = ask(principal, action, resource, policy, pairs(context, "--context"))
+    _tell_oddities([*principal.policies, *([] if policy is None else [policy])])
     click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason}")
     if verdict.policy is not None:
         click.echo(f"policy {verdict.policy}, statement {verdict.statement}")
     sys.exit(0 if verdict.allowed else 1)
+
+
+def _compiled(book: Book, name: str) -> Policy:
+    return compile_policy(document_text(named_policy(book, name)), kind="identity", name=name)
+
+
+def _tell_oddities(policies: Iterable[Policy]) -> None:
+    for policy in policies:
+        if policy.unknown_keys:
+            click.echo(f"penstock: {oddity(policy)}", err=True)
 
 
 def _find(book: Book, user: str | None, role: str | None, account: str | None) -> Found:

@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock.auth.identity.book import Account, Book, Role, unique_id
 from penstock.auth.identity.editing import Found
 from penstock.auth.identity.principals import Principals
@@ -18,9 +20,9 @@ from penstock.cli.failure import Failure
 from penstock.names import Arn
 
 _SESSION_NAME = "test"
-_NOT_REVOKED_S = 2**53
 _TAGS = {"aws:resourcetag/": "resource_tags", "aws:requesttag/": "request_tags"}
 _PLAIN = {"aws:sourceip": "source_ip", "aws:sourcearn": "source_arn", "aws:sourceaccount": "source_account"}
+_MOMENTS = {"aws:currenttime": "now_s", "aws:epochtime": "now_s", "aws:tokenissuetime": "issued_s"}
 
 
 def principal_of(book: Book, found: Found | None) -> Principal:
@@ -33,11 +35,9 @@ def principal_of(book: Book, found: Found | None) -> Principal:
         return principals.user(found.account, found.name, "")
     session = Session(
         kind="role", account=found.account, owner=found.name, owner_id=unique_id(found.owner, found.arn),
-        parent_key="", issued_s=_NOT_REVOKED_S, expires_s=0, name=_SESSION_NAME,
+        parent_key="", parent_id="", issued_s=int(time.time()), expires_s=0, name=_SESSION_NAME,
     )  # fmt: skip
-    principal = principals.session(session, "", principals.root(found.account, ""))
-    assert principal is not None, "the role was found in this book"
-    return principal
+    return principals.session(session, "")
 
 
 def resource_policy(text: str, path: Path) -> Policy:
@@ -58,12 +58,18 @@ def ask(
     asked: dict[str, Any] = {"now_s": time.time(), "resource_tags": {}, "request_tags": {}, "keys": {}}
     for key, value in context.items():
         _put(asked, key, value)
+    issued_s = asked.pop("issued_s", principal.issued_s)
     return decide(
         Question(
-            principal=principal, action=action, resource=resource, resource_account=arn.account,
-            resource_policy=policy, tag_keys=tuple(asked["request_tags"]), **asked,
+            principal=msgspec.structs.replace(principal, issued_s=issued_s),
+            action=action,
+            resource=resource,
+            resource_account=arn.account,
+            resource_policy=policy,
+            tag_keys=tuple(asked["request_tags"]),
+            **asked,
         )
-    )  # fmt: skip
+    )
 
 
 def _put(asked: dict[str, Any], key: str, value: str) -> None:
@@ -76,8 +82,8 @@ def _put(asked: dict[str, Any], key: str, value: str) -> None:
         asked[_PLAIN[name]] = value
     elif name == "aws:securetransport":
         asked["secure"] = value.lower() == "true"
-    elif name in ("aws:currenttime", "aws:epochtime"):
-        asked["now_s"] = _moment(key, value)
+    elif name in _MOMENTS:
+        asked[_MOMENTS[name]] = _moment(key, value)
     else:
         asked["keys"][name] = value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import click
 
 from penstock.cli.failure import Breakdown, Failure
@@ -29,10 +31,14 @@ def command(**flags: object) -> None:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
     config = configured(flags)
-    from penstock.server.start import StartError, StoreFailed, run  # not for --help, nor for a wrong setting
+    # It means "read your files again", and the server does once it runs. Until then it must not end us.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from penstock.server.start import NotYet, StartError, StoreFailed, run  # not for a wrong setting
 
     try:
         run(config)
+    except NotYet as error:
+        raise Breakdown(str(error)) from None
     except StartError as error:
         raise Failure(str(error)) from None
     except StoreFailed as error:

@@ -141,7 +141,7 @@ def rotate(
 ) -> None:
     """Change a user's key without downtime: add a second key, give it to the clients, remove the first.
 
-    A session lives no longer than the key it was made with.
+    A session lives no longer than the key it was made with; taking the key again does not bring it back.
 
     \b
     Examples:
@@ -208,6 +208,8 @@ def _changed_key(found: Found, what: str, key_id: str) -> str:
     if what == "retire":
         found.keys.remove(key)
         return f"removed {key_id}"
+    if what == "activate" and not key.active:
+        end_sessions(key)  # what deactivating has ended does not come back
     key.status = "active" if what == "activate" else "inactive"
     return f"{key_id} is {key.status}"
 

@@ -54,6 +54,9 @@ class Parts:
             throttle=self.locks.throttle,
             witness=self.locks.witness,
         )
+        audit = self.locks.audit
+        if audit is not None:
+            self.health.watch("the audit trail cannot be written", lambda: audit.must_refuse)
         neighbours = Neighbours(config.trusted_proxies)
         self.listener = Listener(self._routes.serve, config.http_limits, neighbours)
 

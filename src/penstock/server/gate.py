@@ -2,7 +2,8 @@
 
 Rule 1: a request without a signature is anonymous, and one with a wrong signature is refused: never the former
 for the latter.
-Rule 2: the account is the principal's own, whatever the access key looks like; the region is what was signed.
+Rule 2: one request sees one state of the credentials file: the principal comes from where the secret did.
+Rule 3: the account is the principal's own, whatever the access key looks like; the region is what was signed.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ class Gate:
         self._origins = origins
         self._home = home  # where an anonymous request is, as far as its queue's URL does not say
         self._now_s = now_s
+        self._directory = credentials.directory
         self._verifier = Verifier(
-            lambda key, token: credentials.directory.secret(key, token), regions=regions or None
+            lambda key, token: self._directory.secret(key, token), regions=regions or None
         )
 
     def of(self, request: Request) -> Caller:
         """Raises the Fault to answer with."""
+        directory = self._directory = self._credentials.directory
         headers, by_name = self._origins.as_signed(request)
         now_s = self._now_s()
         signed = self._verifier.verify(request.method, request.target, headers, by_name, request.body, now_s)
         if signed is None:
             return Caller(self._home, ANONYMOUS.id, ANONYMOUS, None)
-        principal = self._credentials.directory.principal(signed.access_key, signed.token)
+        principal = directory.principal(signed.access_key, signed.token)
         return Caller(Space(principal.account, signed.region), principal.id, principal, signed.service)

@@ -1,14 +1,22 @@
 """Is the server alive, and may it be sent work?
 
-Alive: it answers. Ready: everything that was announced at the start has been done, and no stop was asked for.
+Alive: it answers. Ready: everything that was announced at the start has been done, no stop was asked for, and
+nothing that is watched stands in the way.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 
 class Health:
     def __init__(self) -> None:
         self._obstacles: list[str] = []
+        self._watched: dict[str, Callable[[], bool]] = {}
+
+    def watch(self, obstacle: str, stands: Callable[[], bool]) -> None:
+        """Not ready for as long as this is so. It is asked for every request."""
+        self._watched[obstacle] = stands
 
     def expect(self, obstacle: str) -> None:
         """Not ready until :meth:`done` is called with the same words; they are shown to whoever asks why."""
@@ -19,8 +27,8 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        return not self._obstacles
+        return not self._obstacles and not (self._watched and self.obstacles)
 
     @property
     def obstacles(self) -> list[str]:
-        return list(self._obstacles)
+        return self._obstacles + [obstacle for obstacle, stands in self._watched.items() if stands()]

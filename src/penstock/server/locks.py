@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.keyring import KeyringError
@@ -21,7 +22,6 @@ from penstock.server.audit.witness import AuditWitness
 from penstock.server.caller import Callers
 from penstock.server.config import Config, ConfigError
 from penstock.server.encryption import Encryption, root_key
-from penstock.server.exposure import check_exposure
 from penstock.server.gate import Gate
 from penstock.server.listener import Listener
 from penstock.server.origin import Origins
@@ -35,10 +35,14 @@ LOCK_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyE
 class Locks:
     def __init__(self, config: Config, clock: Clock, origins: Origins) -> None:
         """Raises one of LOCK_ERRORS."""
-        check_exposure(config)
         root = root_key(config, os.environ)
-        self.tls = _tls(config)
-        self.credentials = _credentials(config, root, clock)
+        files = tls_files(config)
+        self.tls = None if files is None else Tls(files)
+        self.credentials = (
+            None
+            if config.credentials is None
+            else Credentials(*sealed_credentials(config.credentials, root), clock)
+        )
         self.encryption = Encryption(config, root, clock)
         self.callers = (
             Callers(config.account, config.region)
@@ -70,18 +74,17 @@ class Locks:
             self.audit.close()
 
 
-def _tls(config: Config) -> Tls | None:
+def tls_files(config: Config) -> TlsFiles | None:
     if config.tls_certificate is None or config.tls_key is None:
         return None
-    return Tls(TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth))
+    return TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth)
 
 
-def _credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
-    if config.credentials is None:
-        return None
+def sealed_credentials(path: Path, root: RootKey | None) -> tuple[Path, RootKey]:
+    """The credentials file and what opens it. Raises RootKeyError."""
     if root is None:
         raise RootKeyError(
-            f"the secrets in {config.credentials} are sealed, and there is no root key to open them: "
+            f"the secrets in {path} are sealed, and there is no root key to open them: "
             "give --root-key-file, or put penstock-root.key beside it"
         )
-    return Credentials(config.credentials, root, clock)
+    return path, root

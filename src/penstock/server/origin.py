@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from penstock.server.neighbours import Network, is_within
+from penstock.server.neighbours import Network, is_within, read_ip
 from penstock.server.request import Refusal, Request
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _PORT_SUFFIX = re.compile(r":[0-9]+$")
+# Some proxies write the port as well; RFC 7239 has IPv6 in brackets then, and all of it in quotes.
+_FORWARDED_FOR = re.compile(r'"?(?:\[(?P<v6>[^]]+)\]|(?P<v4>[0-9.]+))(?::[0-9]+)?"?')
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -34,18 +36,20 @@ class Origins:
         host = request.headers.get(b"host", b"").decode("latin-1") or request.peer.listening
         if self._came_by_proxy(request):
             scheme, host = _forwarded(request, scheme, host)
-        if _HOST.fullmatch(host) is None:
-            raise Refusal(400, "The request's Host header is not a host.")
-        return f"{scheme}://{host}"
+        return _address(scheme, host)
 
     def source_ip(self, request: Request) -> str:
-        """The nearest address that is not a trusted proxy's: what stands before it is hearsay."""
+        """The nearest address that is not a trusted proxy's: what stands before it is hearsay.
+
+        What cannot be read as an address stands for nobody: it is the proxy that wrote it who is believed to call.
+        """
         address = request.peer.address
         if self._came_by_proxy(request):
-            for named in reversed(request.headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
-                if not named.strip():
-                    continue
-                address = named.strip()
+            for named in reversed(_entries(request, b"x-forwarded-for")):
+                ip = _forwarded_ip(named)
+                if ip is None:
+                    break
+                address = ip
                 if not self._trusts(address):
                     break
         return address
@@ -77,7 +81,7 @@ class Origins:
 
 
 def _forwarded(request: Request, scheme: str, host: str) -> tuple[str, str]:
-    proto = _first(request, b"x-forwarded-proto").lower()
+    proto = _last(request, b"x-forwarded-proto").lower()
     if proto in _DEFAULT_PORTS:
         scheme = proto
     host = _first(request, b"x-forwarded-host") or host
@@ -89,6 +93,29 @@ def _forwarded(request: Request, scheme: str, host: str) -> tuple[str, str]:
     return scheme, host
 
 
+def _forwarded_ip(named: str) -> str | None:
+    found = _FORWARDED_FOR.fullmatch(named)
+    ip = read_ip((found["v6"] or found["v4"]) if found else named.strip('"'))
+    return None if ip is None else str(ip)
+
+
 def _first(request: Request, name: bytes) -> str:
     """A chain of proxies appends; the first entry is what the client used."""
-    return request.headers.get(name, b"").decode("latin-1").partition(",")[0].strip()
+    return next(iter(_entries(request, name)), "")
+
+
+def _last(request: Request, name: bytes) -> str:
+    """What the proxy next to us says. Unlike a host, which is signed, what stands before it may be made up."""
+    return next(reversed(_entries(request, name)), "")
+
+
+def _entries(request: Request, name: bytes) -> list[str]:
+    value = request.headers.get(name, b"").decode("latin-1")
+    return [entry for each in value.split(",") if (entry := each.strip())] if value else []
+
+
+@lru_cache(maxsize=1024)
+def _address(scheme: str, host: str) -> str:
+    if _HOST.fullmatch(host) is None:
+        raise Refusal(400, "The request's Host header is not a host.")
+    return f"{scheme}://{host}"

@@ -28,6 +28,8 @@ from penstock.wire.registry import Fault
 
 Done = Callable[[Answer], None]
 
+_TRACE_BYTES_MAX = 1024  # of its own parts it has a hundred; the rest is for applications
+
 log = logging.getLogger("penstock.http")
 
 
@@ -45,12 +47,8 @@ class Throttle(Protocol):
 
 
 class Witness(Protocol):
-    @property
-    def must_refuse(self) -> bool:
-        """What is done cannot be written down, and must not be done then."""
-
-    def turned_away(self, request: Request, fault: Fault) -> None:
-        """A request was refused before anybody knew what it asked for."""
+    def turned_away(self, request: Request, fault: Fault, caller: Caller | None) -> None:
+        """A request was refused before anybody knew what it asked for; and its caller, if that was known."""
 
 
 class Routes:
@@ -102,22 +100,23 @@ class Routes:
             why = "; ".join(self._health.obstacles)
             done(refusal(service_unavailable(f"Not ready: {why}."), request.id, _asked(request)))
         else:
+            caller = None
             try:
-                request.call = self._call(request)
+                caller = self._callers.of(request)
+                self._check_rate(caller, request)
             except Fault as fault:
                 if self._witness is not None:
-                    self._witness.turned_away(request, fault)
+                    self._witness.turned_away(request, fault, caller)
                 done(refusal(fault, request.id, _asked(request)))
                 return
+            request.call = self._call(request, caller)
             self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
 
-    def _call(self, request: Request) -> Call:
-        """Raises Fault."""
-        if self._witness is not None and self._witness.must_refuse:
-            raise service_unavailable("The audit trail cannot be written. Nothing was changed.")
-        caller = self._callers.of(request)
+    def _check_rate(self, caller: Caller, request: Request) -> None:
         if self._throttle is not None and not self._throttle.take(self._who(caller, request), monotonic()):
             raise request_throttled()
+
+    def _call(self, request: Request, caller: Caller) -> Call:
         call = self._plain_call(request, caller)
         if caller.principal is not None or self._witness is not None:
             call.principal, call.signed_for = caller.principal, caller.signed_for
@@ -140,7 +139,8 @@ class Routes:
             space=caller.space,
             sender=caller.sender,
             base_url=self._origins.of(request),
-            trace=trace.decode("latin-1") if trace else None,
+            # It is stored with the message and counts for no limit of its size: what is too long for one is none.
+            trace=trace.decode("latin-1") if trace and len(trace) <= _TRACE_BYTES_MAX else None,
             asked=_asked(request),
         )
 

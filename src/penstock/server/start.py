@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import uvloop
 
+from penstock.auth.rootkey import RootKeyUnavailable
 from penstock.errors import PenstockError, StoreError
 from penstock.later import Later, spawn
 from penstock.server import process
@@ -40,6 +41,10 @@ log = logging.getLogger("penstock")
 
 class StartError(Exception):
     """One line for the operator: why the server did not start."""
+
+
+class NotYet(StartError):
+    """It may start if it is tried again as it is: something that it needs was not there in time."""
 
 
 class StoreFailed(Exception):
@@ -67,10 +72,8 @@ class _End:
         self.asked.set()
 
 
-async def _look_after(parts: Parts) -> None:
-    """What a running server looks after: files that change, and SIGHUP."""
-    asked = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+async def _look_after(parts: Parts, asked: asyncio.Event) -> None:
+    """What a running server looks after: files that change, and an operator who asks to read them again."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(asked.wait(), _LOOK_EVERY_S)
@@ -95,8 +98,12 @@ def run(config: Config) -> None:
 async def _live(config: Config, human: bool) -> None:
     end = _End()
     end.watch_signals()
+    reload_asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_asked.set)
     try:
         parts = Parts(config, end.fail)
+    except RootKeyUnavailable as error:
+        raise NotYet(str(error)) from None
     except LOCK_ERRORS as error:
         raise StartError(str(error)) from None
     upkeep: asyncio.Task[None] | None = None
@@ -104,7 +111,7 @@ async def _live(config: Config, human: bool) -> None:
         addresses = await _listen(config, parts)
         recovered = await _load(parts)
         process.started()
-        upkeep = asyncio.create_task(_look_after(parts))
+        upkeep = asyncio.create_task(_look_after(parts, reload_asked))
         _announce(facts(config, addresses, recovered, parts.locks.encryption.said), human)
         if config.print_ready:
             _print_ready()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.server.audit.actions import Kept, kept
+from penstock.server.audit.fitting import fitted
 
 if TYPE_CHECKING:
     from penstock.auth.policy import Verdict
@@ -26,10 +27,11 @@ EVENT_VERSION = "1.11"
 NOTICE_SOURCE = "penstock"
 TEXT_MAX = 256  # of a name, a user agent or a key that the caller chose
 ERROR_TEXT_MAX = 1024
-# A queue policy may have 8 KiB, and grows when it is quoted.
-PARAMETERS_BYTES_MAX = 32 * 1024
+# All that SQS takes fits, so that what was done is told whole: three policies of 8 KiB, which may double when they
+# are quoted, fifty tags of 384 characters, and a key's name.
+PARAMETERS_BYTES_MAX = 160 * 1024
 # Whoever is turned away must not be able to fill the disk, nor to push older events out of the trail.
-DENIED_PARAMETERS_BYTES_MAX = 2 * 1024
+UNPERMITTED_PARAMETERS_BYTES_MAX = 2 * 1024
 
 # Made of our own words, of ARNs, key ids and times.
 _QUOTES_NOTHING = frozenset(
@@ -69,6 +71,12 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.refused or judged or self.error_code in DENIALS
 
     @property
+    def unpermitted(self) -> bool:
+        """Denied, or failed on a secured server before anybody was asked: who may do nothing at all can make such."""
+        unasked = self.principal is not None and self.verdict is None
+        return self.denied or (unasked and self.error_code is not None)
+
+    @property
     def caller(self) -> str:
         """Under which name this caller's refusals are counted."""
         if self.principal is None or self.principal.kind == "anonymous":
@@ -78,6 +86,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def cloudtrail(event: AuditEvent) -> dict[str, Any]:
     what = kept(event.service, event.action)
+    parameters, cut = _parameters(event)
     told: dict[str, Any] = {
         "eventVersion": EVENT_VERSION,
         "userIdentity": _identity(event),
@@ -93,9 +102,9 @@ def cloudtrail(event: AuditEvent) -> dict[str, Any]:
         if event.error_message and _may_be_told(event, what):
             told["errorMessage"] = event.error_message[:ERROR_TEXT_MAX]
     told |= {
-        "requestParameters": _parameters(event),
+        "requestParameters": parameters,
         "responseElements": event.response,
-        "additionalEventData": _decision(event),
+        "additionalEventData": _decision(event) | cut,
         "requestID": event.request_id,
         "eventID": str(uuid.uuid4()),
         "readOnly": what.read_only,
@@ -174,14 +183,15 @@ def _type(principal: Principal) -> str:
     return "AssumedRole" if principal.role_arn is not None else "IAMUser"
 
 
-def _parameters(event: AuditEvent) -> Mapping[str, Any] | None:
+def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
+    """What is written of them and, if that is not all, how large they were."""
     if event.parameters is None:
-        return None
+        return None, {}
     size = len(encoded(event.parameters))
-    most = DENIED_PARAMETERS_BYTES_MAX if event.denied else PARAMETERS_BYTES_MAX
+    most = UNPERMITTED_PARAMETERS_BYTES_MAX if event.unpermitted else PARAMETERS_BYTES_MAX
     if size <= most:
-        return event.parameters
-    return {"omitted": True, "originalSize": size, "reason": f"larger than {most} bytes"}
+        return event.parameters, {}
+    return fitted(event.parameters, most), {"parametersSize": size}
 
 
 def _decision(event: AuditEvent) -> dict[str, Any]:
@@ -189,6 +199,8 @@ def _decision(event: AuditEvent) -> dict[str, Any]:
     told: dict[str, Any] = {"decision": "denied" if event.denied else "allowed"}
     if event.verdict is not None:
         told |= {"policy": event.verdict.policy, "statement": event.verdict.statement}
+        if not event.verdict.allowed:
+            told["reason"] = event.verdict.reason  # a caller of another account is not told it
     return told
 
 

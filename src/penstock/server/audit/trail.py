@@ -44,10 +44,9 @@ class Audit:
         return category == "Management" or (category == "Data" and self._data_events)
 
     def record(self, event: AuditEvent) -> None:
-        if event.denied:
-            if not self._refusals.take(event.caller, event.at_ms):
-                return
-        elif not self.wants(event.service, event.action):
+        if not event.denied and not self.wants(event.service, event.action):
+            return
+        if event.unpermitted and not self._refusals.take(event.caller, event.at_ms):
             return
         self._writer.put(encoded(cloudtrail(event)))
 

@@ -15,7 +15,7 @@ from penstock.names import Space
 from penstock.server.audit.event import DENIALS, AuditEvent
 from penstock.server.audit.parameters import safe_parameters, safe_response
 from penstock.server.audit.trail import Audit
-from penstock.server.caller import claimed_credential
+from penstock.server.caller import Caller, claimed_credential
 from penstock.server.origin import Origins
 from penstock.server.request import Request
 from penstock.wire.call import Call
@@ -32,10 +32,6 @@ class AuditWitness:
         self._home = home  # whose a request is that tells nothing we could believe
         self._now_ms = now_ms
 
-    @property
-    def must_refuse(self) -> bool:
-        return self._audit.must_refuse
-
     def answered(
         self,
         service: Service,
@@ -46,7 +42,9 @@ class AuditWitness:
         fault: Fault | None,
     ) -> None:
         name, action = service.signing_name, operation.name
-        denied = fault is not None and fault.code in DENIALS
+        # Some denials are told as something else: to a stranger, a queue that he may not find is not there.
+        judged = call.verdict is not None and not call.verdict.allowed
+        denied = judged or (fault is not None and fault.code in DENIALS)
         if not denied and not self._audit.wants(name, action):
             return
         self._audit.record(
@@ -70,8 +68,8 @@ class AuditWitness:
             )
         )
 
-    def turned_away(self, request: Request, fault: Fault) -> None:
-        """Whatever it says of itself is only claimed."""
+    def turned_away(self, request: Request, fault: Fault, caller: Caller | None) -> None:
+        """Without a caller, whatever it says of itself is only claimed."""
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
         self._audit.record(
             AuditEvent(
@@ -85,6 +83,7 @@ class AuditWitness:
                 user_agent=_header(request, b"user-agent"),
                 secure=self._origins.is_secure(request),
                 host=_header(request, b"host"),
+                principal=caller.principal if caller is not None else None,
                 access_key=key,
                 refused=True,
                 **_error(fault),
