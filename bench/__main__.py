@@ -21,9 +21,7 @@ from bench.peers import HOME, PEERS
 from bench.report import case_table, show_setting
 from bench.results import ECHO, PENSTOCK, Results
 from bench.run import Turns, start, warm_up
-from bench.systems import Echo, Endpoint, Installed, Penstock, System
-
-IN_MEMORY = f"{PENSTOCK} --memory"
+from bench.systems import Echo, Endpoint, Installed, Penstock, System, Variant
 
 
 def endpoint(text: str) -> Endpoint:
@@ -71,8 +69,12 @@ def chosen_cases(only: str | None, quick: bool) -> list[Case]:
 
 def chosen_systems(names: str | None, durability: str, peers: list[Endpoint]) -> list[System]:
     known: dict[str, System] = {
-        "penstock": Penstock(PENSTOCK, HOME / "data", "--durability", durability),
-        "memory": Penstock(IN_MEMORY, None),
+        "penstock": Penstock(PENSTOCK, HOME / "data", "--durability", durability, locks="signed"),
+        "sealed": Variant(
+            f"{PENSTOCK}, encrypted", HOME / "data", "--durability", durability, locks="sealed"
+        ),
+        "open": Variant(f"{PENSTOCK}, open", HOME / "data", "--durability", durability),
+        "memory": Variant(f"{PENSTOCK}, open, in memory", None),
         "echo": Echo(ECHO),
         **{peer.name.lower(): Installed(peer) for peer in PEERS},
     }

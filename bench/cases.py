@@ -109,6 +109,19 @@ def _sending(
     return measure
 
 
+def _half_load(bench: Bench, system: System) -> Figures:
+    """As many sends as the system takes, then half as many a second, evenly: the latencies are of those."""
+    full = _sending()(bench, system)["rate"]
+    plan, queue = bench.plan, bench.queue(system)
+    job = Job(
+        kind="send", url="", queues=[queue], count=max(64, int(full * plan.limit_s / 2)), connections=64,
+        rate=full / 2, limit_s=plan.limit_s,
+    )  # fmt: skip
+    done = bench.run(system, job)
+    bench.drop(system, queue)
+    return of_load(done, system.pid is not None)
+
+
 def _draining(bench: Bench, system: System) -> Figures:
     plan, queue = bench.plan, bench.queue(system)
     there = bench.fill(system, queue, int(10_000 * plan.scale), 2 * plan.limit_s)
@@ -246,6 +259,8 @@ CASES = (
     Case(name="send-10kB", title="Send one message of 10 kB", measure=_sending(64, 10_000, count=4_000), fits=_any),
     Case(name="send-256kB", title="Send one message of 256 KiB",
          measure=_sending(16, 262_144, count=300), fits=_any),
+    Case(name="half-load", title="Send one message, at half the rate that it takes", measure=_half_load, fits=_any,
+         headline="p99_ms"),
     Case(name="batch", title="Send ten messages in a batch", measure=_sending(16, batch=10, count=20_000),
          fits=_any, quick=True),
     Case(name="receive", title="Receive ten messages and delete them", measure=_draining, quick=True),

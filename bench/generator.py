@@ -104,6 +104,13 @@ def _shares(job: Job, processes: int) -> list[Job]:
     connections, count = job.connections // processes, job.count // processes // job.batch * job.batch
     queues = [(queue,) for queue in job.queues] if job.kind == "life" else [job.queues] * processes
     return [
-        replace(job, connections=connections, count=count, first=job.first + i * count, queues=queues[i])
+        replace(
+            job,
+            connections=connections,
+            count=count,
+            first=job.first + i * count,
+            queues=queues[i],
+            rate=job.rate / processes,
+        )
         for i in range(processes)
     ]

@@ -20,6 +20,7 @@ class Job:
     connections: int = 1
     size: int = 200
     batch: int = 1  # messages of a send
+    rate: float = 0  # requests a second; 0: as quickly as the answers come
     groups: int = 0  # of a FIFO queue; 0: a standard queue
     first: int = 0
 

@@ -111,6 +111,7 @@ class Pump:
         self._watch = watch
         self._todo: Iterator[tuple[int, bytes]]
         self._running = 0
+        self._begun = 0
         self.answers: list[tuple[int, bytes]] = []
         self.finished = asyncio.get_running_loop().create_future()
 
@@ -134,6 +135,18 @@ class Pump:
             return
         number, request = todo
         begun = time.perf_counter()
+        if self._job.rate:
+            due = self._watch.begun + self._begun / self._job.rate
+            self._begun += 1
+            if due > begun:
+                asyncio.get_running_loop().call_later(
+                    due - begun, self._send, connection, number, request, due
+                )
+                return
+            begun = due  # it should have left then: that it waited for its turn counts
+        self._send(connection, number, request, begun)
+
+    def _send(self, connection: Connection, number: int, request: bytes, begun: float) -> None:
 
         def answered(answer: bytes | Exception) -> None:
             if isinstance(answer, Exception):

@@ -115,7 +115,7 @@ class Server(Process):
             if fact.get("message") == "ready":
                 self.start_seconds = time.perf_counter() - self.begun
                 self.recovered: str = fact["recovered"]
-                self.durability: str = fact["durability"]
+                self.guarantees = f"{fact['durability']}; {fact['access']}"
                 self.port = int(fact["listening"].rsplit(":", 1)[1])
                 return
         self.kill()

@@ -15,7 +15,7 @@ ECHO = "HTTP echo"
 class SystemRecord(msgspec.Struct, kw_only=True):
     name: str
     version: str = ""
-    durability: str = ""
+    durability: str = ""  # and how it is guarded
     absent: str | None = None  # why it could not be measured
 
 

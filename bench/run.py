@@ -58,7 +58,7 @@ class Turns:
     def __init__(self, bench: Bench, case: Case, systems: Sequence[System], say: Say) -> None:
         self._bench = bench
         self._case = case
-        self._systems = [system for system in systems if case.fits(system)]
+        self._systems = [each for each in systems if case.fits(each) and (case.quick or not each.is_variant)]
         self._spent = dict.fromkeys((system.name for system in self._systems), 0.0)
         self._say = say
         self.record = CaseRecord(name=case.name, title=case.title, headline=case.headline)

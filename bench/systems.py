@@ -9,11 +9,12 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import penstock
 from bench import procfs
 from bench.client import connect
+from bench.locks import make_credentials
 from bench.peers import Peer
 from bench.process import Process, Server, free_port
 
@@ -27,6 +28,7 @@ class System(ABC):
     durability = IN_MEMORY
     is_limit = False  # knows sends only, and keeps nothing
     is_penstock = False
+    is_variant = False  # the same system with other settings: for the central cases only
     start_seconds: float | None = None
 
     def __init__(self, name: str) -> None:
@@ -95,20 +97,35 @@ class _Started(System):
 
 
 class Penstock(_Started):
+    """``locks``: open, as on a laptop; signed, so that signatures are verified and policies asked; or sealed, so that
+    messages are encrypted on disk as well, which is how a server with credentials does it unless a queue says no."""
+
     is_penstock = True
     version = penstock.__version__
 
-    def __init__(self, name: str, home: Path | None, *flags: str) -> None:
+    def __init__(
+        self, name: str, home: Path | None, *flags: str, locks: Literal["open", "signed", "sealed"] = "open"
+    ) -> None:
         """``home`` is where its data goes; None for a broker in memory."""
         super().__init__(name)
         self._home = home
-        self._flags = flags
+        self._given = self._flags = flags
+        self._locks = locks
         self.data: Path | None = None
+        self._keys: Path | None = None
+
+    def create(self, name: str, **attributes: str) -> str:
+        if self._locks == "signed":
+            attributes["SqsManagedSseEnabled"] = "false"
+        return super().create(name, **attributes)
 
     def start(self) -> None:
         if self._home is not None:
             self._home.mkdir(parents=True, exist_ok=True)
             self.data = Path(tempfile.mkdtemp(prefix="data-", dir=self._home))
+        if self._locks != "open":
+            self._keys = Path(tempfile.mkdtemp(prefix="keys-", dir=self._home))
+            self._flags = (*self._flags, "--credentials", str(make_credentials(self._keys)))
         self._serve()
 
     def start_again(self) -> None:
@@ -121,12 +138,20 @@ class Penstock(_Started):
         # The default admits 10,000 connections: the case of 10,000 polls needs one more to send.
         self._process = server = Server(self.data, "--max-connections", "11000", *self._flags)
         self.start_seconds = server.await_answer(f"{server.url}/health/ready")
-        self.url, self.pid, self.durability = server.url, server.pid, server.durability
+        self.url, self.pid, self.durability = server.url, server.pid, server.guarantees
+        if self._locks != "open":
+            self.durability += f"; encryption {'on' if self._locks == 'sealed' else 'off'}"
 
     def stop(self) -> None:
         super().stop()
-        if self.data is not None:
-            shutil.rmtree(self.data, ignore_errors=True)
+        for folder in (self.data, self._keys):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._flags = self._given
+
+
+class Variant(Penstock):
+    is_variant = True
 
 
 class Echo(_Started):

@@ -158,5 +158,5 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path) -> None:
     outcome = load_results(path)
     assert outcome.cases[0].failed == {}
     assert outcome.cases[0].rounds[ECHO][0]["cpu_us"] > 0
-    assert outcome.cases[0].rounds["Penstock --memory"][0]["rate"] > 0
+    assert outcome.cases[0].rounds["Penstock, open, in memory"][0]["rate"] > 0
     assert (tmp_path / "benchmark.svg").exists()
