@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test test-clients bench check format clean
+.PHONY: help setup serve test test-clients fuzz bench check format clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,10 @@ bench: setup ## side by side with its peers; QUICK=1 takes two minutes; ARGS="--
 test-clients: setup ## clients of other languages and frameworks; ARGS="go rust" picks some
 	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)
 
+fuzz: setup ## hostile input, found by coverage; SECONDS=600 or RUNS=1000000 in all; ARGS="policy sigv4" picks some
+	-@$(BIN)/python -m pip install --quiet --only-binary :all: --group fuzz
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+
 check: setup ## format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -44,4 +48,4 @@ format: setup ## put the code in shape
 	$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench .fuzz build dist

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from penstock.auth.policy.caching import SizedCache
 from penstock.auth.policy.conditions import Holds, compile_condition
-from penstock.auth.policy.document import Kind, Listed, PolicyInvalid, StatementText, read_document
+from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
+from penstock.auth.policy.keys import is_unknown
 from penstock.auth.policy.principals import DIRECT, NOBODY, Means, compile_principals
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy, Reach, Statement
@@ -13,7 +13,7 @@ from penstock.auth.policy.templates import Template, template
 from penstock.auth.policy.wildcards import Match, any_of, matcher, pattern, tokens
 from penstock.auth.principal import Principal
 
-_CACHED_MAX = 4096  # policies: a queue's is compiled again only when it changes
+_CACHED_CHARACTERS_MAX = 2 * 1024 * 1024  # thousands of usual policies; as many of the worst kind take 250 MB
 
 _KINDS: dict[Kind, str] = {
     "identity": "an identity-based policy",
@@ -23,9 +23,13 @@ _KINDS: dict[Kind, str] = {
 }
 
 
-@lru_cache(maxsize=_CACHED_MAX)
 def compile_policy(text: str, *, kind: Kind, name: str = "") -> Policy:
     """Raises PolicyInvalid. ``name`` is how verdicts speak of it, besides its kind."""
+    return _compiled((text, kind, name))  # a queue's is compiled again only when it changes
+
+
+def _compile_anew(asked: tuple[str, Kind, str]) -> Policy:
+    text, kind, name = asked
     document = read_document(text, kind)
     label = f"{kind}:{name}" if name else kind
     statements = []
@@ -34,7 +38,15 @@ def compile_policy(text: str, *, kind: Kind, name: str = "") -> Policy:
             statements.append(_compile(statement, kind, label, document.has_variables))
         except PolicyInvalid as error:
             raise PolicyInvalid(f"statement {place}: {error}") from error
-    return Policy(kind, name, tuple(statements))
+    return Policy(kind, name, tuple(statements), _unknown_keys(document))
+
+
+_compiled = SizedCache(_compile_anew, lambda asked: len(asked[0]), _CACHED_CHARACTERS_MAX)
+
+
+def _unknown_keys(document: Document) -> tuple[str, ...]:
+    keys = (condition.key for statement in document.statements for condition in statement.conditions)
+    return tuple(dict.fromkeys(key for key in keys if is_unknown(key)))
 
 
 def _compile(statement: StatementText, kind: Kind, label: str, has_variables: bool) -> Statement:

@@ -15,14 +15,16 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.auth.policy.caching import SizedCache
 from penstock.auth.policy.document import PolicyInvalid
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.templates import template
-from penstock.auth.policy.wildcards import ANY, Match, Token, matcher
+from penstock.auth.policy.wildcards import ANY, Match, Token, matcher, size_of
 
 Test = Callable[[Question, str], bool]
 T = TypeVar("T")
 _NUMBER_LENGTH_MAX = 64
+_CACHED_CHARACTERS_MAX = 128 * 1024  # of patterns for ARNs
 
 
 class Family(NamedTuple):
@@ -69,7 +71,6 @@ def _ignoring_case(of: tuple[Token, ...]) -> Match:
     return lambda text: text.casefold() == wanted
 
 
-@lru_cache(maxsize=1024)
 def _arn(of: tuple[Token, ...]) -> Match:
     """IAM: each of an ARN's six parts is compared by itself, so that no star reaches beyond its colons."""
     if of == (ANY,):
@@ -155,7 +156,7 @@ def _address(text: str) -> tuple[int, int] | None:
 _EQUAL = _texts(matcher, wildcards=False)
 _EQUAL_IGNORING_CASE = _texts(_ignoring_case, wildcards=False)
 _LIKE = _texts(matcher, wildcards=True)
-_ARN = _texts(_arn, wildcards=True)
+_ARN = _texts(SizedCache(_arn, size_of, _CACHED_CHARACTERS_MAX), wildcards=True)
 _IN_NETWORK = Family(_network, takes_variables=False)
 
 OPERATORS: dict[str, tuple[Family, bool]] = {

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import lru_cache
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from penstock.auth.policy.caching import SizedCache
+
+_CACHED_CHARACTERS_MAX = 256 * 1024
 
 
 class Wild(Enum):
@@ -40,8 +43,7 @@ def pattern(text: str) -> Match:
     return matcher(tokens(text))
 
 
-@lru_cache(maxsize=4096)
-def matcher(of: tuple[Token, ...]) -> Match:
+def _compiled(of: tuple[Token, ...]) -> Match:
     if ANY not in of and ONE not in of:
         return _joined(of).__eq__
     if ONE in of:
@@ -53,6 +55,13 @@ def matcher(of: tuple[Token, ...]) -> Match:
         else:
             pieces.append("")
     return _by_pieces(pieces[0], tuple(filter(None, pieces[1:-1])), pieces[-1])
+
+
+def size_of(of: tuple[Token, ...]) -> int:
+    return sum(len(token) if isinstance(token, str) else 1 for token in of)
+
+
+matcher = SizedCache(_compiled, size_of, _CACHED_CHARACTERS_MAX)
 
 
 def any_of(matches: Iterable[Match]) -> Match:
@@ -93,12 +102,37 @@ def _by_pieces(head: str, middle: tuple[str, ...], tail: str) -> Match:
     return match
 
 
+class _Bits(NamedTuple):
+    anything: int  # bit n: the nth character of the pattern is a "?"
+    stays: int  # bit n: a "*" stands before the nth character
+    whole: int
+    fits: dict[str, int]  # bit n: the nth character is this one, or a "?"
+
+
 def _by_bits(of: tuple[Token, ...]) -> Match:
     """All ways through the pattern at once: bit n is set while its first n characters fit what was read so far."""
-    anything = 0  # bit n: the nth character of the pattern is a "?"
-    stays = 0  # bit n: a "*" stands before the nth character
+    shortest = size_of(tuple(token for token in of if token is not ANY))
+    made: list[_Bits] = []
+
+    def match(text: str) -> bool:
+        if len(text) < shortest:
+            return False
+        if not made:  # only now: of a long pattern they are large, and no text may ever be long enough
+            made.append(_bits(of))
+        anything, stays, whole, fits = made[0]
+        reached = 1
+        for character in text:
+            reached = (reached & fits.get(character, anything)) << 1 | reached & stays
+            if not reached:
+                return False
+        return reached & whole != 0
+
+    return match
+
+
+def _bits(of: tuple[Token, ...]) -> _Bits:
+    anything = stays = length = 0
     fits: dict[str, int] = {}
-    length = 0
     for token in of:
         if token is ANY:
             stays |= 1 << length
@@ -110,14 +144,4 @@ def _by_bits(of: tuple[Token, ...]) -> Match:
                 fits[character] = fits.get(character, 0) | 1 << length
                 length += 1
     fits = {character: bits | anything for character, bits in fits.items()}
-    whole = 1 << length
-
-    def match(text: str) -> bool:
-        reached = 1
-        for character in text:
-            reached = (reached & fits.get(character, anything)) << 1 | reached & stays
-            if not reached:
-                return False
-        return reached & whole != 0
-
-    return match
+    return _Bits(anything, stays, 1 << length, fits)

@@ -1,0 +1,69 @@
+"""Requests as lines of text, so that an input is readable and a mutation of it is still a conversation.
+
+A later line can use what an earlier answer said: ``$ReceiptHandle``, ``$TaskHandle``, ``$NextToken``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import quote_from_bytes
+from xml.etree import ElementTree
+
+import msgspec
+
+from fuzz.house import FORM, House
+from penstock.wire.call import Asked
+from penstock.wire.dispatch import Answer
+
+REQUESTS_MAX = 8
+
+_SAID = re.compile(rb'(ReceiptHandle|TaskHandle|NextToken)(?:":"|>)([^"<]+)')
+_MEANT = re.compile(rb"\$(ReceiptHandle|TaskHandle|NextToken)")
+
+
+class Conversation:
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._said: dict[bytes, bytes] = {}
+        self._only_strangers = True
+
+    def json(self, line: bytes) -> Answer:
+        """``alice AmazonSQS.SendMessage {"QueueUrl":"q"}``"""
+        who, target, body = _words(line, 3)
+        body = _MEANT.sub(lambda meant: self._said.get(meant[1], b""), body)
+        answer = self._house.ask(who, target.decode("latin-1"), body)
+        assert isinstance(msgspec.json.decode(answer.body or b"{}"), dict)
+        return self._heard(who, answer)
+
+    def query(self, line: bytes) -> Answer:
+        """``alice POST /111122223333/q xml Action=SendMessage&MessageBody=x``: who, how, where, and the answer."""
+        who, method, address, accept, body = _words(line, 5)
+        path, _, query = address.partition(b"?")
+        asked = Asked(
+            method, path, self._filled(query), FORM, b"application/json" if accept == b"json" else b""
+        )
+        answer = self._house.ask(who, None, self._filled(body), asked)
+        if b"xml" in dict(answer.headers).get(b"Content-Type", b""):
+            ElementTree.fromstring(answer.body)
+        elif answer.body:
+            assert isinstance(msgspec.json.decode(answer.body), dict)
+        return self._heard(who, answer)
+
+    def _filled(self, form: bytes) -> bytes:
+        return _MEANT.sub(lambda meant: quote_from_bytes(self._said.get(meant[1], b"")).encode(), form)
+
+    def _heard(self, who: bytes, answer: Answer) -> Answer:
+        self._only_strangers &= who == b"anonymous"
+        assert answer.status != 200 or not self._only_strangers, "nobody let strangers in"
+        self._said.update(_SAID.findall(answer.body))
+        return answer
+
+
+def lines_of(data: bytes) -> Iterator[bytes]:
+    yield from data.split(b"\n")[:REQUESTS_MAX]
+
+
+def _words(line: bytes, count: int) -> list[bytes]:
+    words = line.split(b" ", count - 1)
+    return words + [b""] * (count - len(words))

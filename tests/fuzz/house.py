@@ -1,0 +1,205 @@
+"""Everything behind HTTP in one process: a real broker over SQLite in memory, SQS and STS, and a clock that stands
+still until somebody waits.
+
+Rule 1: each input finds the same house: what an input changed is thrown away with the house.
+Rule 2: whatever is asked is answered once, and not as our fault. What the house logs as an error is a failure too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+from identities import ABROAD, HOME, Town, allow, document
+from penstock.auth.principal import ANONYMOUS, Principal
+from penstock.broker.broker import Broker
+from penstock.clock import ManualClock
+from penstock.errors import StoreError
+from penstock.limits import Limits
+from penstock.names import Space
+from penstock.queues.changes import Changes
+from penstock.services.sqs import sqs_service
+from penstock.services.sts import sts_service
+from penstock.store.port import Mark
+from penstock.store.sqlite import SqliteStore
+from penstock.wire.call import Asked, Call
+from penstock.wire.dispatch import Answer, Dispatcher
+from sim.runtime import SimulatedRuntime
+
+REGION = "us-east-1"
+LONGEST_POLL_MS = 20_000
+QUEUE_ARN = f"arn:aws:sqs:{REGION}:{HOME}:q"
+ROLE_ARN = f"arn:aws:iam::{HOME}:role/worker"
+FORM = b"application/x-www-form-urlencoded"
+
+ASSUME = urlencode(
+    {
+        "Action": "AssumeRole",
+        "Version": "2011-06-15",
+        "RoleArn": ROLE_ARN,
+        "RoleSessionName": "w1",
+        "Policy": document(allow("sqs:*", Resource=QUEUE_ARN), allow("sts:*", Resource="*")),
+        "Tags.member.1.Key": "team",
+        "Tags.member.1.Value": "red",
+        "TransitiveTagKeys.member.1": "team",
+    }
+).encode()
+
+_FURNISHING = [
+    ("CreateQueue", b'{"QueueName":"dead"}'),
+    ("CreateQueue", b'{"QueueName":"q","tags":{"team":"red"},"Attributes":{"RedrivePolicy":'
+     b'"{\\"maxReceiveCount\\":2,\\"deadLetterTargetArn\\":\\"arn:aws:sqs:us-east-1:111122223333:dead\\"}"}}'),
+    ("CreateQueue", b'{"QueueName":"q.fifo","Attributes":{"FifoQueue":"true","ContentBasedDeduplication":"true"}}'),
+    ("AddPermission", b'{"QueueUrl":"q","Label":"l","AWSAccountIds":["444455556666"],"Actions":["SendMessage"]}'),
+    ("SendMessage", b'{"QueueUrl":"q","MessageBody":"first"}'),
+    ("SendMessage", b'{"QueueUrl":"q","MessageBody":"second","MessageAttributes":'
+     b'{"a":{"DataType":"Binary","BinaryValue":"AAE="}}}'),
+    ("SendMessage", b'{"QueueUrl":"dead","MessageBody":"dead"}'),
+    ("SendMessage", b'{"QueueUrl":"q.fifo","MessageBody":"first","MessageGroupId":"g"}'),
+]  # fmt: skip
+
+
+class Complaints(logging.Handler):
+    """What the house itself calls an error, while this is entered."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._heard: list[str] = []
+        self._log = logging.getLogger("penstock")
+
+    def __enter__(self) -> None:
+        self._log.addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self)
+        heard, self._heard = self._heard, []
+        assert not heard, "\n".join(heard)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._heard.append(self.format(record))
+
+
+class CountingStore(SqliteStore):
+    """In memory. Knows whether anything was written since."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.appends = 0
+
+    def append(self, changes: Changes, mark: Mark) -> None:
+        self.appends += 1
+        super().append(changes, mark)
+
+
+@cache
+def town() -> Town:
+    """Its keys are made anew in each process; nothing that an input holds depends on them."""
+    folder = tempfile.TemporaryDirectory(prefix="penstock-fuzz-")
+    atexit.register(folder.cleanup)
+    made = Town(Path(folder.name))
+    made.user("alice", document(allow("*", Resource="*")), tags={"team": "red"})
+    careful = allow("sqs:*", Resource=f"arn:aws:sqs:*:{HOME}:${{aws:username}}*")
+    condition = {"StringEquals": {"aws:ResourceTag/team": "${aws:PrincipalTag/team}"}}
+    made.user("q", document(careful, allow("sqs:Send*", Resource="*", Condition=condition)))
+    made.user("mallory", document(allow("sqs:*", Resource="*")), account=ABROAD)
+    principal = {"AWS": [f"arn:aws:iam::{HOME}:user/alice", ROLE_ARN, ABROAD]}
+    trust = allow(["sts:AssumeRole", "sts:TagSession"], Principal=principal)
+    made.role("worker", document(trust), document(allow("sqs:*", Resource="*")))
+    return made
+
+
+class Given(NamedTuple):
+    """Temporary credentials."""
+
+    access_key: str
+    secret: str
+    token: str
+
+
+def given_in(answer: Answer) -> Given:
+    found = {
+        element.tag.rpartition("}")[2]: element.text or ""
+        for element in ElementTree.fromstring(answer.body).iter()
+    }
+    return Given(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+
+
+class House:
+    def __init__(self) -> None:
+        self._complaints = Complaints()
+        self.clock = ManualClock()
+        self.runtime = SimulatedRuntime(self.clock)
+        self.store = CountingStore()
+        self.broker = Broker(self.store, self.runtime, self.clock, Limits(), self.store.open(), _stop)
+        self.broker.start()
+        self._people: dict[bytes, Principal] = {
+            b"anonymous": ANONYMOUS,
+            **{name.encode(): town().principal(name) for name in town().keys},
+        }
+        sqs = sqs_service(self.broker)
+        self._open = Dispatcher([sqs, sts_service(None, town().clock)])
+        self._secured = Dispatcher([sqs, sts_service(town().credentials, town().clock)])
+        worker = given_in(self.ask_sts(b"alice", ASSUME))
+        self._people[b"worker"] = town().credentials.directory.principal(worker.access_key, worker.token)
+        for action, body in _FURNISHING:
+            answer = self.ask(b"open", f"AmazonSQS.{action}", body)
+            assert answer.status == 200, answer.body
+        self._as_built = self._state()
+
+    @property
+    def is_as_built(self) -> bool:
+        return self._state() == self._as_built
+
+    def _state(self) -> tuple[int, int]:
+        return self.store.appends, self.clock.now_ms()
+
+    def ask_sts(self, who: bytes, form: bytes) -> Answer:
+        return self.ask(who, None, form, Asked(b"POST", b"/", b"", FORM, b""))
+
+    def knows(self, who: bytes) -> bool:
+        return who in self._people
+
+    def ask(self, who: bytes, target: str | None, body: bytes, asked: Asked | None = None) -> Answer:
+        """Somebody of that name asks; a name that is not known calls an open server."""
+        principal = self._people.get(who)
+        space = Space(principal.account if principal and principal.account else HOME, REGION)
+        call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost", asked=asked)
+        call.principal, call.source_ip = principal, "192.0.2.7"
+        answers: list[Answer] = []
+        dispatcher = self._open if principal is None else self._secured
+        with self._complaints:
+            dispatcher.answer(target, body, call, answers.append)
+            self.runtime.run_until_idle()
+            if not answers:
+                self.runtime.advance(LONGEST_POLL_MS)
+                self.runtime.run_until_idle()
+        (answer,) = answers
+        assert answer.status < 500, (who, target, body, asked)
+        for name, value in answer.headers:
+            assert not set(b"\r\n\0") & set(name + value), "a header has lines of its own"
+        return answer
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def _stop(error: StoreError) -> None:
+    raise AssertionError("the store is broken") from error
+
+
+_house: House | None = None
+
+
+def house_as_built() -> House:
+    global _house
+    if _house is None or not _house.is_as_built:
+        if _house is not None:
+            _house.close()
+        _house = House()
+    return _house

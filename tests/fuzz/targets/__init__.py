@@ -1,0 +1,46 @@
+"""The surfaces that strangers reach. Each module has the same three parts:
+
+``check(data)`` drives the real code with one input and asserts what it promises; ``seeds()`` are inputs to start
+from, made of real requests; ``WORDS`` are what a mutation may put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+SHARES = {
+    "http": 2,
+    "json": 4,
+    "query": 2,
+    "sigv4": 4,
+    "policy": 4,
+    "handles": 1,
+    "sessions": 1,
+    "sealing": 1,
+    "sts": 1,
+}
+"""Of the time or the inputs that a run has in all."""
+
+
+class Target(NamedTuple):
+    check: Callable[[bytes], None]
+    seeds: Sequence[bytes]
+    words: Sequence[bytes]
+
+
+def text_of(data: bytes) -> str:
+    """As JSON or a form could have brought it: lone surrogates are texts too."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+@cache
+def load(name: str) -> Target:
+    """Imported when it is asked for: the engine that looks at coverage has to be there first."""
+    module = import_module(f"fuzz.targets.{name}")
+    return Target(module.check, module.seeds(), module.WORDS)

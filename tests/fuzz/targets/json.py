@@ -1,0 +1,30 @@
+"""AWS JSON: an action and a body, from whoever. Any answer is JSON, and none is our fault."""
+
+from __future__ import annotations
+
+from fuzz.conversation import Conversation, lines_of
+from fuzz.house import house_as_built
+from fuzz.stories import STORIES
+from penstock.services.sqs import ACTIONS
+
+WORDS = [
+    *(f" AmazonSQS.{action} ".encode() for action in ACTIONS),
+    *(f'"{name}":'.encode() for name in sorted({n for r, _, _ in ACTIONS.values() for n in r.__struct_fields__})),
+    *(b"open ", b"anonymous ", b"alice ", b"worker ", b"q ", b"mallory ", b"\n", b"\\ud800", b"\\u0000", b"1e400"),
+    *(b'"$ReceiptHandle"', b'"$TaskHandle"', b'"$NextToken"', b'{"', b'"}', b"[]", b"{}", b"-1", b"null"),
+    *(b'"StringListValues":', b'"BinaryValue":', b'"AWSTraceHeader"', b'"Number"', b'"All"', b".fifo", b"true"),
+    *(b'"RedriveAllowPolicy"', b'"RedrivePolicy"', b'"FifoThroughputLimit"', b"\xff", b"\xed\xa0\x80", b"0.5"),
+    *(b'\\"maxReceiveCount\\":', b'\\"redrivePermission\\":', b"denyAll", b"9223372036854775808", b"\\\\", b"AWS."),
+]  # fmt: skip
+
+
+def seeds() -> list[bytes]:
+    """Each story, and each of its requests alone."""
+    alone = dict.fromkeys(request for story in STORIES for request in story)
+    return [text.encode() for text in (*map("\n".join, STORIES), *alone)]
+
+
+def check(data: bytes) -> None:
+    conversation = Conversation(house_as_built())
+    for line in lines_of(data):
+        conversation.json(line)

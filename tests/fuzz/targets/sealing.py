@@ -1,0 +1,57 @@
+"""Contents that were encrypted at rest and changed on the disk: they open to what they were, or not at all.
+
+An input is the number of a message, 8 bytes, and its content.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from identities import ROOT_KEY
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import RootKeyError
+from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.clock import ManualClock
+from penstock.errors import KeyUnavailable, SealBroken
+from penstock.names import KeyUse, Space
+
+_HERE = Space("111122223333", "us-east-1")
+_SEQ = 7
+_PLAIN = [b"", b"content", b"x" * 300]
+_USES = [KeyUse(_HERE, None, 60_000), KeyUse(_HERE, "alias/orders", 60_000)]
+_BOUND_TO = b"a key"
+
+
+def _cipher() -> Cipher:
+    clock = ManualClock()
+    ring = Keyring(None, ROOT_KEY, clock)
+    ring.create(_HERE, "alias/orders")
+    return Cipher(ring, clock)
+
+
+_CIPHER = _cipher()
+
+WORDS = [b"\xc1\x01", b"\xc1", b"\x00" * 16, b"\x00\x00\x00\x01", _SEQ.to_bytes(8, "big")]
+
+
+def seeds() -> list[bytes]:
+    sealed = _CIPHER.seal([(use, _SEQ, plain) for use in _USES for plain in _PLAIN])
+    rooted = [ROOT_KEY.seal(b"fuzz", plain, _BOUND_TO) for plain in _PLAIN]
+    return [
+        _SEQ.to_bytes(8, "big") + content for content in (*sealed, *rooted, *_PLAIN, b"\xc1", b"\xc1\x01")
+    ]
+
+
+def check(data: bytes) -> None:
+    seq, content = int.from_bytes(data[:8], "big"), data[8:]
+    for cipher in (_CIPHER, NoKeys()):
+        try:
+            opened = cipher.open(seq, content)
+        except (KeyUnavailable, SealBroken):
+            assert is_sealed(content), "a plain content needs no key"
+        else:
+            assert opened == content if not is_sealed(content) else (seq == _SEQ and opened in _PLAIN)
+    for use in _USES:
+        assert isinstance(_CIPHER.is_outdated(use, content[: Cipher.head_bytes]), bool)
+    with suppress(RootKeyError):
+        assert ROOT_KEY.open(b"fuzz", content, _BOUND_TO) in _PLAIN, "nobody sealed this"

@@ -1,0 +1,56 @@
+"""Session tokens: only what was sealed opens, and only for the access key that it was sealed for.
+
+An input is an access key and a token, with a space between them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fuzz.house import ASSUME, Given, given_in, house_as_built, town
+from fuzz.targets import text_of
+from identities import HOME, ROOT_KEY
+from penstock.auth.identity.open import open_account
+from penstock.auth.identity.sessions import Sessions
+from penstock.wire.registry import Fault
+
+_SESSIONS = Sessions(ROOT_KEY)
+_OWNERS = [(HOME, "alice"), (HOME, "worker")]
+_OPEN_TOKEN = "cGVuc3RvY2sgb3BlbiBzZXNzaW9uIG9mIDExMTEyMjIyMzMzMw=="
+
+WORDS = [b"ASIA", b"AKIA", b" ", b"=", b"==", b"+", b"/", b"-", b"\n", b"\xff", b"AAAA", _OPEN_TOKEN.encode()]
+
+
+@cache
+def _given() -> list[Given]:
+    own = b"Action=GetSessionToken&Version=2011-06-15"
+    return [
+        given_in(house_as_built().ask_sts(who, form)) for who, form in ((b"alice", own), (b"alice", ASSUME))
+    ]
+
+
+def seeds() -> list[bytes]:
+    one, other = _given()
+    pairs = [
+        (one.access_key, one.token),
+        (other.access_key, other.token),
+        (one.access_key, other.token),
+        ("ASIAOPEN", _OPEN_TOKEN),
+    ]
+    return [f"{key} {token}".encode() for key, token in pairs]
+
+
+def check(data: bytes) -> None:
+    key, _, token = text_of(data).partition(" ")
+    opened = _SESSIONS.open(key, token)
+    assert opened is None or (opened.account, opened.owner) in _OWNERS, "nobody issued this"
+    account = open_account(token)
+    assert account is None or (len(account) == 12 and account.isascii() and account.isdecimal())
+    try:
+        principal = town().credentials.directory.principal(key, token)
+    except Fault as fault:
+        assert fault.status == 403
+    else:
+        assert opened is not None, "nobody issued this"
+        assert principal.access_key == key
+        assert key in [given.access_key for given in _given()], "nobody in town was given this"

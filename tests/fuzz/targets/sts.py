@@ -1,0 +1,63 @@
+"""STS: forms from whoever. Any answer is well-formed, and credentials that are handed out are those of a session."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fuzz.conversation import Conversation, lines_of
+from fuzz.house import ROLE_ARN, given_in, house_as_built, town
+from fuzz.targets.policy import QUEUE_POLICY
+from identities import HOME
+from penstock.auth.identity.open import open_account
+from penstock.services.sts import ACTIONS
+from penstock.wire.dispatch import Answer
+
+_ROLE = quote(ROLE_ARN)
+_POLICY = quote('{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sqs:*","Resource":"*"}}')
+_ASSUME = f"Action=AssumeRole&Version=2011-06-15&RoleArn={_ROLE}&RoleSessionName=w1"
+_SEEDS = [
+    *(f"{who} POST / xml {_ASSUME}" for who in ("alice", "worker", "open", "mallory", "anonymous", "q")),
+    f"alice POST / xml {_ASSUME}&DurationSeconds=900&Policy={_POLICY}&Tags.member.1.Key=team&Tags.member.1.Value=red&"
+    "TransitiveTagKeys.member.1=team&ExternalId=ext",
+    f"alice POST / json {_ASSUME}&Policy={quote(QUEUE_POLICY)}",
+    "alice GET /?Action=GetSessionToken&Version=2011-06-15&DurationSeconds=3600 xml ",
+    *(
+        f"{who} POST / xml Action=GetCallerIdentity&Version=2011-06-15"
+        for who in ("alice", "worker", "open", "anonymous")
+    ),
+]
+
+WORDS = [
+    *(f"Action={action}&".encode() for action in ACTIONS),
+    *(f"&{name}=".encode() for name in sorted({n for r, _, _ in ACTIONS.values() for n in r.__struct_fields__})),
+    *(b"&Tags.member.2.Key=", b"&Tags.member.2.Value=", b"&TransitiveTagKeys.member.2="),
+    *(b"&PolicyArns.member.1.arn=",),
+    *(b"open ", b"alice ", b"worker ", b"mallory ", b"anonymous ", b"\n"),
+    *(b"%00", b"%ED%A0%80", b"%E2%80%A8", b"129600", b"-1"),
+    *(b"%7B", b"%22", b"aws:", b"Version=2012-11-05", b"Version=2011-06-15", b" json ", b" GET ", _POLICY.encode()),
+]  # fmt: skip
+
+
+def seeds() -> list[bytes]:
+    return [text.encode() for text in _SEEDS]
+
+
+def check(data: bytes) -> None:
+    house = house_as_built()
+    conversation = Conversation(house)
+    for line in lines_of(data):
+        answer = conversation.query(line)
+        if b"<SessionToken>" in answer.body:
+            _check_handed_out(answer, is_open=not house.knows(line.partition(b" ")[0]))
+
+
+def _check_handed_out(answer: Answer, *, is_open: bool) -> None:
+    key, secret, token = given_in(answer)
+    assert (open_account(token) is not None) == is_open
+    if is_open:
+        return
+    directory = town().credentials.directory
+    assert directory.secret(key, token) == secret
+    principal = directory.principal(key, token)
+    assert principal.kind in ("user", "session")
+    assert principal.account == HOME, "the role's and alice's; nobody else may have one"

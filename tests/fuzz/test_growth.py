@@ -1,0 +1,90 @@
+"""However many inputs there are, what is remembered of them stays the same size."""
+
+from __future__ import annotations
+
+import gc
+import pkgutil
+import tracemalloc
+from functools import _lru_cache_wrapper
+from importlib import import_module
+from typing import Any, TypeVar
+
+import pytest
+
+import penstock
+from fuzz.targets import SHARES, Target, load
+from penstock.auth.policy.caching import SizedCache
+
+T = TypeVar("T")
+
+ROUND = 300
+GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them have
+
+LIMITS = [
+    "penstock.auth.sigv4._REMEMBERED_MAX",
+    "penstock.auth.policy.statements._REMEMBERED_MAX",
+    "penstock.auth.identity.directory._TOKENS_REMEMBERED_MAX",
+    "penstock.server.caller._REMEMBERED_MAX",
+]
+"""Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
+
+FINITE = {"settings", "struct_shape", "for_rows"}
+"""Caches without a bound, as their keys are few: nothing; our structs; our statements for powers of two of rows."""
+
+
+def living(kind: type[T]) -> list[T]:
+    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    return [found for found in gc.get_objects() if isinstance(found, kind)]
+
+
+def caches() -> list[_lru_cache_wrapper[Any]]:
+    return [cache for cache in living(_lru_cache_wrapper) if cache.__module__.startswith("penstock.")]
+
+
+def test_every_cache_has_a_bound() -> None:
+    unbounded = {cache.__name__ for cache in caches() if cache.cache_parameters()["maxsize"] is None}
+    assert unbounded == FINITE
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_inputs_leave_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in LIMITS:
+        monkeypatch.setattr(limit, 4)
+    for sized in living(SizedCache):
+        monkeypatch.setattr(sized, "_size_max", 0)
+    assert growth(load(name)) < GROWTH_BYTES_MAX
+
+
+def test_what_is_left_behind_is_seen() -> None:
+    kept: list[bytes] = []
+    assert growth(Target(kept.append, [b"as long as most seeds are" * 8], [])) > GROWTH_BYTES_MAX
+
+
+def growth(target: Target) -> int:
+    """How much more is held after one more round. The rounds before it fill what has a bound."""
+    tracemalloc.start()
+    try:
+        check_many(target, 0)
+        check_many(target, ROUND)
+        before = held_bytes()
+        check_many(target, 2 * ROUND)
+        return held_bytes() - before
+    finally:
+        tracemalloc.stop()
+
+
+def check_many(target: Target, first: int) -> None:
+    """Inputs that were never there before: a seed with a number in it, somewhere else each time."""
+    for number in range(first, first + ROUND):
+        seed = target.seeds[number % len(target.seeds)]
+        place = number * 7919 % (len(seed) + 1)
+        target.check(seed[:place] + str(number).encode() + seed[place:])
+
+
+def held_bytes() -> int:
+    for cache in caches():
+        cache.cache_clear()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]

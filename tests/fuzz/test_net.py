@@ -1,0 +1,111 @@
+"""Each target notices when what it promises is broken: a net with a hole catches nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+from fuzz.signer import SECRET
+from fuzz.targets import load
+from penstock.auth.canonical import canonical_headers
+from penstock.queues.receipts import Receipt, ReceiptSigner
+from penstock.server.reader import Reader
+
+
+class Damage(NamedTuple):
+    target: str
+    place: str
+    instead: Any
+    old: bytes = b""  # only seeds that hold this are tried
+    new: bytes = b""  # put in its place before that
+
+
+def _fails(*_: object, **__: object) -> NoReturn:
+    raise KeyError("nobody foresaw this")
+
+
+_feed = Reader.feed
+
+
+def _loses_bytes_at_a_cut(reader: Reader, data: bytes) -> bytes:
+    return _feed(reader, bytes(data).removeprefix(b"H"))
+
+
+def _without_target(claim: Any, headers: Any, by_name: Any) -> bytes:
+    return canonical_headers(claim.names, {**by_name, b"x-amz-target": b"AmazonSQS.SendMessage"})
+
+
+_RECEIPT = load("handles").seeds[0]
+_FORGED = ReceiptSigner(b"the secret of another shard").handle(Receipt(7, 99, 1, 1)).encode()
+
+DAMAGES = {
+    "an error behind JSON": Damage(
+        "json", "penstock.broker.broker.Broker.delete", _fails, b"AmazonSQS.DeleteMessage "
+    ),
+    "an error behind a form": Damage("query", "penstock.broker.broker.Broker.receive", _fails),
+    "strangers are let in": Damage(
+        "json", "penstock.services.sqs.access._check", lambda *_: None, b"anonymous AmazonSQS.SendMessage "
+    ),
+    "an answer that is no XML": Damage("query", "penstock.wire.xml._text", lambda text: f"<{text}"),
+    "an error in the server": Damage("http", "penstock.server.routes.Routes._own_page", _fails),
+    "bytes lost at a cut": Damage("http", "penstock.server.reader.Reader.feed", _loses_bytes_at_a_cut),
+    "any key opens the server": Damage("http", "hmac.compare_digest", lambda *_: True, b"Signature=", b"Signature=0"),
+    "any signature is right": Damage("sigv4", "hmac.compare_digest", lambda *_: True, b"Signature=", b"Signature=0"),
+    "a secret in an error": Damage("sigv4", "penstock.auth.sigv4.MISMATCH", SECRET, b"Signature=", b"Signature=0"),
+    "the path is not signed": Damage(
+        "sigv4",
+        "penstock.auth.sigv4.canonical_path",
+        lambda _: b"/111122223333/q",
+        b"/111122223333/q",
+        b"/444455556666/q",
+    ),
+    "parameters are not signed": Damage(
+        "sigv4",
+        "penstock.auth.sigv4.canonical_query",
+        lambda _: b"Action=SendMessage&MessageBody=a%20b",
+        b"MessageBody=a%20b",
+        b"MessageBody=changed",
+    ),
+    "the action is not signed": Damage(
+        "sigv4", "penstock.auth.sigv4._header_lines", _without_target, b"SQS.SendMessage", b"SQS.DeleteQueue"
+    ),
+    "a deny does not win": Damage(
+        "policy", "penstock.auth.policy.decision._explicit_deny", lambda *_, **__: None
+    ),
+    "a policy is taken unread": Damage(
+        "policy", "fuzz.targets.policy.is_policy", lambda _: True, b'"Effect":"Allow"', b'"Effect":1'
+    ),
+    "a receipt is made up": Damage(
+        "handles", "penstock.queues.receipts.compare_digest", lambda *_: True, _RECEIPT, _FORGED
+    ),
+    "a session is made up": Damage(
+        "sessions", "penstock.auth.identity.sessions.Sessions.open", lambda *_: "somebody"
+    ),
+    "a seal opens to something else": Damage("sealing", "penstock.auth.sealing.Cipher.open", lambda *_: b"else"),
+    "credentials do not work": Damage(
+        "sts", "penstock.auth.identity.directory.Directory.secret", lambda *_: "another secret"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_caught(damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = load(damage.target)
+    inputs = [
+        seed.replace(damage.old, damage.new) if damage.new else seed
+        for seed in target.seeds
+        if damage.old in seed
+    ]
+    for data in inputs:
+        target.check(data)
+    monkeypatch.setattr(damage.place, damage.instead)
+    assert not all(keeps_its_promise(damage.target, data) for data in inputs)
+
+
+def keeps_its_promise(name: str, data: bytes) -> bool:
+    try:
+        load(name).check(data)
+    except Exception:
+        return False
+    return True

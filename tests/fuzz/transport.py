@@ -1,0 +1,125 @@
+"""A connection without a socket: what a client sends goes in, what the server writes comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from penstock.server.connection import Connection
+from penstock.server.http_limits import HttpLimits
+from penstock.server.listener import Listener, Serve
+from penstock.server.request import Request
+
+TURNS_MAX = 10_000
+ADDRESS = "192.0.2.7"
+LIMITS = HttpLimits(uri_bytes_max=300, header_count_max=20, body_bytes_max=400)
+"""So low that small inputs reach them."""
+
+
+class Wire(NamedTuple):
+    written: bytes
+    methods: list[bytes]
+    """Of the requests that were served, in order."""
+
+
+class Doorless(Listener):
+    """Lets connections in that came from nowhere, and knows what they asked for."""
+
+    def __init__(self, serve: Serve) -> None:
+        super().__init__(self._serve, LIMITS)
+        self.now = asyncio.get_running_loop().time
+        self.methods: list[bytes] = []
+        self._serve_on = serve
+
+    def _serve(self, request: Request, done: Any) -> None:
+        self.methods.append(request.method)
+        self._serve_on(request, done)
+
+    def welcome(self) -> Connection:
+        connection = Connection(self)
+        self._arriving[connection] = None
+        return connection
+
+    def expect_empty(self) -> None:
+        assert self.buffered.bytes == 0, "bodies are held for nobody"
+        assert not self._connections, "a connection is never forgotten"
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__({"peername": (ADDRESS, 5), "sockname": ("127.0.0.1", 9324)})
+        self.written = bytearray()
+        self.reads = True
+        self._closing = False
+        self._ended = False
+
+    def write(self, data: Any) -> None:
+        assert not self._ended, "nothing is written after the end"
+        if not self._closing:
+            self.written += data
+
+    def write_eof(self) -> None:
+        self._ended = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        self._closing = True
+
+    def abort(self) -> None:
+        self._closing = True
+
+
+def converse(serve: Serve, pieces: Sequence[bytes]) -> Wire:
+    """A client that sends these pieces, closes its side and reads to the end."""
+    return _loop().run_until_complete(_converse(serve, pieces))
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+async def _converse(serve: Serve, pieces: Sequence[bytes]) -> Wire:
+    listener, transport = Doorless(serve), Transport()
+    connection = listener.welcome()
+    connection.connection_made(transport)
+    for piece in pieces:
+        await _until_it_reads(transport)
+        if transport.is_closing():
+            break
+        connection.data_received(piece)
+    await _until_it_reads(transport)
+    if not transport.is_closing() and not connection.eof_received():
+        transport.close()
+    for _ in range(TURNS_MAX):
+        if transport.is_closing():
+            break
+        await asyncio.sleep(0)
+    assert transport.is_closing(), "a client that is done is let go"
+    connection.connection_lost(None)
+    listener.expect_empty()
+    return Wire(bytes(transport.written), listener.methods)
+
+
+async def _until_it_reads(transport: Transport) -> None:
+    for _ in range(TURNS_MAX):
+        if transport.reads or transport.is_closing():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the server never reads on")
