@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 import tomllib
@@ -19,7 +20,7 @@ from penstock.auth.identity.book import AccessKey, Account, Book, CredentialsErr
 from penstock.auth.identity.editing import add_key, add_user, find_user
 from penstock.auth.identity.file import changed_file, read_file
 from penstock.auth.identity.toml import read_book, written
-from penstock.auth.private import why_not_private
+from penstock.auth.private import replace_file, why_not_private
 
 BY_HAND = """
 # ours
@@ -172,10 +173,10 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     path = tmp_path / "c.toml"
     path.touch()
     path.chmod(mode)
-    line = f"cannot use the credentials file {path}: others may use it: run chmod 600 on it"
     with pytest.raises(CredentialsError) as raised:
         read_file(path)
-    assert str(raised.value) == line
+    line = rf"cannot use the credentials file {path}: others may use it: run chmod 6[04]0 on it"
+    assert re.fullmatch(line, str(raised.value))
     with pytest.raises(CredentialsError), changed_file(path):
         pass
 
@@ -190,9 +191,55 @@ def test_whose_file_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why_not_private(found(owner=1000, mode=0o400)) is None
     assert why_not_private(found(owner=0, mode=0o440)) is None  # as service managers hand files out
     assert why_not_private(found(owner=1000, mode=0o640)) == "others may use it: run chmod 600 on it"
-    assert why_not_private(found(owner=0, mode=0o444)) == "others may use it: run chmod 600 on it"
+    assert why_not_private(found(owner=0, mode=0o444)) == "others may use it: run chmod 640 on it"
     refused = why_not_private(found(owner=1001, mode=0o600))
     assert refused == "it belongs to another user: run as that user, or chown it"
+
+
+def test_root_may_hand_its_file_to_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert why_not_private(found(owner=0, mode=0o640)) is None
+    assert why_not_private(found(owner=0, mode=0o600)) is None
+    for mode in (0o660, 0o644, 0o650):
+        assert why_not_private(found(owner=0, mode=mode)) == "others may use it: run chmod 640 on it"
+    assert "belongs to another user" in (why_not_private(found(owner=1000, mode=0o600)) or "")
+
+
+def test_what_root_changes_keeps_its_owner_and_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.toml"
+    path.touch()
+    path.chmod(0o640)
+    before = path.stat()
+    kept: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda _, owner, group: kept.append((owner, group)))
+    replace_file(path, b"new")
+    after = path.stat()
+    assert path.read_bytes() == b"new" and after.st_ino != before.st_ino
+    assert stat.S_IMODE(after.st_mode) == 0o640
+    assert kept == [(before.st_uid, before.st_gid)]
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "folder"])
+def test_only_a_regular_file_is_read_and_nothing_waits(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "c.toml"
+    match what:
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+    with pytest.raises(CredentialsError, match=r"it is not a regular file|Is a directory"):
+        read_file(path)
+
+
+def test_a_file_of_any_size_costs_little(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.touch(0o600)
+    os.truncate(path, 2**40)
+    with pytest.raises(CredentialsError, match="it is larger than 16777216 bytes"):
+        read_file(path)
 
 
 def test_a_change_that_fails_leaves_the_file_and_nothing_else(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from identities import HOME, ROOT_KEY, THEN, Town
-from penstock.auth.identity import Credentials, CredentialsError
+from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_role, find_user, put_policy, trust_document
 from penstock.clock import ManualClock
@@ -73,10 +73,10 @@ def test_a_bad_file_changes_nothing_and_is_told_once(
         case "key":
             town.path.write_text(text.replace(key, "AKIAOTHER"))
     caplog.clear()
-    line = town.credentials.reload()
+    line = town.look()
     assert line.startswith(f"cannot use the credentials file {town.path}: ")
-    assert line.endswith("; the credentials stay as they were")
-    assert town.credentials.reload() == ""
+    assert line.endswith("; the old credentials are still in force")
+    assert town.look() == ""
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert town.credentials.directory is directory
     assert directory.secret(key, None) == town.secrets[key]
@@ -84,7 +84,111 @@ def test_a_bad_file_changes_nothing_and_is_told_once(
     town.path.touch()
     town.path.chmod(0o600)
     town.path.write_text(text)
-    assert town.credentials.reload() == "credentials read again: nothing changed"
+    assert town.look() == "credentials read again: nothing changed"
+    town.clock.advance(3_600_000)
+    assert town.look() == ""
+
+
+def test_a_file_that_cannot_be_read_any_more_is_told_again_and_again(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.user("alice")
+
+    def forbidden(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", forbidden)
+    town.path.touch()
+    caplog.clear()
+    line = f"cannot use the credentials file {town.path}: Permission denied; the old credentials are still in force"
+    assert town.look() == line
+    for _ in range(3):
+        town.clock.advance(59_999)
+        assert town.look() == ""
+        town.clock.advance(1)
+        assert town.look() == line
+    assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", line)] * 4
+    monkeypatch.undo()
+    assert town.credentials.reload(asked=True) == "credentials read again: nothing changed"
+    town.clock.advance(60_000)
+    assert town.look() == ""
+
+
+def test_a_file_is_not_read_while_it_is_being_written(town: Town) -> None:
+    """Its beginning makes sense, and lacks what is denied at its end."""
+    key = town.user("alice", "sqs-full-access")
+    before = town.credentials.directory
+    text = town.path.read_text()
+    deny = document({"Effect": "Deny", "Action": "sqs:*", "Resource": "*"})
+    with town.path.open("a") as file:
+        for part in ("\n", f"[accounts.{HOME}.users.bob]\n", "", f"[accounts.{HOME}.users.alice.inline]\n"):
+            file.write(part)
+            file.flush()
+            if part:
+                assert town.credentials.reload() == ""
+        file.write(f"none = '''{deny}'''\n")
+    assert town.credentials.reload() == ""
+    assert town.credentials.directory is before
+    assert town.credentials.reload() == f"credentials read again: user {HOME}/bob added"
+    alice = town.credentials.directory.principal(key, None)
+    assert [policy.name for policy in alice.policies] == ["sqs-full-access", "none"]
+    assert text in town.path.read_text()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_changes_while_it_is_read_is_not_taken(
+    town: Town, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.user("alice")
+    before = town.credentials.directory
+    real = credentials.read_file
+
+    def slow(path: Path) -> Book:
+        book = real(path)
+        with path.open("a") as file:
+            file.write("# more\n")
+        return book
+
+    with town.path.open("a") as file:
+        file.write(f"[accounts.{HOME}.users.bob]\n")
+    town.credentials.reload()
+    monkeypatch.setattr(credentials, "read_file", slow)
+    assert town.credentials.reload(asked=asked).endswith("it will be read when it stays the same")
+    assert town.credentials.directory is before
+    monkeypatch.undo()
+    assert town.credentials.reload() == f"credentials read again: user {HOME}/bob added"
+
+
+def test_a_pipe_in_the_file_s_place_does_not_hold_the_server_up(town: Town) -> None:
+    town.user("alice")
+    text = town.path.read_text()
+    town.path.unlink()
+    os.mkfifo(town.path, 0o600)
+    assert "it is not a regular file" in town.look()
+    town.path.unlink()
+    town.path.touch(0o600)
+    town.path.write_text(text.replace("alice", "carol"))
+    assert f"user {HOME}/carol added" in town.look()
+
+
+def test_conditions_on_keys_that_there_are_not_are_told_once(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    def odd(key: str) -> str:
+        return document(allow("sqs:*", Resource="*", Condition={"StringEquals": {key: "x"}}))
+
+    town.user("alice", odd("aws:SourceVpc"), odd("aws:UserName"), odd("s3:prefix"))
+    said = 'policy "alice-0" looks at aws:SourceVpc, which no request here has: it counts as missing'
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [said]
+    caplog.clear()
+    condition = {"StringEquals": {"sts:ExternalID": "x", "sts:Exernal": "y"}}
+    town.role("worker", document(allow("sts:AssumeRole", Principal="*", Condition=condition)))
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        'the trust policy of role "worker" looks at sts:Exernal, which no request here has: it counts as missing'
+    ]
+    caplog.clear()
+    Credentials(town.path, ROOT_KEY, town.clock)
+    assert said in caplog.text and "sts:Exernal" in caplog.text, "a server that starts says all of it"
 
 
 def test_a_change_of_the_same_size_and_time_is_seen(town: Town) -> None:
@@ -95,7 +199,7 @@ def test_a_change_of_the_same_size_and_time_is_seen(town: Town) -> None:
     beside.chmod(0o600)
     os.utime(beside, ns=(found.st_atime_ns, found.st_mtime_ns))
     beside.replace(town.path)
-    assert town.credentials.reload().startswith(f"credentials read again: user {HOME}/carol added")
+    assert town.look().startswith(f"credentials read again: user {HOME}/carol added")
 
 
 def test_a_server_does_not_start_with_a_bad_file(tmp_path: Path) -> None:

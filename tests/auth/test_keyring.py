@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def opened(path: Path | None, root: RootKey = ROOT) -> Keyring:
-    return Keyring(path, root, ManualClock())
+    ring = Keyring(path, root, ManualClock())
+    ring.keep()
+    return ring
 
 
 def test_it_is_made_private_with_the_keys_that_are_always_there(path: Path) -> None:
@@ -38,16 +42,77 @@ def test_it_is_made_private_with_the_keys_that_are_always_there(path: Path) -> N
         assert found is not keys.managed
 
 
+def test_new_keys_become_a_file_only_when_they_are_kept(path: Path) -> None:
+    ring = Keyring(path, ROOT, ManualClock())
+    assert not path.parent.exists()
+    managed = ring.keys.managed
+    ring.keep()
+    assert Keyring(path, ROOT, ManualClock()).keys.managed == managed
+    late = opened(path)
+    ring.rotate(HERE, "alias/aws/sqs")
+    late.keep()
+    assert opened(path).keys.file == ring.keys.file, "what is there is never replaced"
+
+
+def test_a_file_that_was_made_meanwhile_counts(path: Path) -> None:
+    late = Keyring(path, ROOT, ManualClock())
+    first = opened(path)
+    late.keep()
+    assert late.keys.file == first.keys.file
+
+
+def test_root_may_change_the_keyring_of_a_service(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(path)
+    fstat, service, given = os.fstat, 12345, list[int]()
+
+    def owned_by_the_service(descriptor: int) -> os.stat_result:
+        found = list(fstat(descriptor))
+        found[stat.ST_UID] = service
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", owned_by_the_service)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append(owner))
+    assert opened(path).create(HERE, "alias/orders")
+    assert given == [path.stat().st_uid], "and it stays the service's"
+    path.chmod(0o640)
+    with pytest.raises(KeyringError, match="chmod 600"):
+        opened(path)
+    path.chmod(0o600)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(KeyringError, match="another user"):
+        opened(path)
+
+
 def test_a_key_has_four_names(path: Path) -> None:
     ring = opened(path)
     key = ring.create(HERE, "alias/orders")
     alias_arn = f"arn:aws:kms:{HERE.region}:{HERE.account}:alias/orders"
     for name in (key.id, key.arn, "alias/orders", alias_arn):
         assert ring.keys.find(HERE, name) == key
-    assert ring.keys.find(THERE, key.arn) == key, "an ARN says itself whose the key is"
     for name in (key.id, "alias/orders"):
         with pytest.raises(KeyMissing):
             ring.keys.find(THERE, name)
+
+
+@pytest.mark.parametrize(
+    "space", [THERE, Space(HERE.account, THERE.region), Space(THERE.account, HERE.region)]
+)
+def test_a_queue_cannot_use_or_probe_the_keys_of_another_account_or_region(path: Path, space: Space) -> None:
+    ring = opened(path)
+    key = ring.create(HERE, "alias/orders")
+    of_here = f"arn:aws:kms:{HERE.region}:{HERE.account}:"
+    for name in (key.arn, of_here + "alias/orders", of_here + "alias/none", of_here + "alias/aws/sqs"):
+        with pytest.raises(KeyMissing) as missing:
+            ring.keys.find(space, name)
+        assert missing.value.key == name, "the same words, whether it is there or not"
+
+
+def test_the_operator_means_any_key_by_its_arn(path: Path) -> None:
+    ring = opened(path)
+    key = ring.create(HERE, "alias/orders")
+    assert ring.rotate(THERE, key.arn).id == key.id
+    assert not ring.set_enabled(THERE, key.arn, False).enabled
 
 
 @pytest.mark.parametrize(
@@ -152,6 +217,11 @@ def _has_two_keys_exchanged(path: Path) -> None:
     path.write_text(json.dumps(file))
 
 
+def _is_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
 def _is_of_a_later_format(path: Path) -> None:
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
 
@@ -161,6 +231,7 @@ def _is_of_a_later_format(path: Path) -> None:
     [
         _is_half,
         _is_gone,
+        _is_a_pipe,
         _is_open_to_others,
         _lacks_a_version,
         _has_two_keys_exchanged,

@@ -144,13 +144,21 @@ def test_a_made_file_is_for_its_owner_and_never_overwritten(tmp_path: Path) -> N
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("mode", [0o604, 0o640, 0o602, 0o666])
+@pytest.mark.parametrize("mode", [0o604, 0o660, 0o602, 0o666])
 def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
     path = key_file(tmp_path / FILE_NAME, KEY, mode)
-    with pytest.raises(RootKeyError, match="chmod 600"):
+    with pytest.raises(RootKeyError, match=r"chmod 6[04]0"):
         find(file=path)
     path.chmod(0o400)
     assert find(file=path) is not None
+
+
+def test_a_pipe_is_no_key_file_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE_NAME, 0o600)
+    with pytest.raises(RootKeyError, match="it is not a regular file"):
+        find(file=tmp_path / FILE_NAME)
+    with pytest.raises(RootKeyError, match="it is not a regular file"):
+        find(beside=tmp_path / "credentials.toml")
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_user, find_role, find_user, remove, trust_document
 from penstock.auth.identity.open import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
-from penstock.auth.identity.sessions import Issued, Session, Sessions
+from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
 from penstock.auth.policy import Question, decide
 from penstock.auth.rootkey import RootKey
 from penstock.wire.registry import Fault
@@ -25,15 +25,19 @@ QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
 INVALID = ("InvalidClientTokenId", "The security token included in the request is invalid.")
 EXPIRED = ("ExpiredToken", "The security token included in the request is expired")
 
+some_hop = st.builds(Hop, kind=st.sampled_from(["root", "user", "role"]), issued_s=st.integers(0, 2**33))
 some_session = st.builds(
     Session,
     kind=st.sampled_from(["root", "user", "role"]),
-    **dict.fromkeys(("account", "owner", "owner_id", "parent_key", "name"), st.text(max_size=20)),
+    **dict.fromkeys(
+        ("account", "owner", "owner_id", "parent_key", "parent_id", "name"), st.text(max_size=20)
+    ),
     issued_s=st.integers(0, 2**33),
     expires_s=st.integers(0, 2**33),
     policy=st.none() | st.text(max_size=50),
     tags=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     transitive=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    chain=st.lists(some_hop, max_size=2).map(tuple),
 )
 
 
@@ -62,8 +66,8 @@ def test_a_token_with_one_flipped_bit_is_none(session: Session, data: st.DataObj
 def test_a_token_belongs_to_its_access_key() -> None:
     sessions = Sessions(ROOT_KEY)
     session = Session(
-        kind="user", account=HOME, owner="a", owner_id="i", parent_key="k", issued_s=0, expires_s=1
-    )
+        kind="user", account=HOME, owner="a", owner_id="i", parent_key="k", parent_id="i", issued_s=0, expires_s=1
+    )  # fmt: skip
     one, other = sessions.issue(session), sessions.issue(session)
     assert one.access_key.startswith("ASIA") and len(one.access_key) == 20
     assert len({one.secret, other.secret, one.access_key, other.access_key}) == 4
@@ -108,8 +112,9 @@ def session_of(town: Town, kind: str, **more: object) -> Issued:
         "root": ("", HOME),
         "role": ("worker", role.id),
     }[kind]
-    parent = town.keys["root" if kind == "root" else "alice"]
-    given = {"kind": kind, "account": HOME, "owner": owner, "owner_id": owner_id, "parent_key": parent}
+    parent = town.principal("root" if kind == "root" else "alice")
+    given = {"kind": kind, "account": HOME, "owner": owner, "owner_id": owner_id}
+    given |= {"parent_key": parent.access_key, "parent_id": parent.id}
     return directory.sessions.issue(
         Session(**{**given, "issued_s": now_s, "expires_s": now_s + 900, **more})  # type: ignore[arg-type]
     )
@@ -219,6 +224,33 @@ def test_a_session_does_not_pass_to_another_user_of_the_name(town: Town) -> None
     assert refused(town, issued) == INVALID
 
 
+def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(town: Town) -> None:
+    issued = session_of(town, "role")
+
+    def hand_over(book: Book) -> None:
+        keys = find_user(book, "alice", None).keys
+        remove(book, find_user(book, "alice", None))
+        add_user(book, HOME, "carol", datetime.now(UTC)).keys.extend(keys)
+
+    town.change(hand_over)
+    assert town.credentials.directory.principal(town.keys["alice"], None).name == "carol"
+    assert refused(town, issued) == INVALID
+
+
+@pytest.mark.parametrize("kind", ["user", "root", "role"])
+def test_a_session_from_before_its_key_was_taken_again_stays_ended(town: Town, kind: str) -> None:
+    before = session_of(town, kind)
+    town.clock.advance(2_000)
+
+    def take_again(book: Book) -> None:
+        key = find_user(book, "root" if kind == "root" else "alice", None).keys[0]
+        key.sessions_since = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+
+    town.change(take_again)
+    assert refused(town, before) == INVALID
+    principal_of(town, session_of(town, kind))
+
+
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
 def test_revoking_ends_the_sessions_so_far_and_no_others(town: Town, kind: str) -> None:
     before = session_of(town, kind)
@@ -245,6 +277,86 @@ def test_revoking_whoever_began_it_ends_a_session_too(town: Town, kind: str, by:
 
     town.change(revoke)
     assert refused(town, issued) == INVALID
+
+
+# -- chains --------------------------------------------------------------------------------------------------
+
+
+def chained(town: Town) -> Issued:
+    """A session of worker, from one of the role between that began two seconds earlier, from alice's own."""
+    between = town.role("between", trust_document(["alice"], HOME, None))
+    known, alice = town.credentials.directory.role(between), town.principal("alice")
+    assert known is not None
+    now_s = town.clock.wall_ms() // 1000
+    chain = (
+        Hop("user", HOME, "alice", alice.id, now_s - 4),
+        Hop("role", HOME, "between", known.id, now_s - 2),
+    )
+    return session_of(town, "role", chain=chain)
+
+
+def test_a_chained_session_goes_on_while_all_of_its_chain_does(town: Town) -> None:
+    issued = chained(town)
+    session = principal_of(town, issued)
+    assert [hop.owner for hop in session.chain] == ["alice", "between", "worker"]
+    town.change(lambda book: find_role(book, "between", None).holder.tags.update(a="b"))
+    principal_of(town, issued)
+
+
+@pytest.mark.parametrize("how", ["removed", "made again", "revoked", "user revoked", "key taken again"])
+def test_a_chained_session_ends_with_what_it_came_from(town: Town, how: str) -> None:
+    issued = chained(town)
+    principal_of(town, issued)
+    # Before the last session of the chain began, and after the others: it was made by one that had ended.
+    moment = datetime.fromtimestamp(town.clock.wall_ms() / 1000 - 1, UTC)
+
+    def end(book: Book) -> None:
+        role, alice = find_role(book, "between", None), find_user(book, "alice", None)
+        match how:
+            case "removed":
+                remove(book, role)
+            case "made again":
+                role.holder.id = "AROAANOTHER"
+            case "revoked":
+                role.owner.sessions_since = moment
+            case "user revoked":
+                alice.owner.sessions_since = moment
+            case "key taken again":
+                alice.keys[0].sessions_since = moment
+
+    town.change(end)
+    assert refused(town, issued) == INVALID
+
+
+hops = st.builds(
+    Hop, kind=st.sampled_from(["user", "role"]), account=st.just(HOME), owner=st.sampled_from("abc"),
+    owner_id=st.sampled_from("12"), issued_s=st.integers(0, 9),
+)  # fmt: skip
+
+
+@given(st.lists(hops, max_size=30))
+def test_a_chain_names_each_once_with_its_first_session(passed: list[Hop]) -> None:
+    chain: tuple[Hop, ...] = ()
+    for hop in passed:
+        chain = extended(chain, hop)
+
+    def whose(hop: Hop) -> tuple[str, ...]:
+        return hop.kind, hop.owner, hop.owner_id
+
+    assert {whose(hop) for hop in chain} == {whose(hop) for hop in passed}
+    for hop in chain:
+        assert hop == next(each for each in passed if whose(each) == whose(hop))
+    assert len({whose(hop) for hop in chain}) == len(chain)
+
+
+def test_a_session_knows_when_it_began(town: Town) -> None:
+    now_s = town.clock.wall_ms() // 1000
+    assert town.principal("alice").issued_s is None
+    for kind in ("user", "root", "role"):
+        assert principal_of(town, session_of(town, kind)).issued_s == now_s
+
+
+# -- odds and ends -------------------------------------------------------------------------------------------
 
 
 def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> None:

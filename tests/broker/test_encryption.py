@@ -9,77 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from broker.sealed_world import KMS, OTHER, SealedWorld
 from penstock.auth.keyring import Keyring
 from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import Cipher, NoKeys, is_sealed
-from penstock.broker.broker import Broker
-from penstock.broker.resealing import Progress, Resealing
+from penstock.auth.sealing import NoKeys
+from penstock.broker.resealing import Progress
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.later import run_alone
 from penstock.limits import MINUTE, SECOND
-from penstock.store.sealed import SealedStore
-from sim.runtime import SimulatedRuntime
-from sim.world import ROOMY, TINY, FaultyStore, World, name_of, outgoing
-
-SPACE = name_of("any").space
-KMS = {"sse_managed": False, "kms_key": "alias/orders"}
-OTHER = {"sse_managed": False, "kms_key": "alias/other"}
-
-
-class SealedWorld(World):
-    """A world whose store encrypts, and encrypts anew."""
-
-    ring: Keyring | None = None
-    progress: Progress | None = None
-    kept = 0
-
-    def _open(self) -> None:
-        if self.ring is None:
-            self.ring = Keyring(self._directory / "penstock-keys.json", RootKey(bytes(32)), self.clock)
-            self.ring.create(SPACE, "alias/orders")
-            self.ring.create(SPACE, "alias/other")
-        self.keys = Cipher(self.ring, self.clock)
-        self.store = FaultyStore(self._directory)
-        self.sealed = SealedStore(self.store, self.keys)
-        shard = self.sealed.open()
-        self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.broker = Broker(
-            self.sealed, self.runtime, self.clock, self.limits, shard, self.fatal.append, self.keys
-        )
-        self.broker.start()
-        ring = self.ring
-        self.resealing = Resealing(
-            self.sealed, self.runtime, self.clock, lambda: ring.keys.file.generation, self.progress, self.keep,
-            self.fatal.append,
-        )  # fmt: skip
-
-    def keep(self, progress: Progress) -> None:
-        self.progress = progress
-        self.kept += 1
-
-    def close(self) -> None:
-        self.resealing.stop()
-        super().close()
-
-    def enable(self, alias: str, enabled: bool) -> None:
-        assert self.ring is not None
-        self.ring.set_enabled(SPACE, alias, enabled)
-
-    def rotate(self, alias: str) -> None:
-        assert self.ring is not None
-        self.ring.rotate(SPACE, alias)
-
-    def stored(self) -> list[bytes]:
-        with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
-            return [content for (content,) in database.execute("SELECT content FROM entries ORDER BY seq")]
-
-    def versions(self) -> list[int]:
-        return [
-            int.from_bytes(content[18:22], "big") if is_sealed(content) else 0 for content in self.stored()
-        ]
-
-    def files(self) -> bytes:
-        return b"".join(path.read_bytes() for path in self._directory.rglob("*") if path.is_file())
+from penstock.store.port import SCARCE_BYTES
+from sim.world import ROOMY, TINY, World, outgoing
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
@@ -150,9 +89,9 @@ def test_messages_under_a_key_of_former_times_are_given_back(world: SealedWorld)
     world.restart()
     with pytest.raises(KeyDisabled):
         world.receive("orders")
-    assert world.counts("orders") == (1, 0, 0)
     world.enable("alias/orders", True)
-    assert world.bodies("orders") == ["old"]
+    assert world.counts("orders") == (1, 0, 0)
+    assert [(message.content.body, message.receives) for message in world.receive("orders")] == [("old", 1)]
 
 
 def test_a_damaged_message_does_not_hold_up_the_others(world: SealedWorld) -> None:
@@ -361,6 +300,21 @@ def test_a_full_disk_is_waited_for(world: SealedWorld, monkeypatch: pytest.Monke
     world.resealing.wake()
     world.advance(SECOND)
     assert world.versions() == [1]
+    world.advance(MINUTE)
+    assert world.versions() == [2]
+
+
+def test_the_last_of_the_space_is_left_to_clients(
+    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create("orders", **KMS)
+    world.send("orders", "message")
+    world.rotate("alias/orders")
+    monkeypatch.setattr(world.sealed, "free_bytes", lambda: SCARCE_BYTES)
+    world.resealing.wake()
+    world.advance(10 * MINUTE)
+    assert world.versions() == [1]
+    monkeypatch.setattr(world.sealed, "free_bytes", lambda: SCARCE_BYTES + 1)
     world.advance(MINUTE)
     assert world.versions() == [2]
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import read_root_key_file
+from penstock.auth.rootkey import FILE_NAME, read_root_key_file
 from penstock.broker.resealing import Progress
 from penstock.cli import main
 from penstock.clock import SystemClock
@@ -53,6 +53,7 @@ class Shell:
 def key(tmp_path: Path) -> Shell:
     shell = Shell(tmp_path)
     shell.prints("root", str(shell.root))
+    shell.opened().keep()  # as the first start of a server does
     return shell
 
 
@@ -113,10 +114,27 @@ def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
     assert key.prints("list").splitlines()[-1] == progress, "the next round has not begun"
 
 
-def test_nothing_is_made_by_looking(key: Shell) -> None:
-    for command in (["list"], ["rotate", "alias/aws/sqs"], ["reseal"]):
-        assert "there is no keyring" in key.fails(*command)
-    assert not key.keyring.exists()
+def test_no_command_makes_a_keyring(key: Shell, tmp_path: Path) -> None:
+    """Nor a data directory: it would be another than the server's."""
+    key.variables["PENSTOCK_DATA"] = str(tmp_path / "stray")
+    for command in (["create"], ["list"], ["rotate", "alias/aws/sqs"], ["reseal"]):
+        said = key.fails(*command)
+        assert f"there is no keyring {tmp_path / 'stray' / 'penstock-keys.json'}" in said
+        assert "--config or --data" in said
+    assert not (tmp_path / "stray").exists()
+
+
+def test_the_root_key_that_penstock_user_made_is_found(
+    key: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    del key.variables["PENSTOCK_ROOT_KEY_FILE"]
+    key.root.rename(tmp_path / FILE_NAME)
+    assert "there is no root key" in key.fails("list")
+    (tmp_path / "penstock-credentials.toml").touch(0o600)
+    assert "alias/aws/sqs" in key.prints("list")
+    key.variables["PENSTOCK_CREDENTIALS"] = str(tmp_path / "elsewhere" / "credentials.toml")
+    assert "there is no root key" in key.fails("list")
 
 
 def test_what_is_missing_is_said(key: Shell) -> None:
@@ -124,7 +142,7 @@ def test_what_is_missing_is_said(key: Shell) -> None:
     assert "arn:aws:kms:us-east-1:000000000000:alias/x" in key.fails("rotate", "alias/x")
     assert "always enabled" in key.fails("disable", "alias/aws/sqs")
     key.root.chmod(0o644)
-    assert "chmod 600" in key.fails("list")
+    assert re.search("chmod 6[04]0", key.fails("list"))
     del key.variables["PENSTOCK_ROOT_KEY_FILE"]
     assert "there is no root key" in key.fails("list")
     key.variables["PENSTOCK_ROOT_KEY"] = "00" * 32

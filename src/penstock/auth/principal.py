@@ -29,6 +29,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[Policy, ...] = ()  # of the identity: all are asked
     session_policy: Policy | None = None  # what AssumeRole narrowed the session to
     access_key: str = ""
+    issued_s: float | None = None  # when its session began; None without one
 
 
 ANONYMOUS = Principal(kind="anonymous", account="", arn="*", id="anonymous")

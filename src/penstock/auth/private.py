@@ -1,4 +1,4 @@
-"""Files that hold what only the operator may know: who may read them, and how they are changed."""
+"""Files that hold what only the operator may know: who may read them, how they are read, and how they are changed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+BYTES_MAX = 16 * 1024 * 1024
 
-def why_not_private(found: os.stat_result) -> str | None:
-    """What the operator has to put right before the file can be trusted; None if it can be."""
-    if found.st_uid == os.geteuid():
-        allowed = stat.S_IRWXU
-    elif found.st_uid == 0:
-        # This is how service managers hand files out: root's, and for us by way of a group.
-        allowed = stat.S_IRWXU | stat.S_IRGRP
-    else:
+
+class NotPrivate(Exception):
+    """What the operator has to put right before the file can be trusted."""
+
+
+def read_private(path: Path, bytes_max: int = BYTES_MAX, *, root_takes_any_owner: bool = False) -> bytes:
+    """Raises NotPrivate and OSError. Never waits: a pipe or a device in the file's place is refused.
+
+    ``root_takes_any_owner``: the file is a service's own, and root runs commands on it."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        problem = why_not_private(found, any_owner=root_takes_any_owner and os.geteuid() == 0)
+        if problem is not None:
+            raise NotPrivate(problem)
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise NotPrivate(f"it is larger than {bytes_max} bytes")
+    return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def why_not_private(found: os.stat_result, *, any_owner: bool = False) -> str | None:
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a regular file"
+    if not any_owner and found.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user: run as that user, or chown it"
+    # This is how root hands files to a service: they stay root's, and the service reads them by way of its group.
+    may_serve_a_group = found.st_uid == 0
+    allowed = stat.S_IRWXU | (stat.S_IRGRP if may_serve_a_group else 0)
     if stat.S_IMODE(found.st_mode) & ~allowed:
-        return "others may use it: run chmod 600 on it"
+        return f"others may use it: run chmod {'640' if may_serve_a_group else '600'} on it"
     return None
 
 
@@ -60,12 +84,16 @@ def turn(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write beside the file, make that durable, and put it in the file's place: for its owner alone."""
+    """Write beside the file, make that durable, and put it in the file's place: for its owner alone.
+
+    What root changes keeps its owner, group and mode: a service may read it by way of its group, and must go on.
+    """
     path = path.resolve()  # the file behind a link is what changes, not the link
     descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _keep_owner(path, descriptor)
+            if os.geteuid() == 0 and path.exists():
+                _keep_owner(path.stat(), descriptor)
             file.write(data)
             file.flush()
             os.fsync(descriptor)
@@ -80,11 +108,6 @@ def replace_file(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _keep_owner(path: Path, descriptor: int) -> None:
-    """Root may change a file that a service reads by way of its group; it can do so still."""
-    if not path.exists():
-        return
-    found = path.stat()
-    if os.geteuid() == 0:
-        os.fchown(descriptor, found.st_uid, found.st_gid)
-        os.fchmod(descriptor, found.st_mode & 0o777)
+def _keep_owner(found: os.stat_result, descriptor: int) -> None:
+    os.fchown(descriptor, found.st_uid, found.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))

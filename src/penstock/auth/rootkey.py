@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from penstock.auth.private import why_not_private
+from penstock.auth.private import NotPrivate, read_private
 
 VARIABLE = "PENSTOCK_ROOT_KEY"
 """Holds the key itself. There is no such flag: the arguments of a process are for everyone to read."""
@@ -34,6 +34,10 @@ _FILE_BYTES_MAX = 4096
 
 class RootKeyError(Exception):
     """One line for the operator. It never shows any part of a key."""
+
+
+class RootKeyUnavailable(RootKeyError):
+    """The command that gives the key out did not, this time."""
 
 
 class RootKey:
@@ -82,13 +86,11 @@ def find_root_key(
 
 def read_root_key_file(path: Path) -> RootKey:
     try:
-        with path.open("rb") as file:
-            problem = why_not_private(os.fstat(file.fileno()))
-            text = file.read(_FILE_BYTES_MAX)
+        text = read_private(path, _FILE_BYTES_MAX)
     except OSError as error:
         raise RootKeyError(f"cannot read the root key file {path}: {error.strerror}") from None
-    if problem is not None:
-        raise RootKeyError(f"cannot use the root key file {path}: {problem}")
+    except NotPrivate as error:
+        raise RootKeyError(f"cannot use the root key file {path}: {error}") from None
     return RootKey(_read(text.decode("latin-1"), f"the root key file {path}"))
 
 
@@ -114,14 +116,14 @@ def _output(command: str) -> str:
             shlex.split(command), capture_output=True, timeout=_COMMAND_PATIENCE_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise RootKeyError(f"root_key_command took longer than {_COMMAND_PATIENCE_S} seconds") from None
+        raise RootKeyUnavailable(f"root_key_command took longer than {_COMMAND_PATIENCE_S} seconds") from None
     except (OSError, ValueError, IndexError) as error:
-        raise RootKeyError(f"cannot run root_key_command: {error}") from None
+        raise RootKeyUnavailable(f"cannot run root_key_command: {error}") from None
     if done.returncode != 0:
         # Its output may hold the key; what it says to the operator goes to standard error.
         said = done.stderr.decode(errors="replace").strip().splitlines()
         reason = f": {said[-1]}" if said else ""
-        raise RootKeyError(f"root_key_command ended with status {done.returncode}{reason}")
+        raise RootKeyUnavailable(f"root_key_command ended with status {done.returncode}{reason}")
     return done.stdout.decode("latin-1")
 
 

@@ -7,7 +7,7 @@ being filled, contents being read, the commit being durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from penstock.broker.held import HeldQueue
 from penstock.broker.keys import KeyGuard, NoGuard, check_key
 from penstock.broker.memory import Keeper
 from penstock.broker.moves import MoveTasks
+from penstock.broker.outlet import Outlet
 from penstock.broker.polls import Polls
 from penstock.broker.quotas import Quotas
 from penstock.broker.runtime import Runtime, WatchedRuntime
@@ -39,7 +40,7 @@ from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
 from penstock.queues.changes import EntryRow, MoveTaskRecord, QueueRecord
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.message import Counts, Outgoing, Received, Sent, decode_content
+from penstock.queues.message import Counts, Outgoing, Received, Sent
 from penstock.queues.queue import Delivery, Stored, Unknown
 from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
 from penstock.queues.settings import QueueSettings
@@ -86,6 +87,9 @@ class Broker:
         self._quotas = Quotas(store, runtime, clock, limits, self._commits, self._catalogue)
         self._polls = Polls(runtime, clock, self._take)
         self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
+        self._outlet = Outlet(
+            store, runtime, clock, self._commits, self._keeper, self._polls, self._take, self._receipts
+        )  # fmt: skip
         self._moves = MoveTasks(
             store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, self._keys,
             shard.tasks,
@@ -113,10 +117,18 @@ class Broker:
     async def settled(self) -> None:
         await self._commits.settled()
 
+    def keys_changed(self) -> None:
+        """Keys were disabled or enabled: what memory holds of messages is read again, by way of them."""
+        self._keeper.forget_all()
+
     # -- the catalogue ---------------------------------------------------------------------------------------
 
     def find(self, name: QueueName) -> HeldQueue:
         return self._catalogue.find(name)
+
+    def queues(self) -> Iterator[HeldQueue]:
+        """All, in every account and region."""
+        return iter(self._catalogue)
 
     def names(self, space: Space, prefix: str = "") -> list[QueueName]:
         return self._catalogue.names(space, prefix)
@@ -215,13 +227,15 @@ class Broker:
         self._space.check()
         check_key(self._keys, queue)
         if self._quotas.bounds_messages:
-            await self._quotas.take(queue.name.account, messages)
+            await self._quotas.seek(queue.name.account, messages)
         if not queue.loaded:
             await self._keeper.loaded(queue)
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         self._commits.check_pace(self.limits.uncommitted_bytes_max)
         changes, rules = self._commits.open, queue.rules
         rules.check_room(len(messages), now_ms, changes)
+        if self._quotas.bounds_messages:
+            self._quotas.take(queue.name.account, messages)
         answers = []
         for message in messages:
             sent, entry = rules.send(message, now_ms, wall_ms, changes)
@@ -262,7 +276,7 @@ class Broker:
         durable = self._commits.settled() if queue.settings.fifo else None
         try:
             check_key(self._keys, queue)  # a receive may have waited long
-            contents = await self._contents(deliveries)
+            received = await self._outlet.hand_out(queue, ask, caller, deliveries)
             if durable is not None:
                 await durable
         except BaseException:
@@ -271,11 +285,7 @@ class Broker:
         if caller.gone:
             self._not_delivered(queue, caller, deliveries)
             return []
-        return [
-            self._received(queue, delivery, contents[delivery.seq])
-            for delivery in deliveries
-            if delivery.seq in contents
-        ]
+        return received
 
     def _not_delivered(self, queue: HeldQueue, caller: Caller, deliveries: list[Delivery]) -> None:
         caller.if_unread = None
@@ -302,26 +312,6 @@ class Broker:
             self._commits.touch(queue)
         self._keeper.page(queue)
         return taken.deliveries
-
-    async def _contents(self, deliveries: list[Delivery]) -> dict[int, bytes]:
-        contents = {d.seq: d.content for d in deliveries if d.content is not None}
-        missing = [d.seq for d in deliveries if d.content is None]
-        if missing:
-            contents.update(await self._runtime.read(partial(self._store.contents, missing)))
-        return contents
-
-    def _received(self, queue: HeldQueue, delivery: Delivery, content: bytes) -> Received:
-        return Received(
-            content=decode_content(content),
-            handle=self._receipts.handle(
-                Receipt(queue.id, delivery.seq, delivery.receives, delivery.received_ms)
-            ),
-            receives=delivery.receives,
-            first_received_ms=delivery.first_received_ms,
-            group=delivery.group,
-            sequence=delivery.position if queue.settings.fifo else None,
-            source=delivery.source,
-        )
 
     def _take_back(self, queue: HeldQueue, deliveries: list[Delivery]) -> None:
         if queue.dropped or not queue.loaded:

@@ -5,6 +5,8 @@ Rule 1: a dead letter keeps its id, body, attributes, count and send time; it no
 Rule 2: a moved message is a new one: new id, new enqueue time, count zero, so that it cannot bounce straight back.
 Rule 3: leaving one queue and joining the other is one commit: nothing is lost or doubled, whenever the power goes.
 Rule 4: a task survives a restart and goes on.
+Rule 5: a task that was begun for somebody sends only where he may: he was asked about the queues that were sources
+        at the start, and dead letters of any other end it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from penstock.errors import (
 )
 from penstock.later import Later, run_alone
 from penstock.limits import SECOND, Limits
-from penstock.names import Arn
+from penstock.names import Arn, QueueName
 from penstock.queues.changes import MoveTaskRecord
 from penstock.queues.message import Entry, State, decode_content, encode_content
 from penstock.store.port import Store
@@ -119,7 +121,13 @@ class MoveTasks:
     def of(self, source: HeldQueue) -> list[MoveTaskRecord]:
         return [task for task in reversed(self._tasks.values()) if task.source == source.name]
 
-    def begin(self, source: HeldQueue, destination: HeldQueue | None, rate: int | None) -> MoveTaskRecord:
+    def begin(
+        self,
+        source: HeldQueue,
+        destination: HeldQueue | None,
+        rate: int | None,
+        only_to: frozenset[QueueName] | None,
+    ) -> MoveTaskRecord:
         if not self._catalogue.sources_of(source.name):
             raise SourceNotDeadLetterQueue
         earlier = self.of(source)
@@ -136,6 +144,7 @@ class MoveTasks:
             status=RUNNING,
             started_ms=self._clock.wall_ms(),
             to_move=source.rules.total - source.rules.in_flight,
+            only_to=only_to,
         )
         self._save(task, source)
         run_alone(self._run(task.id))
@@ -254,6 +263,8 @@ class MoveTasks:
             if arn is None:
                 raise MoveFailed("CouldNotDetermineMessageSource")
             name = arn.queue
+            if task.only_to is not None and name not in task.only_to:
+                raise MoveFailed("AccessDenied")
         try:
             destination = self._catalogue.find(name)
             check_key(self._keys, destination)

@@ -69,14 +69,18 @@ class Quotas:
         if most and self._catalogue.count(account) >= most:
             raise QuotaReached("queues", most)
 
-    async def take(self, account: str, messages: Sequence[Outgoing]) -> None:
-        """Room for these messages; raises QuotaReached."""
-        wanted = Usage(len(messages), sum(map(_size, messages)))
-        if not self._known or self._lacking(account, wanted) is not None:
+    async def seek(self, account: str, messages: Sequence[Outgoing]) -> None:
+        """Count anew if there seems to be no room for these messages."""
+        if not self._known or self._lacking(account, _usage(messages)) is not None:
             await self._count_anew()
-            lacking = self._lacking(account, wanted)
-            if lacking is not None:
-                raise lacking
+
+    def take(self, account: str, messages: Sequence[Outgoing]) -> None:
+        """Room for these messages, which join the open batch before anything else happens: a count that came in
+        between would not see them. Raises QuotaReached."""
+        wanted = _usage(messages)
+        lacking = self._lacking(account, wanted)
+        if lacking is not None:
+            raise lacking
         self._since[account] = _sum(self._since.get(account, _NOTHING), wanted)
 
     def _lacking(self, account: str, wanted: Usage) -> QuotaReached | None:
@@ -109,6 +113,10 @@ class Quotas:
             since = self._since[account]
             self._since[account] = Usage(since.messages - before.messages, since.bytes - before.bytes)
         self._known = True
+
+
+def _usage(messages: Sequence[Outgoing]) -> Usage:
+    return Usage(len(messages), sum(map(_size, messages)))
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

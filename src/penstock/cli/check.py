@@ -12,6 +12,7 @@ from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
 from penstock.server.config import Config, settings
 from penstock.server.encryption import root_key
+from penstock.server.exposure import check_exposure
 from penstock.server.locks import LOCK_ERRORS, sealed_credentials, tls_files
 from penstock.server.tls import Tls
 
@@ -41,6 +42,7 @@ def command(file: str | None) -> None:
 
 
 def _read_files(config: Config) -> None:
+    check_exposure(config)
     if (files := tls_files(config)) is not None:
         Tls(files)
     root = root_key(config, os.environ)

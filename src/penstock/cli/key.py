@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -16,7 +17,7 @@ from penstock.auth.keyring import Keyring, KeyringError
 from penstock.auth.keys import Key
 from penstock.auth.rootkey import RootKeyError, create_root_key_file
 from penstock.cli.failure import Failure
-from penstock.cli.identity import table
+from penstock.cli.identity import DEFAULT_FILE, table
 from penstock.cli.options import configured, with_these_settings
 from penstock.clock import SystemClock
 from penstock.errors import KeyMissing
@@ -56,41 +57,48 @@ def root(file: Path) -> None:
     click.echo(f"made {file} (fingerprint {made.fingerprint})")
 
 
-def _with_keyring(*, made: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The flags for the keyring; the function gets the settings and the keyring first. ``made``: if it is missing."""
+def _with_keyring(function: Callable[..., None]) -> Callable[..., None]:
+    """The flags for the keyring; the function gets the settings and the keyring first."""
 
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        @with_these_settings(*_SETTINGS)
-        @wraps(function)
-        def run(**given: Any) -> None:
-            config = configured({name: given.pop(name) for name in ("config", *_SETTINGS)})
-            try:
-                function(config, _opened(config, made=made), **given)
-            except (RootKeyError, KeyringError) as error:
-                raise Failure(str(error)) from None
-            except KeyMissing as error:
-                raise Failure(f"there is no key {error.key}") from None
+    @with_these_settings(*_SETTINGS)
+    @wraps(function)
+    def run(**given: Any) -> None:
+        config = configured({name: given.pop(name) for name in ("config", *_SETTINGS)})
+        try:
+            function(config, _opened(config), **given)
+        except (RootKeyError, KeyringError) as error:
+            raise Failure(str(error)) from None
+        except KeyMissing as error:
+            raise Failure(f"there is no key {error.key}") from None
 
-        return run
-
-    return add
+    return run
 
 
-def _opened(config: Config, *, made: bool) -> Keyring:
-    found = root_key(config, os.environ)
-    if found is None:
-        raise Failure("there is no root key: make one with penstock key root, and give --root-key-file")
+def _opened(config: Config) -> Keyring:
+    """Never makes one: only the server knows whether its data needs an older one."""
     path = config.keyring_file
     if path is None:
         raise Failure("a broker that keeps everything in memory has no keyring: give --keyring")
-    if not made and not path.exists():
-        raise Failure(f"there is no keyring {path}: penstock key create makes one, and so does serve")
+    if not path.exists():
+        raise Failure(
+            f"there is no keyring {path}: give the server's --config or --data; "
+            "its first start with a root key makes it"
+        )
+    found = root_key(_with_default_credentials(config), os.environ)
+    if found is None:
+        raise Failure("there is no root key: give --root-key-file, or the server's --config")
     return Keyring(path, found, SystemClock())
+
+
+def _with_default_credentials(config: Config) -> Config:
+    """As penstock user finds them: the root key may lie beside the file that it makes if it is told no other."""
+    here = config.credentials is None and DEFAULT_FILE.exists()
+    return replace(config, credentials=DEFAULT_FILE) if here else config
 
 
 @command.command("create")
 @click.option("--alias", metavar="alias/NAME", help="A name for the key.")
-@_with_keyring(made=True)
+@_with_keyring
 def create(config: Config, keyring: Keyring, alias: str | None) -> None:
     """Make a key, and print its ARN."""
     if alias is not None and _ALIAS.fullmatch(alias) is None:
@@ -99,7 +107,7 @@ def create(config: Config, keyring: Keyring, alias: str | None) -> None:
 
 
 @command.command("list")
-@_with_keyring()
+@_with_keyring
 def list_(config: Config, keyring: Keyring) -> None:
     """List all keys, and say how far encrypting stored messages anew has come."""
     rows: list[tuple[str, ...]] = [("ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE")]
@@ -110,12 +118,12 @@ def list_(config: Config, keyring: Keyring) -> None:
 
 @command.command("rotate")
 @click.argument("key")
-@_with_keyring()
+@_with_keyring
 def rotate(config: Config, keyring: Keyring, key: str) -> None:
     """Add a version to a key: what is sent from now on uses it.
 
-    A running broker encrypts anew, in the background, what older versions have encrypted; if none runs, the next one
-    does. penstock key list shows how far it has come.
+    A running broker then looks at all stored messages in the background, as after penstock key reseal, and encrypts
+    anew what older versions have encrypted; if none runs, the next one does. penstock key list shows how far it is.
     """
     changed = keyring.rotate(config.space, key)
     click.echo(f"{changed.arn} has {len(changed.versions)} versions")
@@ -123,7 +131,7 @@ def rotate(config: Config, keyring: Keyring, key: str) -> None:
 
 @command.command("disable")
 @click.argument("key")
-@_with_keyring()
+@_with_keyring
 def disable(config: Config, keyring: Keyring, key: str) -> None:
     """Refuse sends to and receives from queues that name this key. Nothing is lost: see enable."""
     click.echo(f"disabled {keyring.set_enabled(config.space, key, False).arn}")
@@ -131,14 +139,14 @@ def disable(config: Config, keyring: Keyring, key: str) -> None:
 
 @command.command("enable")
 @click.argument("key")
-@_with_keyring()
+@_with_keyring
 def enable(config: Config, keyring: Keyring, key: str) -> None:
-    """Allow a key to be used again."""
+    """Allow a key to be used again. Stored messages are looked at as after penstock key reseal."""
     click.echo(f"enabled {keyring.set_enabled(config.space, key, True).arn}")
 
 
 @command.command("reseal")
-@_with_keyring()
+@_with_keyring
 def reseal(_config: Config, keyring: Keyring) -> None:
     """Encrypt stored messages anew where they are not encrypted under the key that their queue names today.
 

@@ -39,9 +39,8 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     to_move: int
     moved: int = 0
     failure: str | None = None
-    only_to: frozenset[QueueName] | None = (
-        None  # where messages may go back to; None: wherever they came from
-    )
+    only_to: frozenset[QueueName] | None = None
+    """Where messages may go back to; None: wherever they came from."""
 
 
 class EntryRow(NamedTuple):

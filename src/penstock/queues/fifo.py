@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -166,6 +166,19 @@ class FifoQueue(Queue[FifoLane]):
             if oldest.until_ms > now_ms:
                 return
             self._attempts.popitem(last=False)
+
+    def pass_over(
+        self, deliveries: Iterable[Delivery], shut: Container[int], now_ms: int, changes: Changes
+    ) -> list[Delivery]:
+        deliveries = list(deliveries)
+        blocked: dict[str | None, int] = {}  # group -> position from which on it has to wait
+        for delivery in deliveries:
+            if delivery.seq in shut:
+                blocked.setdefault(delivery.group, delivery.position)
+        rest = super().pass_over(deliveries, shut, now_ms, changes)
+        behind = [delivery for delivery in rest if delivery.position > blocked.get(delivery.group, NEVER)]
+        self.take_back(behind, now_ms, changes)
+        return [delivery for delivery in rest if delivery not in behind]
 
     def _start_picking(self) -> None:
         self._cursor = 0

@@ -7,7 +7,7 @@ durable. A sent message joins the queue by :meth:`Queue.arrive` only then.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -179,19 +179,44 @@ class Queue(PagedQueue[L]):
     def take_back(self, deliveries: Iterable[Delivery], now_ms: int, changes: Changes) -> None:
         """The receiver never got these: show them again at once, uncounted."""
         for delivery in deliveries:
-            entry = self.index.get(delivery.seq)
-            if entry is None or entry.receives != delivery.receives:
+            entry = self._uncounted(delivery)
+            if entry is None:
                 continue
-            entry.receives -= 1
-            if not entry.receives:
-                entry.first_received_ms = 0
-            if entry.content is None and delivery.content is not None:
-                entry.content = delivery.content
-                self.budget.used += len(delivery.content)
             if entry.state is State.IN_FLIGHT:
                 self._show_now(entry, now_ms, changes)
             else:
                 changes.update(self.id, entry)
+
+    def pass_over(
+        self, deliveries: Iterable[Delivery], shut: Container[int], now_ms: int, changes: Changes
+    ) -> list[Delivery]:
+        """Those in ``shut`` cannot be handed out: uncounted, and hidden for a while so that others come first.
+
+        Answers the rest. After a restart they are tried again at once: the store does not know of the while."""
+        rest = []
+        for delivery in deliveries:
+            if delivery.seq not in shut:
+                rest.append(delivery)
+            elif (entry := self._uncounted(delivery)) is not None:
+                entry.due_ms = 0
+                changes.update(self.id, entry)
+                if entry.state is not State.IN_FLIGHT:
+                    self._take_out(entry)
+                self._hide(entry, now_ms + _HOLD_MS)
+        return rest
+
+    def _uncounted(self, delivery: Delivery) -> Entry | None:
+        """The message as if it had not been received; None if something happened to it since."""
+        entry = self.index.get(delivery.seq)
+        if entry is None or entry.receives != delivery.receives:
+            return None
+        entry.receives -= 1
+        if not entry.receives:
+            entry.first_received_ms = 0
+        if entry.content is None and delivery.content is not None:
+            entry.content = delivery.content
+            self.budget.used += len(delivery.content)
+        return entry
 
     def withdraw(self, count: int, now_ms: int, changes: Changes) -> list[Entry]:
         """Hold waiting messages for a move to another queue: uncounted, and back by themselves if it fails."""

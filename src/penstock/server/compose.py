@@ -70,12 +70,12 @@ class Parts:
             self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard
         )
         self.broker.start()
-        encryption.start(self._store, self._runtime, self._on_fatal)
         services = [sqs_service(self.broker), sts_service(self.locks.credentials, self._clock)]
         witness = self.locks.witness
         self._routes.dispatch = Dispatcher(services, witness.answered if witness is not None else None).answer
         self.health.done(_LOADING)
         await declare_all(self.broker, self._config.queues, self._config.space)
+        encryption.start(self._store, self._runtime, self.broker, self._on_fatal)
         self.health.done(_DECLARING)
 
     async def look(self, *, asked: bool) -> None:

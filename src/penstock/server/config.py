@@ -231,6 +231,13 @@ class Config:
         return Space(self.account, self.region)
 
     @property
+    def keeps_trail(self) -> bool:
+        """An open server knows no callers to tell of, and one in memory keeps nothing, unless told otherwise."""
+        if self.audit == "auto":
+            return self.credentials is not None and not self.memory
+        return self.audit != "off"
+
+    @property
     def keyring_file(self) -> Path | None:
         """None: with everything in memory there is nothing to keep keys for, unless a keyring is named."""
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")

@@ -1,24 +1,35 @@
-"""Encryption at rest as the settings want it: the root key, the keyring, and encrypting anew what is stored."""
+"""Encryption at rest as the settings want it: the root key, the keyring, and encrypting anew what is stored.
+
+Rule 1: there is no start beside messages whose key is not there: it would show none of them, and encrypt new ones
+        under keys that belong to no backup.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from penstock.auth.keyring import Keyring
+from penstock.auth.keyring import Keyring, KeyringError
 from penstock.auth.private import replace_file
 from penstock.auth.rootkey import RootKey, RootKeyError, find_root_key
-from penstock.auth.sealing import Cipher, NoKeys
-from penstock.broker.keys import KeyGuard, NoGuard
+from penstock.auth.sealing import Cipher, NoKeys, key_named
+from penstock.broker.broker import Broker
+from penstock.broker.held import HeldQueue
+from penstock.broker.keys import KeyGuard, NoGuard, without_key
 from penstock.broker.resealing import Progress, Resealing
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreRefused
 from penstock.server.config import Config
 from penstock.store.port import Store
 from penstock.store.sealed import SealedStore
+
+log = logging.getLogger("penstock.server")
+
+_NAMED_MAX = 10
 
 
 def root_key(config: Config, environ: Mapping[str, str]) -> RootKey | None:
@@ -44,6 +55,7 @@ class Encryption:
         self._keyring: Keyring | None = None
         self._cipher: Cipher | NoKeys
         self._resealing: Resealing | None = None
+        self._broker: Broker | None = None
         if root is not None:
             self._keyring = Keyring(self._path, root, clock)
             self._cipher = self.guard = Cipher(self._keyring, clock)
@@ -63,12 +75,36 @@ class Encryption:
             self.said += ", and queues with a KMS key cannot be used"
 
     def around(self, store: Store) -> SealedStore:
-        return SealedStore(store, self._cipher)
+        """Opening it raises StoreRefused if messages are stored whose keys are not there."""
+        return SealedStore(store, self._cipher, self._admit)
 
-    def start(self, store: SealedStore, runtime: Runtime, on_fatal: Callable[[StoreError], None]) -> None:
-        """Begin to encrypt anew what is stored, or go on with it. The store is open."""
+    def _admit(self, without_key: bytes | None) -> None:
+        if without_key is not None:
+            told = f"Stored messages are encrypted under {key_named(without_key)}"
+            if self._keyring is None:
+                raise StoreRefused(
+                    f"{told}, and there are neither a root key nor the keyring {self._path}: "
+                    "put the keyring back from the backup, and give --root-key-file."
+                )
+            there = self._path is not None and self._path.exists()
+            lack = f"which is not in the keyring {self._path}" if there else f"and {self._path} is missing"
+            raise StoreRefused(
+                f"{told}, {lack}: put the keyring that belongs to the data back from the backup."
+            )
+        if self._keyring is not None:
+            try:
+                self._keyring.keep()
+            except KeyringError as error:
+                raise StoreRefused(str(error)) from None
+
+    def start(
+        self, store: SealedStore, runtime: Runtime, broker: Broker, on_fatal: Callable[[StoreError], None]
+    ) -> None:
+        """Begin to encrypt anew what is stored, or go on with it. The store is open, and the queues are there."""
         if (keyring := self._keyring) is None:
             return
+        self._broker = broker
+        _warn_of(without_key(self.guard, broker.queues()))
         file = ProgressFile(self._path)
         self._resealing = Resealing(
             store, runtime, self._clock, lambda: keyring.keys.file.generation, file.load(), file.keep, on_fatal
@@ -77,7 +113,12 @@ class Encryption:
 
     def reload(self) -> str:
         """Take up a changed keyring. Cheap when there is nothing to do: it can be called every second."""
-        said = self._keyring.reload() if self._keyring is not None else ""
+        if (keyring := self._keyring) is None:
+            return ""
+        disabled = keyring.keys.disabled
+        said = keyring.reload()
+        if self._broker is not None and keyring.keys.disabled != disabled:
+            self._broker.keys_changed()
         if said and self._resealing is not None:
             self._resealing.wake()
         return said
@@ -86,6 +127,28 @@ class Encryption:
         """Before the broker stops."""
         if self._resealing is not None:
             self._resealing.stop()
+
+
+def _warn_of(shut: Sequence[HeldQueue]) -> None:
+    """Whoever sends to such a queue is told; but the operator can know it from the start, and what to do."""
+    if shut:
+        log.warning(
+            "queues whose key is not in the keyring can be neither sent to nor received from: %s; to mend it: %s",
+            _few(f"{queue.name.name} ({queue.settings.kms_key})" for queue in shut), _few(map(_remedy, shut)),
+        )  # fmt: skip
+
+
+def _remedy(queue: HeldQueue) -> str:
+    name, key = queue.name, queue.settings.kms_key or ""
+    if key.startswith("alias/"):
+        return f"penstock key create --alias {key} --account {name.account} --region {name.region}"
+    return "set KmsMasterKeyId to a key of penstock key list"
+
+
+def _few(texts: Iterable[str]) -> str:
+    once = list(dict.fromkeys(texts))
+    more = len(once) - _NAMED_MAX
+    return ", ".join(once[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 class ProgressFile:

@@ -1,15 +1,18 @@
 """The locks on the doors, as the settings want them: who may come in, what is kept secret, what is written down.
 
 Rule 1: a lock that cannot be set is a start that fails: nothing is served less guarded than the settings say.
-Rule 2: what stands in files (keys, users, certificates) is read again while the server runs: within a second of a
+Rule 2: what stands in files (keys, users, certificates) is read again while the server runs: within seconds of a
 change, and on SIGHUP. A file that cannot be used leaves everything as it was, and the log says why.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.auth.identity import Credentials, CredentialsError
@@ -22,11 +25,14 @@ from penstock.server.audit.witness import AuditWitness
 from penstock.server.caller import Callers
 from penstock.server.config import Config, ConfigError
 from penstock.server.encryption import Encryption, root_key
+from penstock.server.exposure import check_exposure
 from penstock.server.gate import Gate
 from penstock.server.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.throttle import Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
+
+log = logging.getLogger("penstock")
 
 LOCK_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyError, TlsError)
 """Each is one line for the operator."""
@@ -35,6 +41,7 @@ LOCK_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyE
 class Locks:
     def __init__(self, config: Config, clock: Clock, origins: Origins) -> None:
         """Raises one of LOCK_ERRORS."""
+        check_exposure(config)
         root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
@@ -58,20 +65,33 @@ class Locks:
 
     async def look(self, listener: Listener, *, asked: bool) -> None:
         """Once a second: take up what has changed. ``asked``: because the operator asks for it, changed or not."""
-        if self.tls is not None and (self.tls.reload() if asked else self.tls.look(time.time())):
-            listener.tls = self.tls.context
-        if self.credentials is not None:
-            # Ten thousand users take a second or two to read, and requests go on meanwhile.
-            await asyncio.to_thread(self.credentials.reload, asked=asked)
-        self.encryption.reload()
-        if self.audit is not None:
-            if asked:
-                self.audit.reopen()
-            self.audit.tick()
+        with _alone("certificates"):
+            if self.tls is not None and (self.tls.reload() if asked else self.tls.look(time.time())):
+                listener.tls = self.tls.context
+        with _alone("credentials"):
+            if self.credentials is not None:
+                # Ten thousand users take a second or two to read, and requests go on meanwhile.
+                await asyncio.to_thread(self.credentials.reload, asked=asked)
+        with _alone("encryption keys"):
+            self.encryption.reload()
+        with _alone("the audit trail"):
+            if self.audit is not None:
+                if asked:
+                    self.audit.reopen()
+                self.audit.tick()
 
     def close(self) -> None:
         if self.audit is not None:
             self.audit.close()
+
+
+@contextmanager
+def _alone(what: str) -> Iterator[None]:
+    """Trouble with one of them, of a kind that nobody foresaw, does not keep the others from being looked after."""
+    try:
+        yield
+    except Exception:
+        log.exception("looking after %s failed; trying again", what)
 
 
 def tls_files(config: Config) -> TlsFiles | None:

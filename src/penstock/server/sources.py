@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from penstock.auth.rootkey import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.server.config import Config, ConfigError, Setting, settings
 from penstock.server.declared import DeclaredQueueError, read_queues
-from penstock.server.exposure import check_exposure
 from penstock.server.kinds import WrongPart
 
 _PREFIX = "PENSTOCK_"
@@ -149,4 +148,9 @@ def _check_together(config: Config) -> None:
         raise ConfigError(f"durability = {config.durability} needs a disk, and memory is set")
     if config.requests_burst and not config.requests_per_second:
         raise ConfigError("requests_burst is set and requests_per_second is not: a burst is beyond a rate")
-    check_exposure(config)
+    if config.regions and config.credentials is None:
+        raise ConfigError(
+            "regions is set and credentials is not: nobody verifies what a request is signed for"
+        )
+    if config.audit_required and not config.keeps_trail:
+        raise ConfigError("audit_required is set and there is no audit trail: name its file with audit")

@@ -81,10 +81,7 @@ async def _look_after(parts: Parts, asked: asyncio.Event) -> None:
         asked.clear()
         if wanted:
             log.info("reading certificates, credentials and keys again")
-        try:
-            await parts.look(asked=wanted)
-        except Exception:
-            log.exception("looking after changed files failed; trying again")
+        await parts.look(asked=wanted)
 
 
 def run(config: Config) -> None:

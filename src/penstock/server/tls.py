@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -115,7 +116,13 @@ def tls_context(
 def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     """A context, and until when its certificate is valid. Looks into the files first, because OpenSSL says little."""
     chain = _certificates("tls_certificate", files.certificate)
-    if _public_key(files.key) != chain[0].public_key():
+    try:
+        fitting = _public_key(files.key) == chain[0].public_key()
+    except UnsupportedAlgorithm:
+        raise TlsError(
+            f"tls_key {files.key} is of a kind that is not supported: use RSA, P-256 or Ed25519"
+        ) from None
+    if not fitting:
         raise TlsError(
             f"tls_key {files.key} is not the key of tls_certificate {files.certificate}: give the two that belong "
             "together, with the server's own certificate first in its file"

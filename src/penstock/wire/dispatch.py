@@ -31,7 +31,7 @@ __all__ = ["Answer", "Dispatcher", "refusal"]
 
 T = TypeVar("T")
 Done = Callable[[Answer], None]
-Witness = Callable[[Service, Operation, Any, Call, Any, Fault | None], None]
+OnEnd = Callable[[Service, Operation, Any, Call, Any, Fault | None], None]
 """Told of every operation at its end: its request and its response (each None if there was none), and its fault."""
 
 _log = logging.getLogger("penstock.wire")
@@ -58,8 +58,8 @@ class _FormRoute(_Route, frozen=True):
 
 
 class Dispatcher:
-    def __init__(self, services: Iterable[Service], witness: Witness | None = None) -> None:
-        self._witness = witness
+    def __init__(self, services: Iterable[Service], on_end: OnEnd | None = None) -> None:
+        self._on_end = on_end
         self._routes: dict[str, _JsonRoute] = {}
         # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
         self._actions: dict[str, dict[str, _FormRoute]] = {}
@@ -130,9 +130,9 @@ class Dispatcher:
                     # The caller is told that it failed, so what it was to get goes back.
                     give_back, call.if_unread = call.if_unread, None
                     give_back()
-            if self._witness is not None:
-                self._witness(service, operation, request, call, response, fault)
             done(answer)
+            if self._on_end is not None:
+                self._on_end(service, operation, request, call, response, fault)
 
         try:
             if call.signed_for is not None and call.signed_for != service.signing_name:

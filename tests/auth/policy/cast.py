@@ -7,6 +7,7 @@ from penstock.auth.principal import ANONYMOUS, Principal
 OWN = "444455556666"
 OTHER = "111122223333"
 REGION = "us-east-2"
+BEGAN_S = 1767225600  # when sessions began: the first second of 2026
 
 
 def queue(name: str) -> str:
@@ -36,6 +37,7 @@ def session(account: str, role: str, name: str, **tags: str) -> Principal:
         id=f"AROA{role.upper()}:{name}",
         role_arn=f"arn:aws:iam::{account}:role/{role}",
         tags=tags,
+        issued_s=BEGAN_S,
     )
 
 

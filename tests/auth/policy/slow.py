@@ -246,6 +246,7 @@ def context(key: str, question: Question) -> list[str]:
         "aws:securetransport": str(question.secure).lower(),
         "aws:currenttime": datetime.fromtimestamp(int(question.now_s), UTC).isoformat(),
         "aws:epochtime": str(int(question.now_s)),
+        "aws:tokenissuetime": who.issued_s and datetime.fromtimestamp(int(who.issued_s), UTC).isoformat(),
     }
     if name == "aws:tagkeys":
         return list(question.tag_keys)

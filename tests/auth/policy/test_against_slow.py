@@ -123,7 +123,7 @@ CONDITIONS = st.one_of(
     condition(
         ["ArnEquals", "ArnNotEquals", "ArnLike", "ArnNotLike"], ["aws:PrincipalArn", "aws:SourceArn"], ARNS
     ),
-    condition(compared("Date"), ["aws:CurrentTime", "aws:EpochTime"], TIMES),
+    condition(compared("Date"), ["aws:CurrentTime", "aws:EpochTime", "aws:TokenIssueTime"], TIMES),
     condition(compared("Numeric"), ["aws:PrincipalTag/grade", "aws:EpochTime", "aws:username"], NUMBERS),
     condition(["IpAddress", "NotIpAddress"], ["aws:SourceIp"], NETWORKS),
     condition(

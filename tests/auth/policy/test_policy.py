@@ -83,6 +83,30 @@ STATEMENTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize(
+    ("key", "unknown"),
+    [
+        ("aws:SourceIp", False),
+        ("AWS:sourceip", False),
+        ("aws:TokenIssueTime", False),
+        ("aws:PrincipalTag/aws:x", False),
+        ("sts:ExternalId", False),
+        ("s3:prefix", False),  # its statement is about another service
+        ("aws:SourceVpc", True),
+        ("aws:PrincipalTag", True),
+        ("aws:PrincipalTags/team", True),
+        ("sts:ExternId", True),
+        ("sqs:Colour", True),
+        ("SourceIp", True),
+    ],
+)
+def test_keys_that_no_request_has_are_known_as_such(key: str, unknown: bool) -> None:
+    condition = {"StringEquals": {key: "x", "aws:userid": "y"}, "StringNotLike": {key: "z"}}
+    statement = {"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition}
+    policy = compile_policy(json.dumps({"Statement": [statement, statement]}), kind="identity")
+    assert policy.unknown_keys == ((key,) if unknown else ())
+
+
 @settings(max_examples=300)
 @given(
     st.lists(STATEMENTS, min_size=1, max_size=3),

@@ -38,7 +38,16 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     """A table of the file."""
 
 
-class AccessKey(Entry, kw_only=True):
+class Owner(Entry, kw_only=True):
+    """Whatever sessions can come from."""
+
+    sessions_since: datetime | None = None  # sessions that began earlier are refused
+
+    def ended(self, issued_s: int) -> bool:
+        return self.sessions_since is not None and issued_s < self.sessions_since.timestamp()
+
+
+class AccessKey(Owner, kw_only=True):
     id: Annotated[str, Meta(pattern=rf"^{KEY_ID}\Z")]
     secret: str
     created: datetime | None = None
@@ -47,12 +56,6 @@ class AccessKey(Entry, kw_only=True):
     @property
     def active(self) -> bool:
         return self.status == "active"
-
-
-class Owner(Entry, kw_only=True):
-    """Whoever keys or sessions can belong to."""
-
-    sessions_since: datetime | None = None  # sessions that began earlier are refused
 
 
 class Holder(Owner, kw_only=True):

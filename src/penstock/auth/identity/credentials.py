@@ -1,7 +1,10 @@
 """The credentials of a running server: the newest directory that the file could be made into.
 
 Rule 1: a request sees one state of the file or another, never a mixture: the directory is replaced as a whole.
-Rule 2: a file that cannot be used changes nothing. The reason is logged once for each state of the file.
+Rule 2: a file that cannot be used changes nothing. The log says why, and says it again every minute: as long as it
+lasts, whoever was removed since is still let in.
+Rule 3: a file that is being written is not read: it may end where it still makes sense. Unasked, a file is read when
+two looks in a row found it the same; and in any case what changed while it was read is not taken.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ import logging
 from pathlib import Path
 
 from penstock.auth.identity.book import CredentialsError
-from penstock.auth.identity.differences import differences
+from penstock.auth.identity.differences import differences, in_short
 from penstock.auth.identity.directory import Directory
 from penstock.auth.identity.file import read_file
-from penstock.auth.private import stamp
+from penstock.auth.private import Stamp, stamp
 from penstock.auth.rootkey import RootKey
 from penstock.clock import Clock
 
 _log = logging.getLogger("penstock.auth")
+
+_REMIND_MS = 60_000
 
 
 class Credentials:
@@ -26,8 +31,12 @@ class Credentials:
         self._path = path
         self._root_key = root_key
         self._clock = clock
-        self._seen = stamp(path)
+        self._taken = stamp(path)  # the state of the file that was read last, usable or not
+        self._noticed = self._taken  # the one that the last look found
+        self._trouble = ""  # why the file as it is now cannot be used
+        self._told_ms = 0
         self.directory = self._read()
+        _warn(self.directory.oddities)
 
     def reload(self, *, asked: bool = False) -> str:
         """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do.
@@ -36,20 +45,43 @@ class Credentials:
         thousand users takes seconds to read; this may run in a thread beside those who ask the directory.
         """
         found = stamp(self._path)
-        if found == self._seen and not asked:
-            return ""
-        # Taken before the file is read: a change while it is read will be seen the next time.
-        self._seen = found
+        if not asked:
+            if found == self._taken:
+                return self._reminded()
+            if found != self._noticed:
+                self._noticed = found
+                return ""
+        return self._take_up(found)
+
+    def _take_up(self, found: Stamp | None) -> str:
         try:
             new = self._read()
         except CredentialsError as error:
-            line = f"{error}; the credentials stay as they were"
-            _log.error("%s", line)
+            self._taken = self._noticed = found
+            self._trouble = f"{error}; the old credentials are still in force"
+            return self._complained()
+        self._noticed = stamp(self._path)
+        if self._noticed != found:
+            line = (
+                f"the credentials file {self._path} is being written: it will be read when it stays the same"
+            )
+            _log.info("%s", line)
             return line
+        self._taken, self._trouble = found, ""
         line = f"credentials read again: {differences(self.directory.book, new.book)}"
-        self.directory = new
         _log.info("%s", line)
+        _warn([each for each in new.oddities if each not in self.directory.oddities])
+        self.directory = new
         return line
+
+    def _reminded(self) -> str:
+        due = self._trouble and self._clock.now_ms() - self._told_ms >= _REMIND_MS
+        return self._complained() if due else ""
+
+    def _complained(self) -> str:
+        self._told_ms = self._clock.now_ms()
+        _log.error("%s", self._trouble)
+        return self._trouble
 
     def _read(self) -> Directory:
         book = read_file(self._path)
@@ -57,3 +89,8 @@ class Credentials:
             return Directory(book, self._root_key, self._clock)
         except CredentialsError as error:
             raise CredentialsError(f"cannot use the credentials file {self._path}: {error}") from None
+
+
+def _warn(oddities: list[str]) -> None:
+    if oddities:
+        _log.warning("%s", in_short(oddities))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.auth.identity.book import Book, all_keys
 
@@ -13,8 +13,12 @@ def differences(old: Book, new: Book) -> str:
     said = [*_parts(old, new)]
     if not said:
         return "nothing changed" if old == new else "policies, tags or settings changed"
+    return in_short(said)
+
+
+def in_short(said: Sequence[str]) -> str:
     more = [f"and {len(said) - _SHOWN_MAX} more"] if len(said) > _SHOWN_MAX else []
-    return ", ".join(said[:_SHOWN_MAX] + more)
+    return ", ".join([*said[:_SHOWN_MAX], *more])
 
 
 def _parts(old: Book, new: Book) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 Rule 1: an unknown key, an inactive one, a token that is not ours and one whose owner is gone get the same answer, so
 that nobody learns which keys there are.
-Rule 2: a session lives as long as the long-term key it came from: whoever deactivates a leaked key ends all that
-was made with it.
+Rule 2: a session lives as long as the long-term key it came from, and all that lies between: whoever deactivates a
+leaked key ends all that was made with it.
 Rule 3: what is remembered is bounded, and only holds tokens that were found true.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.auth.identity.book import Book, all_keys
+from penstock.auth.identity.book import AccessKey, Book, all_keys
 from penstock.auth.identity.keys import opened_secret
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
@@ -27,6 +27,7 @@ _TOKENS_REMEMBERED_MAX = 4096
 class _Known(NamedTuple):
     secret: str
     principal: Principal
+    key: AccessKey
 
 
 class _KnownSession(NamedTuple):
@@ -53,8 +54,9 @@ class Directory:
                     if name is None
                     else self._principals.user(account, name, key.id)
                 )
-                self._by_key[key.id] = _Known(secret, principal)
+                self._by_key[key.id] = _Known(secret, principal, key)
         self._roles = {role.arn: role for role in self._principals.roles()}
+        self.oddities = list(self._principals.oddities)
 
     def secret(self, access_key: str, token: str | None) -> str:
         """What the request must have been signed with. Raises Fault."""
@@ -87,11 +89,13 @@ class Directory:
         parent = None if session is None else self._by_key.get(session.parent_key)
         if session is None or parent is None:
             raise _invalid()
-        principal = self._principals.session(session, access_key, parent.principal)
-        if principal is None:
+        if not self._principals.goes_on(session, parent.key, parent.principal):
             raise _invalid()
         known = _KnownSession(
-            access_key, self.sessions.secret(access_key), principal, session.expires_s * 1000
+            access_key,
+            self.sessions.secret(access_key),
+            self._principals.session(session, access_key),
+            session.expires_s * 1000,
         )
         if len(self._by_token) >= _TOKENS_REMEMBERED_MAX:
             self._by_token.clear()

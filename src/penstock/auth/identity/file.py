@@ -8,7 +8,6 @@ Rule 3: changes take turns: two commands at once do not undo each other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,9 +15,7 @@ from pathlib import Path
 from penstock.auth.identity.book import Book, CredentialsError
 from penstock.auth.identity.principals import check_book
 from penstock.auth.identity.toml import read_book, written
-from penstock.auth.private import replace_file, turn, why_not_private
-
-_BYTES_MAX = 16 * 1024 * 1024
+from penstock.auth.private import NotPrivate, read_private, replace_file, turn
 
 
 def read_file(path: Path) -> Book:
@@ -43,15 +40,8 @@ def changed_file(path: Path) -> Iterator[Book]:
 
 
 def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        problem = why_not_private(os.fstat(file.fileno()))
-        if problem is not None:
-            raise CredentialsError(problem)
-        data = file.read(_BYTES_MAX + 1)
-    if len(data) > _BYTES_MAX:
-        raise CredentialsError("it is larger than 16 MB")
     try:
-        return data.decode("utf-8-sig")
+        return read_private(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise CredentialsError("it is not UTF-8 text") from None
 
@@ -60,7 +50,7 @@ def _read(path: Path) -> str:
 def _told_with(path: Path) -> Iterator[None]:
     try:
         yield
-    except CredentialsError as error:
+    except (CredentialsError, NotPrivate) as error:
         raise CredentialsError(f"cannot use the credentials file {path}: {error}") from None
     except OSError as error:
         raise CredentialsError(f"cannot use the credentials file {path}: {error.strerror}") from None

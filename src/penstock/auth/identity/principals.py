@@ -1,4 +1,9 @@
-"""From the tables of the file to principals: their policies compiled, their sessions' names and tags in place."""
+"""From the tables of the file to principals: their policies compiled, their sessions' names and tags in place.
+
+Rule 1: a session goes on as long as everything it came from: its own user or role, those of the sessions before it in
+a chain, and the key that it all began with. If one of them is gone, is somebody else by now, or ended its sessions,
+it is over.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,21 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.auth.identity.book import (
+    AccessKey,
+    Account,
     Book,
     CredentialsError,
     Document,
     Holder,
-    Owner,
+    Role,
+    User,
     role_arn,
     root_arn,
     unique_id,
     user_arn,
 )
 from penstock.auth.identity.managed import MANAGED
-from penstock.auth.identity.sessions import Session
+from penstock.auth.identity.sessions import Chain, Hop, OwnerKind, Session, extended
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, compile_policy
 from penstock.auth.principal import Principal
 from penstock.names import PARTITION
@@ -29,7 +37,8 @@ class SessionPrincipal(Principal, frozen=True, kw_only=True):
     """Whoever calls with temporary credentials; what the next session in a chain has to know about this one."""
 
     parent_key: str
-    chained: bool  # it is a role's: AWS keeps what follows from it to an hour
+    parent_id: str
+    chain: Chain  # this session and those before it
     transitive: tuple[str, ...] = ()
 
 
@@ -59,10 +68,11 @@ class Principals:
     def __init__(self, book: Book) -> None:
         """Raises CredentialsError where the book names what is not there, or holds a policy that is none."""
         self._book = book
+        self.oddities: dict[str, None] = {}  # what policies say that can hardly be meant, each line once
         for name, document in book.policies.items():
             if name in MANAGED:
                 raise CredentialsError(f'policy "{name}" has the name of a built-in one')
-            _compiled(document, name)
+            self._compiled(document, name)
         for account in book.accounts.values():
             for holder in (*account.users.values(), *account.roles.values()):
                 self.policies(holder)
@@ -83,35 +93,43 @@ class Principals:
         for number, account in self._book.accounts.items():
             for name, role in account.roles.items():
                 arn = role_arn(number, name)
-                trust = _compiled(role.trust, name, "trust")
+                trust = self._compiled(role.trust, name, "trust")
                 yield KnownRole(number, name, arn, unique_id(role, arn), role.max_session, role.tags, trust)
 
     def policies(self, holder: Holder) -> tuple[Policy, ...]:
         named = [(name, named_policy(self._book, name)) for name in holder.policies]
-        return tuple(_compiled(document, name) for name, document in [*named, *holder.inline.items()])
+        return tuple(self._compiled(document, name) for name, document in [*named, *holder.inline.items()])
 
-    def session(self, session: Session, access_key: str, parent: Principal) -> SessionPrincipal | None:
-        """None if whoever it belongs to is gone, or if they or whoever began it ended their sessions."""
-        owner = self._owner(session.kind, session.account, session.owner)
-        began_by = self._owner(parent.kind, parent.account, parent.name or "")
-        if owner is None or began_by is None or _ended(owner, session) or _ended(began_by, session):
-            return None
-        if session.kind == "role":
-            return self._role_session(session, access_key)
-        whole = (
-            self.root(session.account, access_key)
-            if session.kind == "root"
-            else self.user(session.account, session.owner, access_key)
+    def goes_on(self, session: Session, key: AccessKey, parent: Principal) -> bool:
+        """Rule 1. ``parent`` is whose key it is today."""
+        hops = (*session.chain, session.hop)
+        began_s = min(hop.issued_s for hop in hops)
+        began = Hop(
+            "root" if parent.kind == "root" else "user",
+            parent.account,
+            parent.name or "",
+            session.parent_id,
+            began_s,
         )
-        if whole.id != session.owner_id:
-            return None
-        return SessionPrincipal(**msgspec.structs.asdict(whole), parent_key=session.parent_key, chained=False)
+        return not key.ended(began_s) and all(map(self._stands, (began, *hops)))
 
-    def _role_session(self, session: Session, access_key: str) -> SessionPrincipal | None:
+    def session(self, session: Session, access_key: str) -> SessionPrincipal:
+        """Of a session that goes on."""
+        match session.kind:
+            case "role":
+                return self._role_session(session, access_key)
+            case "root":
+                whole = self.root(session.account, access_key)
+            case "user":
+                whole = self.user(session.account, session.owner, access_key)
+        return SessionPrincipal(
+            **{**msgspec.structs.asdict(whole), "issued_s": session.issued_s},
+            parent_key=session.parent_key, parent_id=session.parent_id, chain=(session.hop,),
+        )  # fmt: skip
+
+    def _role_session(self, session: Session, access_key: str) -> SessionPrincipal:
         role = self._book.accounts[session.account].roles[session.owner]
         arn = role_arn(session.account, session.owner)
-        if unique_id(role, arn) != session.owner_id:
-            return None
         policy = None if session.policy is None else compile_policy(session.policy, kind="session")
         # AWS: a tag of the session replaces the role's own, whatever the case of its key.
         replaced = {key.lower() for key in session.tags}
@@ -120,14 +138,37 @@ class Principals:
             kind="session", account=session.account, arn=assumed_role_arn(session),
             id=f"{session.owner_id}:{session.name}", role_arn=arn, tags=tags,
             policies=self.policies(role), session_policy=policy, access_key=access_key,
-            parent_key=session.parent_key, chained=True, transitive=session.transitive,
+            issued_s=session.issued_s, parent_key=session.parent_key, parent_id=session.parent_id,
+            chain=extended(session.chain, session.hop), transitive=session.transitive,
         )  # fmt: skip
 
-    def _owner(self, kind: str, account: str, name: str) -> Owner | None:
+    def _compiled(self, document: Document, name: str, kind: Kind = "identity") -> Policy:
+        try:
+            policy = compile_policy(document_text(document), kind=kind, name=name)
+        except PolicyInvalid as error:
+            raise CredentialsError(f"{_called(kind, name)}: {error}") from None
+        if policy.unknown_keys:
+            self.oddities[oddity(policy)] = None
+        return policy
+
+    def _stands(self, hop: Hop) -> bool:
+        """Whoever had this session is there, is still the same, and did not end it."""
+        owner = self._owner(hop.kind, hop.account, hop.owner)
+        if owner is None or owner.ended(hop.issued_s):
+            return False
+        match owner:
+            case Account():
+                return hop.owner_id == hop.account
+            case User():
+                return hop.owner_id == unique_id(owner, user_arn(hop.account, hop.owner))
+            case Role():
+                return hop.owner_id == unique_id(owner, role_arn(hop.account, hop.owner))
+
+    def _owner(self, kind: OwnerKind, account: str, name: str) -> Account | User | Role | None:
         held = self._book.accounts.get(account)
         if held is None or kind == "root":
             return held
-        return (held.roles if kind == "role" else held.users).get(name)
+        return held.roles.get(name) if kind == "role" else held.users.get(name)
 
 
 def check_book(book: Book) -> None:
@@ -140,13 +181,15 @@ def assumed_role_arn(session: Session) -> str:
     return f"arn:{PARTITION}:sts::{session.account}:assumed-role/{session.owner}/{session.name}"
 
 
-def _ended(owner: Owner, session: Session) -> bool:
-    return owner.sessions_since is not None and session.issued_s < owner.sessions_since.timestamp()
+def oddity(policy: Policy) -> str:
+    """Of a policy with unknown keys, for the operator."""
+    keys = " and ".join(policy.unknown_keys)
+    return f"{_called(policy.kind, policy.name)} looks at {keys}, which no request here has: it counts as missing"
 
 
-def _compiled(document: Document, name: str, kind: Kind = "identity") -> Policy:
-    try:
-        return compile_policy(document_text(document), kind=kind, name=name)
-    except PolicyInvalid as error:
-        where = f'the trust policy of role "{name}"' if kind == "trust" else f'policy "{name}"'
-        raise CredentialsError(f"{where}: {error}") from None
+def _called(kind: Kind, name: str) -> str:
+    names: dict[Kind, str] = {
+        "trust": f'the trust policy of role "{name}"',
+        "resource": "the policy of the queue",
+    }
+    return names.get(kind, f'policy "{name}"')

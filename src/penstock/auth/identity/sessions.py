@@ -1,7 +1,9 @@
 """Temporary credentials: a session is a sealed token that its holder keeps.
 
-Nothing about a session is stored: the token carries it, and only the root key opens it. So sessions survive a
-restart and cost no memory. The secret is not even in the token: it follows from the access key and the root key.
+Rule 1: nothing about a session is stored: the token carries it, and only the root key opens it. So sessions survive
+a restart and cost no memory. The secret is not even in the token: it follows from the access key and the root key.
+Rule 2: a token says how it came about, back to the long-term key: whatever ends a session on the way ends those that
+were made with it.
 """
 
 from __future__ import annotations
@@ -19,20 +21,54 @@ _PURPOSE = b"session/1"
 _TOKEN_LENGTH_MAX = 16_384
 
 
+OwnerKind = Literal["root", "user", "role"]
+
+
+class Hop(msgspec.Struct, frozen=True, array_like=True):
+    """A session in a chain of them: whose it was, and when it began."""
+
+    kind: OwnerKind
+    account: str
+    owner: str
+    owner_id: str
+    issued_s: int
+
+
+Chain = tuple[Hop, ...]
+
+
+def extended(chain: Chain, hop: Hop) -> Chain:
+    """A role that is assumed again in the same chain counts once, with its first session: nothing that ends a later
+    one spares that. So a chain that goes round in circles does not grow."""
+    if any(_whose(each) == _whose(hop) for each in chain):
+        return chain
+    return (*chain, hop)
+
+
+def _whose(hop: Hop) -> tuple[str, str, str, str]:
+    return hop.kind, hop.account, hop.owner, hop.owner_id
+
+
 class Session(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a token says. ``owner`` and ``owner_id`` are the user's or role's; for the root the account's own."""
 
-    kind: Literal["root", "user", "role"]
+    kind: OwnerKind
     account: str
     owner: str
     owner_id: str
     parent_key: str  # the long-term key behind it, through a chain of sessions the first
+    parent_id: str  # whose key that was: ids of keys can be given to others
     issued_s: int
     expires_s: int
     name: str = ""  # RoleSessionName
     policy: str | None = None
     tags: dict[str, str] = {}
     transitive: tuple[str, ...] = ()  # keys of the tags that the next session in a chain inherits
+    chain: Chain = ()  # the sessions it came from, the first one first
+
+    @property
+    def hop(self) -> Hop:
+        return Hop(self.kind, self.account, self.owner, self.owner_id, self.issued_s)
 
 
 class Issued(NamedTuple):

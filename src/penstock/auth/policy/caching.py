@@ -7,6 +7,7 @@ entries would say nothing about memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -24,15 +25,24 @@ class SizedCache(Generic[K, V]):
         self._size_max = size_max
         self._size = 0
         self._made: dict[K, V] = {}
+        self._lock = (
+            Lock()
+        )  # credentials are read again in a thread of their own, and bring policies with them
 
     def __call__(self, key: K) -> V:
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = self._make(key)
+            made = self._make(key)
+            with self._lock:
+                self._add(key, made)
+        return made
+
+    def _add(self, key: K, made: V) -> None:
+        if key not in self._made:  # or another thread was quicker
+            self._made[key] = made
             self._size += _ENTRY_SIZE + self._size_of(key)
             while self._size > self._size_max:
                 self._drop_oldest()
-        return made
 
     def _drop_oldest(self) -> None:
         oldest = next(iter(self._made))

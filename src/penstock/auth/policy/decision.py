@@ -36,12 +36,19 @@ def decide(question: Question, facts: Facts = SQS) -> Verdict:
 
 
 def refusal(question: Question, verdict: Verdict, *, address: str = "") -> str:
-    """The sentence of AWS for a request that was refused. ``address`` is where a caller who did not sign knocked."""
+    """The sentence of AWS for a request that was refused. ``address`` is where a caller who did not sign knocked.
+
+    A caller of another account is told the same of every resource, there or not, whatever its policy says. The
+    verdict knows better.
+    """
     principal = question.principal
     if principal.kind == "anonymous":
         return f"Access to the resource {address or question.resource} is denied."
-    asked = f"{question.action.lower()} on resource: {question.resource}"
-    return f"User: {principal.arn} is not authorized to perform: {asked} {verdict.reason}"
+    action = question.action.lower()
+    is_own = principal.account == question.resource_account
+    reason = (verdict if is_own else _nobody_allows("resource-based", action)).reason
+    asked = f"{action} on resource: {question.resource}"
+    return f"User: {principal.arn} is not authorized to perform: {asked} {reason}"
 
 
 def _explicit_deny(question: Question, action: str, *, repairs: bool) -> Verdict | None:

@@ -32,7 +32,16 @@ def _principal_type(question: Question) -> Value:
 
 
 def _current_time(question: Question) -> Value:
-    return datetime.fromtimestamp(int(question.now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _moment(question.now_s)
+
+
+def _token_issue_time(question: Question) -> Value:
+    issued_s = question.principal.issued_s
+    return None if issued_s is None else _moment(issued_s)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _requested_region(question: Question) -> Value:
@@ -55,6 +64,7 @@ _READERS: dict[str, Reader] = {
     "aws:sourceip": lambda question: question.source_ip or None,
     "aws:securetransport": lambda question: "true" if question.secure else "false",
     "aws:currenttime": _current_time,
+    "aws:tokenissuetime": _token_issue_time,
     "aws:epochtime": lambda question: str(int(question.now_s)),
     "aws:tagkeys": lambda question: question.tag_keys or None,
 }
@@ -64,6 +74,24 @@ _TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
     "aws:resourcetag": lambda question: question.resource_tags,
     "aws:requesttag": lambda question: question.request_tags,
 }
+
+BROUGHT_ALONG = frozenset(("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"))
+"""What the services put into ``Question.keys``."""
+
+_OURS = ("aws", "sqs", "sts")
+
+
+def is_unknown(key: str) -> bool:
+    """No request here has this key: it is misspelt, or about something that there is not (an organisation, a VPC).
+
+    A key of another service is not: its statement is about that service's actions, and nobody asks for those here.
+    """
+    name = key.lower()
+    service, colon, _ = name.partition(":")
+    if colon and service not in _OURS:
+        return False
+    family, slash, _ = name.partition("/")
+    return not (name in _READERS or name in BROUGHT_ALONG or (slash and family in _TAGS))
 
 
 def reader(key: str) -> Reader:

@@ -30,9 +30,8 @@ class Question(NamedTuple):
     now_s: float = 0.0
     source_arn: str = ""  # for whom a service calls
     source_account: str = ""
-    keys: Mapping[str, str] = (
-        _NOTHING  # further keys of one service, in lower case: {"sts:externalid": "..."}
-    )
+    # Further keys of one service, in lower case: {"sts:externalid": "..."}. `keys` lists those that there are.
+    keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
 
 
 class Verdict(NamedTuple):

@@ -10,6 +10,7 @@ from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.wildcards import Match
 
 _REMEMBERED_MAX = 512  # actions on resources, for each policy
+_RESOURCE_REMEMBERED_MAX = 256  # characters: a queue\'s ARN is shorter, and callers may name what is none
 
 Reach = Callable[[Question], int]
 """How closely a statement means the caller (`principals`), if its conditions hold; else 0."""
@@ -31,12 +32,17 @@ class About(NamedTuple):
 
 
 class Policy:
-    __slots__ = ("_remembered", "kind", "name", "statements")
+    __slots__ = ("_remembered", "kind", "name", "statements", "unknown_keys")
 
-    def __init__(self, kind: Kind, name: str, statements: tuple[Statement, ...]) -> None:
+    def __init__(
+        self, kind: Kind, name: str, statements: tuple[Statement, ...], unknown_keys: tuple[str, ...] = ()
+    ) -> None:
         self.kind = kind
         self.name = name
         self.statements = statements
+        self.unknown_keys = (
+            unknown_keys  # of its conditions: no request here has them, so they count as missing
+        )
         self._remembered: dict[tuple[str, str], About] = {}
 
     def __repr__(self) -> str:
@@ -48,8 +54,10 @@ class Policy:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
             speaking = [each for each in self.statements if each.actions(action) and each.resources(resource)]
-            found = self._remembered[action, resource] = About(
+            found = About(
                 allows=tuple(each for each in speaking if each.allows),
                 denies=tuple(each for each in speaking if not each.allows),
             )
+            if len(resource) <= _RESOURCE_REMEMBERED_MAX:
+                self._remembered[action, resource] = found
         return found

@@ -11,12 +11,10 @@ from penstock.server.config import Config
 
 
 def trail_path(config: Config) -> Path | None:
-    """None: there is no trail. An open server knows no callers to tell of, so it keeps one only if told to."""
-    if config.audit == "off":
+    """None: there is no trail."""
+    if not config.keeps_trail:
         return None
-    if config.audit != "auto":
-        return Path(config.audit)
-    return default_path(config) if config.credentials is not None and not config.memory else None
+    return default_path(config) if config.audit == "auto" else Path(config.audit)
 
 
 def default_path(config: Config) -> Path:

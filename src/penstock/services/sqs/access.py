@@ -110,11 +110,15 @@ def _check(
         raise access_denied(refusal(question, verdict, address=f"{call.base_url}/"))
 
 
-@lru_cache(maxsize=4096)
 def _compiled(text: str) -> Policy:
     try:
         return compile_policy(text, kind="resource")
     except PolicyInvalid as error:
-        # It was taken once, and cannot be read now: it may forbid anything. Root can still replace it.
-        _log.error("a queue's policy cannot be read, so it closes the queue to all but root: %s", error)
-        return compile_policy(_NOBODY, kind="resource")
+        return _closed(text, str(error))
+
+
+@lru_cache(maxsize=64)
+def _closed(text: str, why: str) -> Policy:
+    """It was taken once, and cannot be read now: it may forbid anything. Root can still replace it."""
+    _log.error("a queue's policy cannot be read, so it closes the queue to all but root: %s", why)
+    return compile_policy(_NOBODY, kind="resource")

@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from penstock.errors import QueueMissing
-from penstock.names import Arn
+from penstock.names import Arn, QueueName
 from penstock.queues.changes import MoveTaskRecord
 from penstock.services.sqs.access import check_sending, check_taking, permitted_queue
 from penstock.services.sqs.documents import read_object, write
@@ -42,13 +42,11 @@ async def start_message_move_task(
     rate = request.MaxNumberOfMessagesPerSecond
     _check_between(rate, broker.limits.move_rate_max, "MaxNumberOfMessagesPerSecond")
     source = _source(broker, source_arn, call)
-    destination = _destination(broker, destination_arn, source, call)
-    if destination is not None:
-        if destination.id == source.id:
-            raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
-        if destination.settings.fifo != source.settings.fifo:
-            raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
-    return StartMessageMoveTaskResult(TaskHandle=_handle(await broker.start_move(source, destination, rate)))
+    if destination_arn is None:
+        task = await broker.start_move(source, None, rate, _ways_back(broker, source, call))
+    else:
+        task = await broker.start_move(source, _destination(broker, destination_arn, source, call), rate)
+    return StartMessageMoveTaskResult(TaskHandle=_handle(task))
 
 
 async def cancel_message_move_task(
@@ -107,17 +105,28 @@ def _source(broker: Broker, arn: Arn, call: Call) -> HeldQueue:
     return source
 
 
-def _destination(broker: Broker, arn: Arn | None, source: HeldQueue, call: Call) -> HeldQueue | None:
-    """Where all messages go; None if each goes back to where it came from."""
-    if arn is None:
-        check_sending(broker, broker.sources_of(source.name), call)
+def _ways_back(broker: Broker, source: HeldQueue, call: Call) -> frozenset[QueueName] | None:
+    """The queues that the caller may send dead letters back to. None on an open server: wherever they came from."""
+    if call.principal is None:
         return None
+    sources = broker.sources_of(source.name)
+    check_sending(broker, sources, call)
+    return frozenset(sources)
+
+
+def _destination(broker: Broker, arn: Arn, source: HeldQueue, call: Call) -> HeldQueue:
+    """Where all messages go."""
     try:
         _check_ours(arn, call)
         check_sending(broker, [arn.queue], call)
-        return broker.find(arn.queue)
+        destination = broker.find(arn.queue)
     except QueueMissing:
         raise resource_missing("DestinationArn") from None
+    if destination.id == source.id:
+        raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
+    if destination.settings.fifo != source.settings.fifo:
+        raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
+    return destination
 
 
 def _check_ours(arn: Arn, call: Call) -> None:

@@ -21,6 +21,7 @@ _PRINCIPALS_MAX = 50  # of all statements, as is the next
 _CONDITIONS_MAX = 10  # one for each operator and key
 _ACTIONS_MAX = 7
 _ACCOUNTS_MAX = 1000  # more would not fit the document anyway
+_ACCOUNT_LENGTH_MAX = 64  # more is padding, not a mistake
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 
 _GRANTABLE = {
@@ -81,12 +82,12 @@ def check_actions(actions: list[str]) -> None:
 
 
 def known_accounts(accounts: list[str]) -> list[str]:
-    """Each once. SQS: what is no account is dropped, as long as one is left."""
+    """Each once. SQS: what is no account is dropped, as long as one is left and all could be mistaken for one."""
     if len(accounts) > _ACCOUNTS_MAX:
         message = f"{len(accounts)} AWSAccountIds were found, maximum allowed is {_ACCOUNTS_MAX}."
         raise sqs_fault("OverLimit", message)
     known = [account for account in dict.fromkeys(accounts) if _ACCOUNT.fullmatch(account)]
-    if not known:
+    if not known or any(len(account) > _ACCOUNT_LENGTH_MAX for account in accounts):
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
     return known
 

@@ -15,6 +15,7 @@ from penstock.names import Arn, QueueName
 from penstock.queues.settings import Redrive, RedriveAllow
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import invalid_value
+from penstock.services.sqs.validation import utf8_length
 from penstock.wire.faults import invalid_parameter
 from penstock.wire.registry import Fault
 
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 _RECEIVES_MAX = 1000
 _SOURCES_MAX = 10
+_BYTES_MAX = 8192  # as for the queue's policy; ten ARNs need a fifth of it
 _WHOLE = re.compile(r"\d{1,10}", re.ASCII)
 
 
 def read_redrive(text: str, source: QueueName) -> Redrive:
-    document = read_object(text)
+    document = _document(text)
     if document is None:
         raise invalid_parameter(
             "Invalid value for the parameter RedrivePolicy. Reason: Redrive policy is not a valid JSON map."
@@ -47,6 +49,10 @@ def read_redrive(text: str, source: QueueName) -> Redrive:
             f"valid values are from 1 to {_RECEIVES_MAX} both inclusive.",
         )
     return Redrive(_target(document["deadLetterTargetArn"], text, source), receives_max)
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    return read_object(text) if utf8_length(text) <= _BYTES_MAX else None
 
 
 def _count(value: Any) -> int | None:
@@ -95,7 +101,7 @@ def show_redrive(redrive: Redrive) -> str:
 
 
 def read_redrive_allow(text: str) -> RedriveAllow:
-    document = read_object(text)
+    document = _document(text)
     if document is None or not document.keys() <= {"redrivePermission", "sourceQueueArns"}:
         raise _unsupported_format()
     permission, sources = document.get("redrivePermission"), document.get("sourceQueueArns") or []

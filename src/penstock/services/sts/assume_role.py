@@ -4,16 +4,18 @@ Rule 1: the role's trust policy must allow it. Within an account that is enough 
 the account, or the caller is of another one, the caller's own policies must allow it too.
 Rule 2: a role that is not there and one that does not trust the caller give the same answer.
 Rule 3: a session can only be narrowed: by a policy, and by tags that those before it in a chain have fixed.
+Rule 4: whatever tags a session gets, those it inherits too, the role must let it be tagged: sts:TagSession.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from penstock.auth.identity.book import MAX_SESSION_S, Role, unique_id
 from penstock.auth.identity.open import open_session
 from penstock.auth.identity.principals import KnownRole, SessionPrincipal, assumed_role_arn
-from penstock.auth.identity.sessions import Issued, Session
+from penstock.auth.identity.sessions import Issued, Session, extended
 from penstock.auth.policy import Policy, PolicyInvalid, Question, Verdict, compile_policy, decide
 from penstock.auth.principal import Principal
 from penstock.services.sts.desk import Desk, caller, handed_out
@@ -31,6 +33,7 @@ from penstock.wire.call import Call
 
 _DURATION_S = 3_600
 _CHAINED_MAX_S = 3_600
+_CHAIN_MAX = 16  # of different roles: the token names them all
 _PACKED_BYTES_MAX = 4_096  # what a token may carry of policy and tags; a request's headers have room for it
 _ROLE_ARN = re.compile(r"arn:aws:iam::([0-9]{12}):role/(?:[\x21-\x7e]+/)?([\w+=,.@-]{1,64})", re.ASCII)
 
@@ -47,8 +50,9 @@ async def assume_role(desk: Desk, request: AssumeRoleRequest, call: Call) -> Ass
     else:
         directory = desk.credentials.directory
         principal = caller(call)
-        role = _trusted(directory.role(request.RoleArn), principal, request, call, desk.now_s)
-        session = _session(role, principal, request, desk.now_s)
+        tagging = _tagging(principal, request)
+        role = _trusted(directory.role(request.RoleArn), principal, request, tagging, call, desk.now_s)
+        session = _session(role, principal, request, tagging, desk.now_s)
         issued = directory.sessions.issue(session)
     return AssumeRoleResult(
         Credentials=handed_out(issued, session.expires_s),
@@ -59,16 +63,42 @@ async def assume_role(desk: Desk, request: AssumeRoleRequest, call: Call) -> Ass
     )
 
 
+class _Tagging(NamedTuple):
+    """The tags of the session to be: what it inherits in a chain, and what the request adds."""
+
+    inherited: dict[str, str]
+    added: dict[str, str]
+    transitive: tuple[str, ...]  # keys of those that go on to the next session
+
+    @property
+    def all(self) -> dict[str, str]:
+        return self.inherited | self.added
+
+
+def _tagging(principal: Principal, request: AssumeRoleRequest) -> _Tagging:
+    keys = principal.transitive if isinstance(principal, SessionPrincipal) else ()
+    inherited = {key: principal.tags[key] for key in keys}
+    added = _tags(request)
+    handed_on = {key.lower() for key in request.TransitiveTagKeys or ()}
+    return _Tagging(inherited, added, (*inherited, *(key for key in added if key.lower() in handed_on)))
+
+
 def _trusted(
-    role: KnownRole | None, principal: Principal, request: AssumeRoleRequest, call: Call, now_s: int
+    role: KnownRole | None,
+    principal: Principal,
+    request: AssumeRoleRequest,
+    tagging: _Tagging,
+    call: Call,
+    now_s: int,
 ) -> KnownRole:
     """The role, if this caller may assume it. Raises Fault."""
     if principal.kind == "root":
         raise access_denied("Roles may not be assumed by root accounts.")
-    actions = ["sts:AssumeRole", "sts:TagSession"] if request.Tags else ["sts:AssumeRole"]
+    actions = ["sts:AssumeRole", "sts:TagSession"] if tagging.all else ["sts:AssumeRole"]
     for action in actions:
         if role is not None:
-            call.verdict = _verdict(_question(role, principal, action, request, call, now_s), role.trust)
+            question = _question(role, principal, action, request, tagging, call, now_s)
+            call.verdict = _verdict(question, role.trust)
         if role is None or not call.verdict.allowed:
             raise not_authorized(principal.arn, action, request.RoleArn or "")
     assert role is not None
@@ -84,10 +114,17 @@ def _verdict(question: Question, trust: Policy) -> Verdict:
 
 
 def _question(
-    role: KnownRole, principal: Principal, action: str, request: AssumeRoleRequest, call: Call, now_s: int
+    role: KnownRole,
+    principal: Principal,
+    action: str,
+    request: AssumeRoleRequest,
+    tagging: _Tagging,
+    call: Call,
+    now_s: int,
 ) -> Question:
-    tags = _tags(request)
-    keys = {"sts:rolesessionname": request.RoleSessionName or ""}
+    keys: dict[str, str | tuple[str, ...]] = {"sts:rolesessionname": request.RoleSessionName or ""}
+    if tagging.transitive:
+        keys["sts:transitivetagkeys"] = tagging.transitive
     if request.ExternalId is not None:
         keys["sts:externalid"] = request.ExternalId
     return Question(
@@ -97,8 +134,8 @@ def _question(
         resource_account=role.account,
         resource_policy=role.trust,
         resource_tags=role.tags,
-        request_tags=tags,
-        tag_keys=tuple(tags),
+        request_tags=tagging.all,
+        tag_keys=tuple(tagging.all),
         source_ip=call.source_ip,
         secure=call.secure,
         now_s=now_s,
@@ -106,14 +143,13 @@ def _question(
     )
 
 
-def _session(role: KnownRole, principal: Principal, request: AssumeRoleRequest, now_s: int) -> Session:
+def _session(
+    role: KnownRole, principal: Principal, request: AssumeRoleRequest, tagging: _Tagging, now_s: int
+) -> Session:
     before = principal if isinstance(principal, SessionPrincipal) else None
-    inherited = {key: principal.tags[key] for key in before.transitive} if before is not None else {}
-    _check_not_overridden(inherited, request)
-    tags = _tags(request)
-    handed_on = {key.lower() for key in request.TransitiveTagKeys or ()}
+    _check_not_overridden(tagging)
     duration_s = request.DurationSeconds or _DURATION_S
-    if before is not None and before.chained and duration_s > _CHAINED_MAX_S:
+    if principal.role_arn is not None and duration_s > _CHAINED_MAX_S:
         raise validation_error(
             "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining."
         )
@@ -121,19 +157,24 @@ def _session(role: KnownRole, principal: Principal, request: AssumeRoleRequest, 
         raise validation_error(
             "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
         )
-    return Session(
+    session = Session(
         kind="role",
         account=role.account,
         owner=role.name,
         owner_id=role.id,
-        parent_key=before.parent_key if before is not None else principal.access_key,
+        parent_key=principal.access_key if before is None else before.parent_key,
+        parent_id=principal.id if before is None else before.parent_id,
         issued_s=now_s,
         expires_s=now_s + duration_s,
         name=request.RoleSessionName or "",
         policy=_checked_policy(request.Policy),
-        tags=inherited | tags,
-        transitive=(*inherited, *(key for key in tags if key.lower() in handed_on)),
+        tags=tagging.all,
+        transitive=tagging.transitive,
+        chain=() if before is None else before.chain,
     )
+    if len(extended(session.chain, session.hop)) > _CHAIN_MAX:
+        raise validation_error(f"A chain of sessions goes through {_CHAIN_MAX} of them at most.")
+    return session
 
 
 def _open_session(desk: Desk, request: AssumeRoleRequest, account: str, role: str) -> tuple[Session, Issued]:
@@ -144,6 +185,7 @@ def _open_session(desk: Desk, request: AssumeRoleRequest, account: str, role: st
         owner=role,
         owner_id=unique_id(Role(trust=""), request.RoleArn or ""),
         parent_key="",
+        parent_id="",
         issued_s=desk.now_s,
         expires_s=desk.now_s + (request.DurationSeconds or _DURATION_S),
         name=request.RoleSessionName or "",
@@ -166,12 +208,12 @@ def _tags(request: AssumeRoleRequest) -> dict[str, str]:
     return {tag.Key or "": tag.Value or "" for tag in request.Tags or ()}
 
 
-def _check_not_overridden(inherited: dict[str, str], request: AssumeRoleRequest) -> None:
-    fixed = {key.lower() for key in inherited}
-    if any(key.lower() in fixed for key in _tags(request)):
+def _check_not_overridden(tagging: _Tagging) -> None:
+    fixed = {key.lower() for key in tagging.inherited}
+    if any(key.lower() in fixed for key in tagging.added):
         raise invalid_parameter_value(
             "One of the specified transitive tag keys can't be set because it conflicts with a transitive tag key "
-            f"from the calling session. Transitive Tag Keys:[{', '.join(inherited)}]"
+            f"from the calling session. Transitive Tag Keys:[{', '.join(tagging.inherited)}]"
         )
 
 

@@ -49,6 +49,7 @@ async def get_session_token(desk: Desk, request: GetSessionTokenRequest, call: C
         owner=principal.name or "",
         owner_id=principal.id,
         parent_key=principal.access_key,
+        parent_id=principal.id,
         issued_s=desk.now_s,
         expires_s=desk.now_s + duration_s,
     )

@@ -1,0 +1,77 @@
+"""A world whose store encrypts: the broker of :mod:`sim.world` with a keyring that tests turn the keys of."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from penstock.auth.keyring import Keyring
+from penstock.auth.rootkey import RootKey
+from penstock.auth.sealing import Cipher, is_sealed
+from penstock.broker.broker import Broker
+from penstock.broker.resealing import Progress, Resealing
+from penstock.store.sealed import SealedStore
+from sim.runtime import SimulatedRuntime
+from sim.world import FaultyStore, World, name_of
+
+SPACE = name_of("any").space
+KMS = {"sse_managed": False, "kms_key": "alias/orders"}
+OTHER = {"sse_managed": False, "kms_key": "alias/other"}
+
+
+class SealedWorld(World):
+    """A world whose store encrypts, and encrypts anew."""
+
+    ring: Keyring | None = None
+    progress: Progress | None = None
+    kept = 0
+
+    def _open(self) -> None:
+        if self.ring is None:
+            self.ring = Keyring(self._directory / "penstock-keys.json", RootKey(bytes(32)), self.clock)
+            self.ring.keep()
+            self.ring.create(SPACE, "alias/orders")
+            self.ring.create(SPACE, "alias/other")
+        self.keys = Cipher(self.ring, self.clock)
+        self.store = FaultyStore(self._directory)
+        self.sealed = SealedStore(self.store, self.keys, lambda lost: None)
+        shard = self.sealed.open()
+        self.runtime = SimulatedRuntime(self.clock, self._choose)
+        self.broker = Broker(
+            self.sealed, self.runtime, self.clock, self.limits, shard, self.fatal.append, self.keys
+        )
+        self.broker.start()
+        ring = self.ring
+        self.resealing = Resealing(
+            self.sealed, self.runtime, self.clock, lambda: ring.keys.file.generation, self.progress, self.keep,
+            self.fatal.append,
+        )  # fmt: skip
+
+    def keep(self, progress: Progress) -> None:
+        self.progress = progress
+        self.kept += 1
+
+    def close(self) -> None:
+        self.resealing.stop()
+        super().close()
+
+    def enable(self, alias: str, enabled: bool) -> None:
+        assert self.ring is not None
+        self.ring.set_enabled(SPACE, alias, enabled)
+        self.broker.keys_changed()  # as the server does when it takes the file up
+
+    def rotate(self, alias: str) -> None:
+        assert self.ring is not None
+        self.ring.rotate(SPACE, alias)
+
+    def stored(self) -> list[bytes]:
+        with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
+            return [content for (content,) in database.execute("SELECT content FROM entries ORDER BY seq")]
+
+    def versions(self) -> list[int]:
+        return [
+            int.from_bytes(content[18:22], "big") if is_sealed(content) else 0 for content in self.stored()
+        ]
+
+    def files(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self._directory.rglob("*") if path.is_file())

@@ -1,0 +1,236 @@
+"""Messages under a key that was disabled, in queues that hold others: never shown, never lost, in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.sealed_world import KMS, OTHER, SealedWorld
+from penstock.errors import KeyDisabled
+from penstock.limits import MINUTE, SECOND
+from sim.world import ROOMY, TINY, outgoing
+
+
+@pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
+def world(request: pytest.FixtureRequest) -> Iterator[SealedWorld]:
+    with SealedWorld(request.param) as world:
+        yield world
+
+
+def send_mixed(world: SealedWorld, queue: str, *shut_or_open: str, **more: object) -> None:
+    """Bodies that begin with "shut" are encrypted under alias/orders, the others under alias/other."""
+    for body in shut_or_open:
+        world.configure(queue, **(KMS if body.startswith("shut") else OTHER))
+        world.send(queue, body, **more)
+    world.configure(queue, **OTHER)
+
+
+def received_or_refused(world: SealedWorld, queue: str, **more: object) -> list[str]:
+    try:
+        return world.bodies(queue, **more)
+    except KeyDisabled:
+        return []
+
+
+# -- what memory holds ---------------------------------------------------------------------------------------
+
+
+def test_contents_in_memory_are_not_shown_any_more(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.send("orders", "secret")
+    world.configure("orders", **OTHER)
+    world.enable("alias/orders", False)
+    with pytest.raises(KeyDisabled):
+        world.receive("orders")
+    world.enable("alias/orders", True)
+    assert world.bodies("orders") == ["secret"]
+
+
+def test_a_message_that_is_being_committed_is_not_kept_in_memory(world: SealedWorld) -> None:
+    world.create("orders", **KMS)
+    world.hold_commits()
+    world.sending("orders", outgoing("secret"))
+    world.run()
+    world.enable("alias/orders", False)
+    world.release_commits()
+    world.configure("orders", **OTHER)
+    assert received_or_refused(world, "orders") == []
+
+
+def test_a_page_that_was_opened_before_is_thrown_away(world: SealedWorld) -> None:
+    """The key is disabled between the reading thread's work and the loop's."""
+    world.create("orders", **KMS)
+    world.send_all("orders", *map(str, range(3)))
+    world.configure("orders", **OTHER)
+    world.restart()
+    assert world.ring is not None
+    waiting, disabled = world.sealed.waiting, list[bool]()
+
+    def opened_then_disabled(*asked: object) -> object:
+        rows = waiting(*asked)  # type: ignore[arg-type]
+        if not disabled:
+            disabled.append(any(row.content is not None for row in rows))
+            world.runtime.soon(lambda: world.enable("alias/orders", False))
+        return rows
+
+    world.broker.keys_changed()
+    world.sealed.waiting = opened_then_disabled  # type: ignore[method-assign, assignment]
+    first = received_or_refused(world, "orders", visibility_ms=0)
+    world.run()
+    if not first:  # or it came before the key was disabled, and was its receiver's
+        assert disabled == [True]
+    assert received_or_refused(world, "orders") == []
+
+
+def test_receives_that_wait_go_on_waiting(world: SealedWorld) -> None:
+    world.create("orders", **OTHER)
+    world.create("jobs.fifo", **OTHER)
+    polls = [world.poll(queue) for queue in ("orders", "jobs.fifo")]
+    world.enable("alias/orders", False)
+    world.run()
+    assert not any(poll.done for poll in polls)
+    world.send("orders", "one")
+    world.send("jobs.fifo", "one", group="g", dedup_id="1")
+    assert [poll.bodies for poll in polls] == [["one"], ["one"]]
+
+
+def test_nothing_is_forgotten_that_was_decided(world: SealedWorld) -> None:
+    world.create("jobs.fifo", **OTHER)
+    for n in range(20):
+        world.send("jobs.fifo", str(n), group=f"g{n % 4}", dedup_id=str(n))
+    held = world.receive("jobs.fifo", 3)
+    world.delete("jobs.fifo", held[0])
+    world.enable("alias/orders", False)
+    assert world.counts("jobs.fifo") == (17, 2, 0)
+    assert world.send("jobs.fifo", "again", group="g1", dedup_id="7").sequence is not None
+    assert world.counts("jobs.fifo") == (17, 2, 0), "the first send is remembered"
+    world.delete("jobs.fifo", *held[1:])
+    rest = list[str]()
+    while messages := world.receive("jobs.fifo"):
+        rest += [message.content.body for message in messages]
+        world.delete("jobs.fifo", *messages)
+    assert len(rest) == 17
+
+
+# -- those behind it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visibility_ms", [None, 0])
+def test_others_come_in_place_of_what_cannot_be_opened(world: SealedWorld, visibility_ms: int | None) -> None:
+    world.create("orders", **OTHER)
+    send_mixed(world, "orders", *(f"shut-{n}" for n in range(25)), "open-1", "open-2")
+    world.enable("alias/orders", False)
+    found = set[str]()
+    for _ in range(5):
+        found.update(received_or_refused(world, "orders", visibility_ms=visibility_ms))
+    assert found == {"open-1", "open-2"}
+
+
+def test_it_is_said_if_there_is_nothing_else(world: SealedWorld) -> None:
+    world.create("orders", **OTHER)
+    send_mixed(world, "orders", "shut-1", "open-1")
+    world.enable("alias/orders", False)
+    (message,) = world.receive("orders")
+    world.delete("orders", message)
+    for _ in range(2):
+        assert world.receive("orders") == [], "it is hidden for a while"
+        world.advance(61 * SECOND)
+        with pytest.raises(KeyDisabled):
+            world.receive("orders")
+
+
+def test_what_is_passed_over_is_not_counted(world: SealedWorld) -> None:
+    world.create("dead")
+    world.create("orders", dead_letters=("dead", 1), **OTHER)
+    send_mixed(world, "orders", "shut-1", "open-1")
+    world.enable("alias/orders", False)
+    for _ in range(4):
+        received_or_refused(world, "orders")
+        world.advance(2 * MINUTE)
+    assert world.bodies("dead") == ["open-1"]
+    world.enable("alias/orders", True)
+    (message,) = world.receive("orders")
+    assert (message.content.body, message.receives) == ("shut-1", 1)
+    assert message.first_received_ms == world.clock.wall_ms()
+
+
+def test_a_restart_tries_again_at_once(world: SealedWorld) -> None:
+    world.create("orders", **OTHER)
+    send_mixed(world, "orders", "shut-1")
+    world.enable("alias/orders", False)
+    assert received_or_refused(world, "orders") == []
+    world.restart()
+    assert world.counts("orders") == (1, 0, 0)
+
+
+def test_the_keys_come_back_and_so_do_the_messages(world: SealedWorld) -> None:
+    world.create("orders", **OTHER)
+    send_mixed(world, "orders", *(f"shut-{n}" for n in range(12)))
+    world.enable("alias/orders", False)
+    with pytest.raises(KeyDisabled):
+        world.receive("orders")
+    world.enable("alias/orders", True)
+    assert len(world.drain("orders")) == 12, "without waiting until what was passed over is shown again"
+
+
+def test_a_group_waits_for_its_head_and_other_groups_go_on(world: SealedWorld) -> None:
+    world.create("jobs.fifo", content_dedup=True, **OTHER)
+    send_mixed(world, "jobs.fifo", "shut-a1", "open-a2", group="a")
+    send_mixed(world, "jobs.fifo", "open-b1", "shut-b2", "open-b3", group="b")
+    world.enable("alias/orders", False)
+    (message,) = world.receive("jobs.fifo")
+    assert message.content.body == "open-b1"
+    world.delete("jobs.fifo", message)
+    assert received_or_refused(world, "jobs.fifo") == []
+    world.enable("alias/orders", True)
+    got: dict[str, list[str]] = {"a": [], "b": []}
+    _take_all(world, 10, got)
+    assert got == {"a": ["shut-a1", "open-a2"], "b": ["shut-b2", "open-b3"]}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=16),
+    st.sampled_from([1, 3, 10]),
+    st.sampled_from([ROOMY, TINY]),
+    st.data(),
+)
+def test_no_group_is_ever_out_of_order(
+    messages: list[tuple[str, bool]], count: int, limits: object, data: st.DataObject
+) -> None:
+    """Some are under a key that is disabled: of each group all before the first of them come, in any interleaving."""
+    choose: Callable[[int], int] = lambda choices: data.draw(st.integers(0, choices - 1))  # noqa: E731
+    with SealedWorld(limits, choose) as world:  # type: ignore[arg-type]
+        world.create("jobs.fifo", content_dedup=True, **OTHER)
+        sent: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+        for n, (group, shut) in enumerate(messages):
+            body = f"{'shut' if shut else 'open'}-{n}"
+            send_mixed(world, "jobs.fifo", body, group=group)
+            sent[group].append(body)
+        world.enable("alias/orders", False)
+        got: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+        _take_all(world, count, got)
+        for group, bodies in sent.items():
+            first_shut = next((n for n, body in enumerate(bodies) if body.startswith("shut")), len(bodies))
+            assert got[group] == bodies[:first_shut]
+        world.enable("alias/orders", True)
+        _take_all(world, count, got)
+        assert got == sent
+
+
+def _take_all(world: SealedWorld, count: int, got: dict[str, list[str]]) -> None:
+    for _ in range(40):
+        try:
+            found = world.receive("jobs.fifo", count)
+        except KeyDisabled:
+            continue
+        if not found:
+            return
+        for message in found:
+            assert message.group is not None
+            got[message.group].append(message.content.body)
+        world.delete("jobs.fifo", *found)
+    raise AssertionError("it never ends")

@@ -1,0 +1,156 @@
+"""AssumeRole from session to session: what goes along, what ends it, and what conditions see of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_sts import TRUST_ALICE, Sts, assume, denied
+
+from identities import HOME, Town, allow, document
+from penstock.auth.identity.book import Book
+from penstock.auth.identity.editing import attach, find_role, find_user, put_policy, remove, trust_document
+from penstock.auth.policy import Question, Verdict, decide
+from penstock.auth.policy.keys import BROUGHT_ALONG
+from penstock.auth.principal import Principal
+from penstock.wire.registry import Fault
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    town = Town(tmp_path)
+    town.user("alice")
+    return town
+
+
+@pytest.fixture
+def sts(town: Town) -> Sts:
+    return Sts(town)
+
+
+def test_inherited_tags_need_the_permission_too(sts: Sts, town: Town) -> None:
+    """Else a role that does not let itself be tagged would be tagged by way of one that does."""
+    first, name = town.role("first", TRUST_ALICE), f"arn:aws:iam::{HOME}:role/first"
+    untagged = town.role("untagged", document(allow("sts:AssumeRole", Principal={"AWS": name})))
+    denying = town.role(
+        "denying",
+        document(
+            allow("sts:*", Principal={"AWS": name}),
+            {"Effect": "Deny", "Principal": "*", "Action": "sts:TagSession"},
+        ),
+    )
+    tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
+    tagged = sts.principal(sts(town.principal("alice"), "AssumeRole", **assume(first, **tags)))
+    plain = sts.principal(sts(town.principal("alice"), "AssumeRole", **assume(first)))
+    for role in (untagged, denying):
+        assert sts.refused(tagged, "AssumeRole", **assume(role)) == denied(tagged, role, "sts:TagSession")
+        assert sts.principal(sts(plain, "AssumeRole", **assume(role))).tags == {}
+
+
+@pytest.mark.parametrize(
+    ("condition", "allowed"),
+    [
+        ({"StringEquals": {"aws:RequestTag/team": "a"}}, True),
+        ({"StringEquals": {"aws:RequestTag/team": "b"}}, False),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["team", "cost"]}}, True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["cost"]}}, False),
+        ({"ForAllValues:StringEquals": {"sts:TransitiveTagKeys": ["team", "cost"]}}, True),
+        ({"ForAnyValue:StringEquals": {"sts:TransitiveTagKeys": ["team"]}}, True),
+        ({"ForAllValues:StringEquals": {"sts:TransitiveTagKeys": ["cost"]}}, False),
+        ({"Null": {"sts:TransitiveTagKeys": "true"}}, False),
+    ],
+)
+def test_conditions_see_inherited_tags(sts: Sts, town: Town, condition: Any, allowed: bool) -> None:
+    first = town.role("first", TRUST_ALICE)
+    trusted = allow(["sts:AssumeRole", "sts:TagSession"], Principal="*", Condition=condition)
+    town.change(lambda book: attach(book, find_role(book, "first", None), "assume-roles"))
+    second = town.role("second", document(trusted))
+    tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
+    session = sts.principal(sts(town.principal("alice"), "AssumeRole", **assume(first, **tags)))
+    added = {"Tags": [{"Key": "cost", "Value": "7"}], "TransitiveTagKeys": ["cost"]}
+    assert ("Credentials" in sts(session, "AssumeRole", **assume(second, **added))) is allowed
+
+
+def test_without_tags_no_condition_sees_transitive_ones(sts: Sts, town: Town) -> None:
+    statement = allow(
+        "sts:AssumeRole",
+        Principal={"AWS": town.principal("alice").arn},
+        Condition={"Null": {"sts:TransitiveTagKeys": "true", "aws:TokenIssueTime": "true"}},
+    )
+    role = town.role("worker", document(statement))
+    assert "Credentials" in sts(town.principal("alice"), "AssumeRole", **assume(role))
+
+
+def test_sessions_from_before_a_moment_can_be_denied(sts: Sts, town: Town) -> None:
+    """What AWS's own revocation of sessions does: a deny on aws:TokenIssueTime."""
+    role, queue = town.role("worker", TRUST_ALICE, "sqs-full-access"), f"arn:aws:sqs:us-east-1:{HOME}:q"
+    alice = town.principal("alice")
+    replies = [sts(alice, "AssumeRole", **assume(role)), sts(alice, "GetSessionToken")]
+    town.clock.advance(10_000)
+    replies += [sts(alice, "AssumeRole", **assume(role)), sts(alice, "GetSessionToken")]
+    moment = datetime.fromtimestamp(town.clock.wall_ms() / 1000 - 5, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"DateLessThan": {"aws:TokenIssueTime": moment}}
+    deny = document(
+        allow("*", Resource="*"), {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": condition}
+    )
+
+    def revoke(book: Book) -> None:
+        put_policy(book, "revoked", deny)
+        attach(book, find_role(book, "worker", None), "revoked")
+        attach(book, find_user(book, "alice", None), "revoked")
+
+    town.change(revoke)
+    allowed = [
+        decide(Question(sts.principal(reply), "sqs:SendMessage", queue, HOME)).allowed for reply in replies
+    ]
+    assert allowed == [False, False, True, True]
+    assert decide(Question(town.principal("alice"), "sqs:SendMessage", queue, HOME)).allowed, "no session"
+
+
+def test_what_a_question_brings_along_is_known_to_whoever_reviews_policies(
+    sts: Sts, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Question] = []
+
+    def noted(question: Question) -> Verdict:
+        asked.append(question)
+        return decide(question)
+
+    monkeypatch.setattr(import_module("penstock.services.sts.assume_role"), "decide", noted)
+    role = town.role("worker", trust_document(["alice"], HOME, "secret-7"))
+    tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
+    assert "Credentials" in sts(
+        town.principal("alice"), "AssumeRole", **assume(role, ExternalId="secret-7", **tags)
+    )
+    assert {key for question in asked for key in question.keys} == BROUGHT_ALONG
+
+
+def test_a_chain_ends_with_any_role_in_it(sts: Sts, town: Town) -> None:
+    trust = trust_document(["alice", f"arn:aws:iam::{HOME}:role/first"], HOME, None)
+    first, second = town.role("first", trust), town.role("second", trust)
+    passing = sts.principal(sts(town.principal("alice"), "AssumeRole", **assume(first)))
+    through, around = (
+        sts(passing, "AssumeRole", **assume(second)),
+        sts(passing, "AssumeRole", **assume(first)),
+    )
+    own = sts(town.principal("alice"), "AssumeRole", **assume(second))
+    assert [hop.owner for hop in sts.principal(through).chain] == ["first", "second"]
+    assert [hop.owner for hop in sts.principal(around).chain] == ["first"], "round and round is no longer"
+    town.change(lambda book: remove(book, find_role(book, "first", None)))
+    for reply in (through, around):
+        with pytest.raises(Fault, match="The security token included in the request is invalid"):
+            sts.principal(reply)
+    sts.principal(own)
+
+
+def test_a_chain_has_a_limit(sts: Sts, town: Town) -> None:
+    who: Principal = town.principal("alice")
+    for number in range(16):
+        role = town.role(f"r{number}", trust_document([who.role_arn or who.arn], HOME, None))
+        who = sts.principal(sts(who, "AssumeRole", **assume(role)))
+    last = town.role("last", trust_document([who.role_arn or ""], HOME, None))
+    refused = sts.refused(who, "AssumeRole", **assume(last))
+    assert refused == (400, "ValidationError", "A chain of sessions goes through 16 of them at most.")
