@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -162,10 +163,61 @@ def test_what_was_stored_before_there_was_a_root_key_is_encrypted(place: Install
     assert receive_all(sqs, sqs.get_queue_url(QueueName="q")["QueueUrl"]) == set(range(10))
 
 
+def refusal(place: Installation, *arguments: str) -> str:
+    """Why the server does not start."""
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "serve",
+        "--port",
+        "0",
+        "--data",
+        str(place.data),
+        *arguments,
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    return ended.stderr.splitlines()[-1]
+
+
 def test_a_start_without_the_root_key_is_refused(place: Installation) -> None:
     place.start()
     place.stop()
-    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--data", str(place.data)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "no root key to open it" in ended.stderr
+    assert "no root key to open it" in refusal(place)
+
+
+def test_a_restore_that_forgot_the_keyring_is_refused_until_it_is_there(place: Installation) -> None:
+    sqs = place.start()
+    send_secrets(sqs, sqs.create_queue(QueueName="q")["QueueUrl"])
+    place.stop()
+    ring = place.data / "penstock-keys.json"
+    kept = ring.rename(place.data.parent / "kept")
+    for arguments in ([], ["--root-key-file", str(place.root)]):
+        assert f"{ring}" in refusal(place, *arguments)
+        assert not ring.exists()
+    kept.rename(ring)
+    sqs = place.start()
+    assert receive_all(sqs, sqs.get_queue_url(QueueName="q")["QueueUrl"]) == set(range(10))
+
+
+def test_messages_under_a_disabled_key_are_in_nobodys_way(place: Installation) -> None:
+    """In a dead-letter queue: the key of the queue that they come from is disabled."""
+    sqs = place.start()
+    place.key("create", "--alias", "alias/orders")
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    redrive = json.dumps(
+        {"deadLetterTargetArn": f"arn:aws:sqs:us-east-1:{ACCOUNT}:dead", "maxReceiveCount": "1"}
+    )
+    queue = sqs.create_queue(
+        QueueName="q",
+        Attributes={"KmsMasterKeyId": "alias/orders", "RedrivePolicy": redrive, "VisibilityTimeout": "0"},
+    )["QueueUrl"]
+    eventually(lambda: code_of(lambda: sqs.send_message(QueueUrl=queue, MessageBody="shut")) is None)
+    for _ in range(3):
+        sqs.receive_message(QueueUrl=queue)
+    sqs.send_message(QueueUrl=dead, MessageBody="open")
+    place.key("disable", "alias/orders")
+    eventually(lambda: code_of(lambda: sqs.receive_message(QueueUrl=queue)) == "KMS.DisabledException")
+    received = sqs.receive_message(QueueUrl=dead, MaxNumberOfMessages=10)["Messages"]
+    assert [message["Body"] for message in received] == ["open"]

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from penstock.auth.keyring import Keyring, KeyringError
 from penstock.auth.keys import SSE_ALIAS
 from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file
+from penstock.broker.broker import Broker
+from penstock.broker.held import HeldQueue
 from penstock.broker.resealing import Progress
 from penstock.clock import ManualClock
-from penstock.errors import KeyMissing, StoreError
-from penstock.limits import SECOND
+from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
+from penstock.later import Later, spawn
+from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
 from penstock.queues.changes import Changes, EntryRow, QueueRecord
+from penstock.queues.message import Outgoing
 from penstock.queues.settings import QueueSettings
 from penstock.server.config import Config, ConfigError
 from penstock.server.encryption import Encryption, ProgressFile, root_key
 from penstock.server.sources import load_config
 from penstock.store.port import Mark
+from penstock.store.sealed import SealedStore
 from penstock.store.sqlite import SqliteStore
 from sim.runtime import SimulatedRuntime
+from sim.world import Caller
+
+T = TypeVar("T")
 
 ROOT = RootKey(bytes(32))
 HERE = Space("000000000000", "us-east-1")
+
+
+def send_one(store: SealedStore) -> None:
+    shard = store.open()
+    changes = Changes(shard.position + 1, shard.position)
+    changes.queues[1] = QueueRecord(
+        id=1, name=QueueName(HERE.account, HERE.region, "q"), settings=QueueSettings(), tags={}, created_ms=1,
+        modified_ms=1,
+    )  # fmt: skip
+    changes.added.append(EntryRow(2, 1, 2, None, 1, 0, 0, 0, 0, None, b"content"))
+    store.append(changes, Mark(3, 1, 1))
 
 
 def sealed(encryption: Encryption) -> bool:
     """Does what is stored differ from what was sent?"""
     inner = SqliteStore(None)
     store = encryption.around(inner)
-    shard = store.open()
-    changes = Changes(shard.position + 1, shard.position)
-    changes.added.append(EntryRow(1, 1, 1, None, 1, 0, 0, 0, 0, None, b"content"))
-    store.append(changes, Mark(2, 1, 1))
-    assert store.contents([1]) == {1: b"content"}
-    stored = inner.contents([1])[1]
+    send_one(store)
+    assert store.contents([2]) == {2: b"content"}
+    stored = inner.contents([2])[2]
     store.close()
     return stored != b"content"
 
@@ -49,7 +67,7 @@ def test_with_a_root_key_messages_are_encrypted(tmp_path: Path) -> None:
         found.guard.check(HERE, "alias/nobody")
     assert (tmp_path / "data" / "penstock-keys.json").exists()
     elsewhere = tmp_path / "keys" / "ring.json"
-    Encryption(Config(data=tmp_path / "data", keyring=elsewhere), ROOT, ManualClock())
+    assert sealed(Encryption(Config(data=tmp_path / "data", keyring=elsewhere), ROOT, ManualClock()))
     assert elsewhere.exists()
 
 
@@ -76,44 +94,156 @@ def test_a_secured_server_without_a_root_key_refuses_queues_with_a_key(tmp_path:
 
 def test_a_start_without_the_root_key_there_was_is_refused(tmp_path: Path) -> None:
     config = Config(data=tmp_path)
-    Encryption(config, ROOT, ManualClock())
+    assert sealed(Encryption(config, ROOT, ManualClock()))
     with pytest.raises(RootKeyError, match="--root-key-file"):
         Encryption(config, None, ManualClock())
     with pytest.raises(KeyringError, match="another root key"):
         Encryption(config, RootKey(bytes(range(32))), ManualClock())
 
 
-def test_a_rotation_is_taken_up_by_a_running_server(tmp_path: Path) -> None:
-    clock = ManualClock()
-    found = Encryption(Config(data=tmp_path), ROOT, clock)
-    runtime, fatal = SimulatedRuntime(clock), list[StoreError]()
-    store = found.around(SqliteStore(tmp_path))
-    shard = store.open()
-    found.start(store, runtime, fatal.append)
-    runtime.run_until_idle()
+def refusal(data: Path, root: RootKey | None) -> str:
+    with pytest.raises(StoreRefused) as refused:
+        Encryption(Config(data=data), root, ManualClock()).around(SqliteStore(data)).open()
+    return str(refused.value)
+
+
+def test_a_start_without_the_keyring_there_was_is_refused(tmp_path: Path) -> None:
+    """As after a restore that forgot it: the server made another, beside messages that this does not open."""
+    store = Encryption(Config(data=tmp_path), ROOT, ManualClock()).around(SqliteStore(tmp_path))
+    send_one(store)
+    store.close()
+    path = tmp_path / "penstock-keys.json"
+    kept = path.rename(tmp_path / "kept")
+    for root in (ROOT, None, RootKey(bytes(range(32)))):
+        said = refusal(tmp_path, root)
+        assert str(path) in said
+        assert "put the keyring" in said and "back from the backup" in said
+        assert not path.exists(), "none is made"
+    assert "--root-key-file" in refusal(tmp_path, None)
+    Keyring(path, ROOT, ManualClock()).keep()
+    assert f"not in the keyring {path}" in refusal(tmp_path, ROOT)
+    kept.replace(path)
+    store = Encryption(Config(data=tmp_path), ROOT, ManualClock()).around(SqliteStore(tmp_path))
+    store.open()
+    assert store.contents([2]) == {2: b"content"}
+    store.close()
+
+
+def test_a_keyring_that_cannot_be_made_is_a_start_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = Config(data=tmp_path, keyring=tmp_path / "file" / "keys.json")
+    with pytest.raises((StoreRefused, KeyringError), match="cannot use the keyring"):
+        Encryption(config, ROOT, ManualClock()).around(SqliteStore(None)).open()
+
+
+class Server:
+    """What the server joins, on a store with one queue and one message."""
+
+    def __init__(self, data: Path) -> None:
+        self.clock = ManualClock()
+        self.encryption = Encryption(Config(data=data), ROOT, self.clock)
+        self.store = self.encryption.around(SqliteStore(data))
+        self.runtime = SimulatedRuntime(self.clock)
+        self.fatal: list[StoreError] = []
+        self.broker = Broker(
+            self.store, self.runtime, self.clock, Limits(), self.store.open(), self.fatal.append,
+            self.encryption.guard,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        self.encryption.start(self.store, self.runtime, self.broker, self.fatal.append)
+
+    def do(self, what: Coroutine[Later[Any], None, T]) -> T:
+        outcome = spawn(what)
+        self.runtime.run_until_idle()
+        return outcome.result()
+
+    def create(self, name: str, key: str | None) -> HeldQueue:
+        settings = QueueSettings(sse_managed=key is None, kms_key=key)
+        return self.do(self.broker.create(QueueName(HERE.account, HERE.region, name), settings, {}))
+
+    def close(self) -> None:
+        self.encryption.stop()
+        self.store.close()
+        assert self.fatal == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    server.close()
+
+
+def test_a_rotation_is_taken_up_by_a_running_server(server: Server, tmp_path: Path) -> None:
+    server.start()
+    server.runtime.run_until_idle()
     progress = ProgressFile(tmp_path / "penstock-keys.json")
     first = progress.load()
     assert first is not None
     assert first.done
 
-    changes = Changes(shard.position + 1, shard.position)
-    changes.queues[1] = QueueRecord(
-        id=1, name=QueueName(HERE.account, HERE.region, "q"), settings=QueueSettings(), tags={}, created_ms=1,
-        modified_ms=1,
-    )  # fmt: skip
-    changes.added.append(EntryRow(2, 1, 2, None, 1, 0, 0, 0, 0, None, b"content"))
-    store.append(changes, Mark(3, 1, 1))
-    Keyring(tmp_path / "penstock-keys.json", ROOT, clock).rotate(HERE, SSE_ALIAS)
-    assert found.reload() == "keyring reloaded: 2 keys, 0 of them disabled"
+    queue = server.create("q", None)
+    server.do(server.broker.send(queue, [Outgoing(body="content", sender="")]))
+    Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock).rotate(HERE, SSE_ALIAS)
+    assert server.encryption.reload() == "keyring reloaded: 2 keys, 0 of them disabled"
     for _ in range(10):
-        runtime.run_until_idle()
-        runtime.advance(SECOND)
+        server.runtime.run_until_idle()
+        server.runtime.advance(SECOND)
     second = progress.load()
-    assert second == Progress(generation=2, upto=3, after=2, looked_at=1, resealed=1, done=True)
-    assert store.contents([2]) == {2: b"content"}
-    found.stop()
-    store.close()
-    assert fatal == []
+    assert second is not None
+    assert (second.generation, second.looked_at, second.resealed, second.done) == (2, 1, 1, True)
+
+
+def test_a_running_server_forgets_what_a_disabled_key_has_opened(server: Server, tmp_path: Path) -> None:
+    ring = Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock)
+    ring.create(HERE, "alias/orders")
+    server.encryption.reload()
+    server.start()
+    queue = server.create("orders", "alias/orders")
+    server.do(server.broker.send(queue, [Outgoing(body="secret", sender="")]))
+    server.do(server.broker.configure(queue, QueueSettings()))
+    assert queue.rules.index, "it is in memory, as it was sent"
+    ring.create(HERE, "alias/another")
+    server.encryption.reload()
+    assert queue.rules.index, "a new key changes nothing of it"
+    ring.set_enabled(HERE, "alias/orders", False)
+    server.encryption.reload()
+    assert not queue.rules.index
+    ask = server.broker.receive(queue, Caller(), count=10, visibility_ms=None, wait_ms=0, attempt_id=None)
+    with pytest.raises(KeyDisabled):
+        server.do(ask)
+
+
+def test_queues_whose_key_is_not_there_are_named_at_the_start(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock)
+    ring.create(HERE, "alias/there")
+    ring.create(HERE, "alias/disabled")
+    ring.set_enabled(HERE, "alias/disabled", False)
+    server.encryption.reload()
+    keys = {
+        "plain": None, "managed": "alias/aws/sqs", "fine": "alias/there", "off": "alias/disabled",
+        "lost": "alias/lost", "lost-too": "alias/lost", "by-id": "1234",
+    }  # fmt: skip
+    for name, key in keys.items():
+        server.create(name, key)
+    server.start()
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "lost (alias/lost), lost-too (alias/lost), by-id (1234);" in said
+    assert said.count("penstock key create --alias alias/lost --account 000000000000 --region us-east-1") == 1
+    assert not any(f"{name} (" in said for name in ("plain", "managed", "fine", "off"))
+
+
+def test_many_queues_without_a_key_are_still_one_line(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(25):
+        server.create(f"q{n}", f"alias/{n}")
+    server.start()
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "q9 (alias/9) and 15 more" in said
 
 
 def test_the_root_key_may_lie_beside_the_credentials(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from penstock.store.sqlite import SqliteStore
 
 def sealed(path: Path) -> Store:
     keyring = Keyring(path / "data" / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
-    return SealedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()))
+    keyring.keep()
+    return SealedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()), lambda lost: None)
 
 
 MAKERS: dict[str, Callable[[Path], Store]] = {

@@ -75,3 +75,14 @@ def test_a_rewrite_is_no_batch_and_lasts(lasting: Driver) -> None:
     assert lasting.position == position
     assert lasting.store.contents([1, 600, 1199]) == {1: b"\x951", 600: b"\x95600", 1199: b"\x951199"}
     lasting.append(added=[row(2000)])
+
+
+def test_seals_are_remembered_until_others_are(lasting: Driver) -> None:
+    assert lasting.shard.seals == frozenset()
+    lasting.store.remember_seals({b"one", b"\xc1\x00two"})
+    lasting.reopen()
+    assert lasting.shard.seals == {b"one", b"\xc1\x00two"}
+    lasting.store.remember_seals({b"three"})
+    lasting.reopen()
+    assert lasting.shard.seals == {b"three"}
+    lasting.append(added=[row(1)])  # it is no batch of the log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
@@ -16,7 +16,7 @@ from penstock.auth.keyring import Keyring
 from penstock.auth.rootkey import RootKey
 from penstock.auth.sealing import Cipher, NoKeys, is_sealed
 from penstock.clock import ManualClock
-from penstock.errors import KeyDisabled, KeyMissing, StoreLost
+from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
 from penstock.names import Space
 from penstock.queues.changes import QueueRecord
 from penstock.queues.message import Attribute, Content, encode_content
@@ -57,9 +57,11 @@ class Vault(Driver):
     def __init__(self, data: Path) -> None:
         self.data = data
         self.ring = Keyring(data / "penstock-keys.json", RootKey(bytes(32)), ManualClock())
+        self.ring.keep()
         self.ring.create(HERE, "alias/orders")
         self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
-        super().__init__(lambda: SealedStore(SqliteStore(data), self.cipher))
+        self.lost: list[bytes | None] = []  # what each opening found, see SealedStore
+        super().__init__(lambda: SealedStore(SqliteStore(data), self.cipher, self.lost.append))
         if not self.shard.queues:
             self.append(queues=dict(RECORDS))
 
@@ -240,3 +242,102 @@ def test_messages_of_a_queue_that_is_gone_are_left(vault: Vault) -> None:
     vault.append(dropped=[ORDERS])
     vault.ring.rotate(HERE, "alias/orders")
     assert vault.reseal() == Resealed(1, 1, [], 0)
+
+
+# -- keys that are not there ---------------------------------------------------------------------------------
+
+
+def with_a_new_keyring(vault: Vault) -> None:
+    """As after a restore that forgot the keyring."""
+    (vault.data / "penstock-keys.json").unlink()
+    vault.cipher = Cipher(
+        Keyring(vault.data / "penstock-keys.json", RootKey(bytes(32)), ManualClock()), ManualClock()
+    )
+    vault.reopen()
+
+
+def with_no_keys(vault: Vault) -> None:
+    vault.cipher = NoKeys()
+    vault.reopen()
+
+
+WITHOUT = pytest.mark.parametrize("reopen", [with_a_new_keyring, with_no_keys])
+
+
+@WITHOUT
+def test_an_opening_without_the_keys_is_noticed(vault: Vault, reopen: Callable[[Vault], None]) -> None:
+    vault.append(added=[row(1, PLAIN), row(2, ORDERS), row(3, PLAIN)])
+    vault.reopen()
+    assert vault.lost == [None, None]
+    reopen(vault)
+    assert vault.lost[-1] == vault.stored()[2][: Cipher.head_bytes]
+
+
+@WITHOUT
+def test_what_was_encrypted_anew_is_noticed_too(vault: Vault, reopen: Callable[[Vault], None]) -> None:
+    vault.append(added=[row(1, PLAIN)])
+    vault.append(queues={PLAIN: as_if(PLAIN, MANAGED)})
+    vault.reseal()
+    reopen(vault)
+    assert vault.lost[-1] is not None
+
+
+@WITHOUT
+def test_keys_of_messages_that_are_gone_are_not_missed(
+    vault: Vault, reopen: Callable[[Vault], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So encryption can be turned off: when the last encrypted message is gone, the keys may go."""
+    vault.append(added=[row(1, PLAIN), row(2, ORDERS), row(3, MANAGED)])
+    vault.append(removed=[2], dropped=[MANAGED])
+    reopen(vault)
+    assert vault.lost[-1] is None
+    monkeypatch.setattr(SqliteStore, "heads", None)
+    vault.reopen()
+    assert vault.lost[-1] is None, "and it is looked for once only"
+
+
+def test_an_older_keyring_is_noticed_by_its_missing_version(vault: Vault) -> None:
+    before = (vault.data / "penstock-keys.json").read_bytes()
+    vault.append(added=[row(1, ORDERS)])
+    vault.ring.rotate(HERE, "alias/orders")
+    vault.append(added=[row(2, ORDERS)])
+    (vault.data / "penstock-keys.json").write_bytes(before)
+    vault.cipher = Cipher(
+        Keyring(vault.data / "penstock-keys.json", RootKey(bytes(32)), ManualClock()), ManualClock()
+    )
+    vault.reopen()
+    assert vault.lost[-1] == vault.stored()[2][: Cipher.head_bytes]
+
+
+def test_a_disabled_key_is_there(vault: Vault) -> None:
+    vault.append(added=[row(1, ORDERS)])
+    vault.ring.set_enabled(HERE, "alias/orders", False)
+    vault.reopen()
+    assert vault.lost[-1] is None
+
+
+def test_the_seal_is_remembered_before_the_content_is_stored(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever the power goes: a name too many does no harm, one too few does."""
+    seen = []
+
+    def append(store: SqliteStore, *_: object) -> None:
+        seen.append(store._one("seals")[0])
+        raise StoreLost("the power goes")
+
+    monkeypatch.setattr(SqliteStore, "append", append)
+    with pytest.raises(StoreLost):
+        vault.append(added=[row(1, ORDERS)])
+    assert seen == [(b"\xc1\x01" + vault.stored_key("alias/orders") + b"\0\0\0\1").hex().upper()]
+
+
+def test_a_store_that_is_not_admitted_is_closed(data: Path) -> None:
+    def refuse(lost: bytes | None) -> None:
+        raise StoreRefused("not with these keys")
+
+    with pytest.raises(StoreRefused):
+        SealedStore(SqliteStore(data), NoKeys(), refuse).open()
+    again = SqliteStore(data)
+    again.open()
+    again.close()

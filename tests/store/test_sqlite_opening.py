@@ -53,7 +53,7 @@ def test_the_file_is_set_up_for_safety(data: Path) -> None:
     }
     assert settings == {
         "journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2, "application_id": datafile.APPLICATION_ID,
-        "user_version": 1, "mmap_size": 0,
+        "user_version": 2, "mmap_size": 0,
     }  # fmt: skip
     store.close()
     assert sorted(path.name for path in data.iterdir()) == [
@@ -98,7 +98,7 @@ def test_a_newer_format(data: Path) -> None:
         newer.execute("PRAGMA user_version = 7")
     text = refusal(data)
     assert "format 7" in text
-    assert "up to 1" in text
+    assert f"up to {migrations.present_version()}" in text
 
 
 def test_an_empty_file(data: Path) -> None:
@@ -212,8 +212,8 @@ def test_the_lock_ends_with_a_killed_process(data: Path) -> None:
     filled(data)
 
 
-STEP_2 = "CREATE TABLE colours (name TEXT); INSERT INTO colours VALUES ('red')"
-STEP_3 = "ALTER TABLE colours ADD COLUMN hue INTEGER; UPDATE colours SET hue = 0"
+LATER_1 = "CREATE TABLE colours (name TEXT); INSERT INTO colours VALUES ('red')"
+LATER_2 = "ALTER TABLE colours ADD COLUMN hue INTEGER; UPDATE colours SET hue = 0"
 
 
 def version(data: Path) -> int:
@@ -224,21 +224,36 @@ def version(data: Path) -> int:
 
 def test_an_older_format_is_brought_up_step_by_step(data: Path) -> None:
     filled(data, rows=3)
-    store = SqliteStore(data, steps=(STEP_2, STEP_3))
+    steps = (*migrations.STEPS, LATER_1, LATER_2)
+    store = SqliteStore(data, steps=steps)
     assert store.open().messages == 3
     assert store._writer.execute("SELECT name, hue FROM colours").fetchall() == [("red", 0)]
     store.close()
-    assert version(data) == 3
-    again = SqliteStore(data, steps=(STEP_2, STEP_3))
+    assert version(data) == 4
+    again = SqliteStore(data, steps=steps)
     assert again.open().messages == 3
     again.close()
-    assert "format 3" in refusal(data), "the older program leaves it alone"
+    assert "format 4" in refusal(data), "the older program leaves it alone"
+
+
+def test_a_file_from_before_there_was_encryption_becomes_a_present_one(data: Path) -> None:
+    filled(data, rows=3)
+    with closing(sqlite3.connect(data / "penstock.db")) as file:
+        file.executescript("DROP TABLE seals; PRAGMA user_version = 1")
+    store = SqliteStore(data)
+    shard = store.open()
+    assert (shard.messages, shard.seals) == (3, frozenset())
+    store.remember_seals({b"seal"})
+    store.close()
+    assert "format 2, this Penstock knows formats up to 1" in refusal(data, steps=())
 
 
 def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
     filled(data, rows=3)
-    assert "no such table: nowhere" in refusal(data, steps=(STEP_2, "DELETE FROM nowhere"))
-    assert version(data) == 1
+    assert "no such table: nowhere" in refusal(
+        data, steps=(*migrations.STEPS, LATER_1, "DELETE FROM nowhere")
+    )
+    assert version(data) == migrations.present_version()
     driver = Driver(lambda: SqliteStore(data))
     assert driver.all() == bare(row(seq) for seq in (1, 2, 3))
     driver.store.close()
@@ -248,4 +263,4 @@ def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
 
 def test_the_present_format_is_the_last_step() -> None:
     assert migrations.present_version() == 1 + len(migrations.STEPS)
-    assert migrations.present_version((STEP_2, STEP_3)) == 3
+    assert migrations.present_version((LATER_1, LATER_2)) == 3

@@ -56,6 +56,7 @@ class Cipher:
 
     head_bytes = _NAMED
     """So much of the beginning of a content tells whether, and under which version of a key, it is sealed."""
+    seals = True
 
     def __init__(self, keyring: Keyring, clock: Clock) -> None:
         self._keyring = keyring
@@ -103,6 +104,10 @@ class Cipher:
         except InvalidTag:
             raise SealBroken(f"message {seq}") from None
 
+    def knows(self, head: bytes) -> bool:
+        """Is the key of what begins so in the keyring? It may be disabled."""
+        return not is_sealed(head) or self._keyring.keys.by_tag(_tag(head)) is not None
+
     def is_outdated(self, use: KeyUse, head: bytes) -> bool:
         """Should the content that begins so be sealed anew, under the newest version of the key its queue names?"""
         key = self._key(self._keyring.keys, use)
@@ -142,7 +147,8 @@ class Cipher:
 class NoKeys:
     """Stands where there is no root key: seals nothing, and what was sealed stays shut."""
 
-    head_bytes = 0
+    head_bytes = _NAMED
+    seals = False
 
     @staticmethod
     def check(space: Space, key: str) -> None:
@@ -156,8 +162,12 @@ class NoKeys:
     def open(seq: int, content: bytes) -> bytes:
         if is_sealed(content):
             _check_form(seq, content)
-            raise _unknown(content)
+            raise KeyMissing(key_named(content))
         return content
+
+    @staticmethod
+    def knows(head: bytes) -> bool:
+        return not is_sealed(head)
 
     @staticmethod
     def is_outdated(use: KeyUse, head: bytes) -> bool:
@@ -181,12 +191,16 @@ def _make(keys: Keys, key: Key, now_ms: int) -> DataKey:
 
 
 def _owner(keys: Keys, head: bytes) -> tuple[Key, AESGCM]:
-    found = keys.by_tag(head[len(_MAGIC) : _NAMED])
+    found = keys.by_tag(_tag(head))
     if found is None:
-        raise _unknown(head)
+        raise KeyMissing(key_named(head))
     return found
 
 
-def _unknown(head: bytes) -> KeyMissing:
+def _tag(head: bytes) -> bytes:
+    return head[len(_MAGIC) : _NAMED]
+
+
+def key_named(head: bytes) -> str:
     """Its id is all that is left of a key which is not in the keyring."""
-    return KeyMissing(f"key/{UUID(bytes=head[len(_MAGIC) : len(_MAGIC) + 16])}")
+    return f"key/{UUID(bytes=head[len(_MAGIC) : len(_MAGIC) + 16])}"

@@ -86,7 +86,7 @@ class Verifier:
 
         ``headers`` are as they were received, ``by_name`` the same by their lower-case names.
         """
-        path, _, query = target.partition(b"?")
+        path, _, query = (target, b"", b"") if target == b"/" else target.partition(b"?")
         authorization = by_name.get(b"authorization")
         payload_hash = by_name.get(b"x-amz-content-sha256")
         token = by_name.get(b"x-amz-security-token")
@@ -103,8 +103,13 @@ class Verifier:
         elif authorization is None:
             return None
         else:
-            claim, signature = self._read_authorization(authorization, by_name)
-            stamp = _stamp(authorization, by_name)
+            known = self._claims.get(authorization[:-_SIGNATURE_BYTES])
+            if known is not None:
+                claim, signature = known, authorization[-_SIGNATURE_BYTES:]
+            else:
+                dated = b"x-amz-date" in by_name or b"date" in by_name
+                claim, signature = read_authorization(authorization, dated=dated)
+            stamp = by_name.get(b"x-amz-date") or _date(authorization, by_name)
             self._freshness.check(stamp, now_s)
         self._check_scope(claim, stamp)
         canonical = b"%b\n%b\n%b\n%b\n%b\n%b" % (
@@ -117,15 +122,9 @@ class Verifier:
         )
         session = None if token is None else token.decode("ascii", "replace")
         self._prove(claim, stamp, canonical, signature, session)
-        if authorization is not None:
+        if authorization is not None and known is None:
             self._remember(authorization, claim)
         return Signed(claim.access_key, claim.date, claim.region, claim.service, session)
-
-    def _read_authorization(self, header: bytes, by_name: Mapping[bytes, bytes]) -> tuple[Claim, bytes]:
-        claim = self._claims.get(header[:-_SIGNATURE_BYTES])
-        if claim is not None:
-            return claim, header[-_SIGNATURE_BYTES:]
-        return read_authorization(header, dated=b"x-amz-date" in by_name or b"date" in by_name)
 
     def _remember(self, authorization: bytes, claim: Claim) -> None:
         """Clients send the same header again and again, apart from the signature at its end."""
@@ -173,10 +172,7 @@ class _Remembered(Generic[K, V]):
             self._items[name] = item
 
 
-def _stamp(authorization: bytes, by_name: Mapping[bytes, bytes]) -> bytes:
-    stamp = by_name.get(b"x-amz-date")
-    if stamp is not None:
-        return stamp
+def _date(authorization: bytes, by_name: Mapping[bytes, bytes]) -> bytes:
     date = by_name.get(b"date")
     if date is None:
         raise undated(authorization)

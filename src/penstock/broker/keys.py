@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from penstock.broker.held import HeldQueue
+from penstock.errors import KeyMissing, KeyUnavailable
 from penstock.names import Space
 
 
@@ -25,3 +27,16 @@ def check_key(keys: KeyGuard, queue: HeldQueue) -> None:
     key = queue.record.settings.kms_key
     if key is not None:
         keys.check(queue.record.name.space, key)
+
+
+def without_key(keys: KeyGuard, queues: Iterable[HeldQueue]) -> list[HeldQueue]:
+    """Those that name a key which does not exist. A disabled one does."""
+    found = []
+    for queue in queues:
+        try:
+            check_key(keys, queue)
+        except KeyMissing:
+            found.append(queue)
+        except KeyUnavailable:
+            continue
+    return found

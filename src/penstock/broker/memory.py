@@ -171,6 +171,12 @@ class Keeper:
         else:
             self.changed(queue)
 
+    def forget_all(self) -> None:
+        """Throw all memory away, and whatever is on its way into it, and load it again for those who wait."""
+        for queue in self._catalogue:
+            queue.forget()
+            self.recover(queue)
+
     def changed(self, queue: HeldQueue) -> None:
         """A decision may have changed this queue: commit it, serve who waits, read what it wants."""
         if self._commits.open:

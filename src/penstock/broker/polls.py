@@ -8,7 +8,9 @@ Rule 4: a short poll waits only while messages are being read from the store.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from penstock.broker.held import HeldQueue
 from penstock.broker.runtime import Runtime
@@ -17,6 +19,8 @@ from penstock.clock import Clock
 from penstock.errors import QueueMissing
 from penstock.queues.queue import Delivery
 from penstock.queues.window import NEVER
+
+_ENDED_AT_ONCE = 250  # some ten milliseconds: thousands in one go would hold up everybody else
 
 
 class Polls:
@@ -63,15 +67,24 @@ class Polls:
         self._set_timer(queue)
 
     def end(self, queue: HeldQueue) -> None:
-        """Nobody waits any longer: the queue is gone, or the server stops."""
-        for line in (queue.short_polls, queue.waiters):
-            while line:
-                waiter, _ = line.popitem(last=False)
-                if queue.dropped:
-                    waiter.fail(QueueMissing())
-                else:
-                    waiter.resolve([])
-        self._set_timer(queue)
+        """Whoever waits now waits no longer: the queue is gone, or the server stops."""
+        self._end_some(queue, deque((*queue.short_polls, *queue.waiters)))
+
+    def _end_some(self, queue: HeldQueue, ending: deque[Waiter]) -> None:
+        for _ in range(min(len(ending), _ENDED_AT_ONCE)):
+            waiter = ending.popleft()
+            line = queue.waiters if waiter in queue.waiters else queue.short_polls
+            if waiter not in line:
+                continue  # its time ended, its caller hung up, or it was served before its turn came
+            del line[waiter]
+            if queue.dropped:
+                waiter.fail(QueueMissing())
+            else:
+                waiter.resolve([])
+        if ending:
+            self._runtime.soon(partial(self._end_some, queue, ending))
+        else:
+            self._set_timer(queue)
 
     def _set_timer(self, queue: HeldQueue) -> None:
         due_ms = queue.rules.next_deadline_ms() if queue.awaited else NEVER

@@ -4,6 +4,7 @@ Rule 1: it goes through all messages once for each generation of the keyring, in
 Rule 2: it rests longer than it works: commits and reads come first.
 Rule 3: how far it came is kept, so that a restart goes on from there. It may be behind, never ahead.
 Rule 4: what cannot be opened is counted and left as it is.
+Rule 5: it takes space, and waits while that is scarce: the last of it is for what clients do.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import msgspec
 
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreBroken, StoreError, StoreLost
+from penstock.errors import StoreBroken, StoreError, StoreFull, StoreLost
 from penstock.later import Later, run_alone
 from penstock.limits import MINUTE, SECOND
-from penstock.store.port import Resealed
+from penstock.store.port import SCARCE_BYTES, Resealed
 
 log = logging.getLogger("penstock.broker")
 
@@ -58,6 +59,8 @@ class Resealer(Protocol):
     def resealed(self, after: int, upto: int, rows_max: int, bytes_max: int) -> Resealed: ...
 
     def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None: ...
+
+    def free_bytes(self) -> int | None: ...
 
 
 class Resealing:
@@ -124,7 +127,7 @@ class Resealing:
         read = partial(self._store.resealed, progress.after, progress.upto, _BITE_ROWS, _BITE_BYTES)
         bite = await self._runtime.read(read)
         if bite.contents and not self._stopped:
-            await self._runtime.write(partial(self._store.rewrite, bite.contents))
+            await self._runtime.write(partial(self._rewrite, bite.contents))
         if self._stopped:
             return  # whether it was written or not, it is looked at again
         self._progress = progress = msgspec.structs.replace(
@@ -139,6 +142,12 @@ class Resealing:
         if progress.done or self._clock.now_ms() >= self._kept_ms + _KEEP_EVERY_MS:
             self._kept_ms = self._clock.now_ms()
             await self._runtime.write(partial(self._keep, progress))
+
+    def _rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        free = self._store.free_bytes()
+        if free is not None and free <= SCARCE_BYTES:
+            raise StoreFull(f"it needs more than {SCARCE_BYTES >> 20} MB of free space where the data lives")
+        self._store.rewrite(contents)
 
     def _tell(self, progress: Progress) -> None:
         now_ms = self._clock.now_ms()

@@ -63,6 +63,7 @@ class Parts:
     async def load(self) -> None:
         """Open the store and become ready. Raises Fault or PenstockError."""
         shard = await self._runtime.write(self._store.open)
+        self.locks.start()
         self._clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
         limits = self._config.broker_limits
         encryption = self.locks.encryption

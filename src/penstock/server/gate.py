@@ -13,11 +13,13 @@ from collections.abc import Callable, Collection
 
 from penstock.auth.identity import Credentials
 from penstock.auth.principal import ANONYMOUS
-from penstock.auth.sigv4 import Verifier
+from penstock.auth.sigv4 import Signed, Verifier
 from penstock.names import Space
 from penstock.server.caller import Caller
 from penstock.server.origin import Origins
 from penstock.server.request import Request
+
+_CALLERS_MAX = 4096  # remembered
 
 
 class Gate:
@@ -35,17 +37,27 @@ class Gate:
         self._home = home  # where an anonymous request is, as far as its queue's URL does not say
         self._now_s = now_s
         self._directory = credentials.directory
+        self._callers: dict[Signed, Caller] = {}  # of that directory
         self._verifier = Verifier(
             lambda key, token: self._directory.secret(key, token), regions=regions or None
         )
 
     def of(self, request: Request) -> Caller:
         """Raises the Fault to answer with."""
-        directory = self._directory = self._credentials.directory
+        directory = self._credentials.directory
+        if directory is not self._directory:
+            self._directory, self._callers = directory, {}
         headers, by_name = self._origins.as_signed(request)
         now_s = self._now_s()
         signed = self._verifier.verify(request.method, request.target, headers, by_name, request.body, now_s)
         if signed is None:
             return Caller(self._home, ANONYMOUS.id, ANONYMOUS, None)
-        principal = directory.principal(signed.access_key, signed.token)
-        return Caller(Space(principal.account, signed.region), principal.id, principal, signed.service)
+        return self._callers.get(signed) or self._new_caller(signed)
+
+    def _new_caller(self, signed: Signed) -> Caller:
+        principal = self._directory.principal(signed.access_key, signed.token)
+        caller = Caller(Space(principal.account, signed.region), principal.id, principal, signed.service)
+        if len(self._callers) >= _CALLERS_MAX:
+            self._callers.clear()
+        self._callers[signed] = caller
+        return caller

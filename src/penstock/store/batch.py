@@ -64,6 +64,11 @@ def rewrite(connection: sqlite3.Connection, contents: Sequence[tuple[int, bytes]
     _write_rows(connection, "rewrite_apart", contents)
 
 
+def replace_seals(connection: sqlite3.Connection, seals: Iterable[bytes]) -> None:
+    connection.execute(_SQL["forget_seals"])
+    connection.executemany(_SQL["add_seal"], [(seal,) for seal in seals])
+
+
 def forget(connection: sqlite3.Connection, queue: int, seq: int, rows_max: int) -> int:
     """Forget a queue's sends up to ``seq``, oldest first; how many were forgotten."""
     asked = {"queue": queue, "seq": seq, "rows_max": rows_max}

@@ -9,7 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-STEPS: Sequence[str] = ()
+STEPS: Sequence[str] = (
+    # Contents may be encrypted from here on: a program that knows nothing of it must not hand them out.
+    "CREATE TABLE seals (name BLOB PRIMARY KEY) WITHOUT ROWID",
+)
 """``STEPS[0]`` leads from version 1 to 2, and so on."""
 
 

@@ -7,7 +7,7 @@ batches only. The contract suite in ``tests/store`` runs against every store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple, Protocol
 
 from penstock.names import QueueName
@@ -15,6 +15,10 @@ from penstock.queues.changes import Changes, DedupRow, EntryRow, MoveTaskRecord,
 
 CONTENT_BYTES_PER_READ = 2 * 1024 * 1024
 """A read of many messages brings the content of the first ones, up to about so many bytes in all."""
+
+
+SCARCE_BYTES = 32 * 1024 * 1024
+"""With no more than this free where the data lives, the last of it is for what somebody waits for."""
 
 
 class Mark(NamedTuple):
@@ -34,6 +38,7 @@ class Shard(NamedTuple):
     queues: list[QueueRecord]
     cooldowns: dict[QueueName, int]
     tasks: list[MoveTaskRecord]
+    seals: frozenset[bytes]  # see remember_seals
     messages: int
     bytes: int  # what the data takes on the disk
 
@@ -149,6 +154,11 @@ class Store(Protocol):
         """Put other bytes in place of these contents, where the messages are still there; they mean the same.
 
         Durable and whole, as an append is, but no batch of the log: nothing that was decided changes."""
+
+    def remember_seals(self, seals: Set[bytes]) -> None:
+        """From now on encrypted contents may begin so, and in no other way. Durable; told again at open.
+
+        For whoever encrypts: to know at a start, without looking at all messages, which keys it must have."""
 
     def usage(self) -> dict[int, Usage]:
         """What each queue holds that holds something. For the thread that appends: the first call counts, which takes

@@ -137,8 +137,8 @@ class Reads:
                 for name in ("page_count", "freelist_count", "page_size")
             )
         return Shard(
-            position, Mark(next_number, now_ms, wall_ms), secret,
-            self.queues(), self.cooldowns(), self.tasks(), messages, (pages - free) * page_bytes,
+            position, Mark(next_number, now_ms, wall_ms), secret, self.queues(), self.cooldowns(), self.tasks(),
+            frozenset(_bytes_of(self._one("seals")[0])), messages, (pages - free) * page_bytes,
         )  # fmt: skip
 
     def _one(self, name: str, **asked: object) -> tuple[Any, ...]:

@@ -7,8 +7,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-RESERVE_BYTES = 8 * 1024 * 1024
+from penstock.store.port import SCARCE_BYTES
+
 RESTORE_WHEN_FREE = 4  # times the reserve: set aside again only when that leaves enough to work with
+RESERVE_BYTES = SCARCE_BYTES // RESTORE_WHEN_FREE
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

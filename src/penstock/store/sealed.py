@@ -5,13 +5,15 @@ Rule 2: a content that cannot be opened does not stop the paging of a queue: ``w
         it asks ``contents``, which says why.
 Rule 3: sealed and plain contents may lie beside each other: encryption can be turned on and off at any time.
 Rule 4: nothing is remembered of a batch that the store did not take.
+Rule 5: the store knows under which versions of keys anything was ever sealed, before it is: so a start without those
+        keys is noticed at once, and not by the first receiver.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from penstock.errors import KeyUnavailable, SealBroken
@@ -23,13 +25,18 @@ from penstock.store.port import CONTENT_BYTES_PER_READ, Head, Mark, Resealed, Sh
 log = logging.getLogger("penstock.store")
 
 _MANAGED_REUSE_MS = 5 * MINUTE
+_HEADS_PER_READ = 10_000
 _NO_QUEUE = KeyUse(Space("", ""), None, _MANAGED_REUSE_MS)
 
 
 class Cipher(Protocol):
     @property
     def head_bytes(self) -> int:
-        """So much of the beginning of a content tells how it is sealed. 0: this cipher seals nothing."""
+        """So much of the beginning of a content tells how it is sealed."""
+
+    @property
+    def seals(self) -> bool:
+        """False: it gives every content back as it is."""
 
     def seal(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
         """Each content sealed under the key its queue uses, and bound to its seq. Never fails."""
@@ -37,14 +44,21 @@ class Cipher(Protocol):
     def open(self, seq: int, content: bytes) -> bytes:
         """Plain contents are given back as they are. Raises KeyUnavailable or SealBroken."""
 
+    def knows(self, head: bytes) -> bool:
+        """Is there the key, disabled perhaps, of a content that begins so? Plain contents need none."""
+
     def is_outdated(self, use: KeyUse, head: bytes) -> bool:
         """Should the content that begins so be sealed anew?"""
 
 
 class SealedStore:
-    def __init__(self, store: Store, cipher: Cipher) -> None:
+    def __init__(self, store: Store, cipher: Cipher, admit: Callable[[bytes | None], None]) -> None:
+        """``admit`` is asked when the store is open, before anything is sealed. It is given the head of a stored
+        content whose key is not there, or None, and raises StoreRefused if that is not to be."""
         self._store = store
         self._cipher = cipher
+        self._admit = admit
+        self._seals: frozenset[bytes] = frozenset()
         self._uses: dict[int, KeyUse | None] = {}  # by queue; None: it wants no encryption
         self.newest = 0  # no message has a higher seq
         self.close = store.close
@@ -60,7 +74,7 @@ class SealedStore:
         self.younger = store.younger
         self.dedup = store.dedup
         self.heads = store.heads
-        self.rewrite = store.rewrite
+        self.remember_seals = store.remember_seals
         self.usage = store.usage
         self.tidy = store.tidy
         self.free_bytes = store.free_bytes
@@ -71,7 +85,32 @@ class SealedStore:
         shard = self._store.open()
         self._learn(shard.queues)
         self.newest = shard.mark.next_number
+        self._seals = shard.seals
+        try:
+            self._admit(self._without_key())
+        except BaseException:
+            self.close()
+            raise
         return shard
+
+    def _without_key(self) -> bytes | None:
+        """How a stored content begins whose key is not there; None: all can be opened."""
+        missing = {seal for seal in self._seals if not self._cipher.knows(seal)}
+        if not missing:
+            return None
+        # What was sealed under the missing key may be gone by now: encryption was turned off, and all was received.
+        found, after, size = set(), 0, self._cipher.head_bytes
+        while heads := self._store.heads(after, self.newest, _HEADS_PER_READ, size):
+            after = heads[-1].seq
+            for head in heads:
+                if head.queue not in self._uses:
+                    continue  # its queue is gone, and so will it be
+                if head.start in missing:
+                    return head.start
+                found.add(head.start)
+        self._seals &= found
+        self._store.remember_seals(self._seals)
+        return None
 
     def queues(self) -> list[QueueRecord]:
         queues = self._store.queues()
@@ -85,7 +124,7 @@ class SealedStore:
 
     def append(self, changes: Changes, mark: Mark) -> None:
         told = {record.id: _use(record) for record in changes.queues.values()}
-        if changes.added and self._cipher.head_bytes:
+        if changes.added and self._cipher.seals:
             sealed = copy.copy(changes)  # whoever made the batch still holds it, and it stays plain
             sealed.added = self._sealed(changes.added, {**self._uses, **told} if told else self._uses)
             self._store.append(sealed, mark)
@@ -105,7 +144,15 @@ class SealedStore:
             if use is not None:
                 wanted.append((use, row.seq, row.content))
         sealed = dict(zip((seq for _, seq, _ in wanted), self._cipher.seal(wanted), strict=True))
+        self._remember(sealed.values())
         return [EntryRow(*row[:-1], sealed.get(row.seq, row.content)) for row in added]
+
+    def _remember(self, contents: Iterable[bytes]) -> None:
+        size = self._cipher.head_bytes
+        seals = self._seals.union([content[:size] for content in contents])
+        if len(seals) > len(self._seals):
+            self._store.remember_seals(seals)
+            self._seals = seals
 
     # -- opening ---------------------------------------------------------------------------------------------
 
@@ -159,6 +206,11 @@ class SealedStore:
         last = heads[looked_at - 1].seq if heads else None
         contents, unreadable = self._seal_anew(due)
         return Resealed(last, looked_at, contents, unreadable)
+
+    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        if self._cipher.seals:
+            self._remember(content for _, content in contents)
+        self._store.rewrite(contents)
 
     def _seal_anew(self, due: list[Head]) -> tuple[list[tuple[int, bytes]], int]:
         found = self._store.contents([head.seq for head in due]) if due else {}

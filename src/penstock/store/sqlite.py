@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -114,6 +114,11 @@ class SqliteStore(Reads):
             with self._transaction(), self._meter.weighing(self._writer, [seq for seq, _ in contents]):
                 batch.rewrite(self._writer, contents)
             self._meter.durable()
+
+    def remember_seals(self, seals: Set[bytes]) -> None:
+        self._check_file_is_there()
+        with self._transaction():
+            batch.replace_seals(self._writer, seals)
 
     def usage(self) -> dict[int, Usage]:
         with self._write_lock, self._faults():

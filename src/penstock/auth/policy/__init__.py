@@ -10,7 +10,7 @@ The room is pure: it reads no clock, no file and no socket. All that it looks at
 from __future__ import annotations
 
 from penstock.auth.policy.compiler import compile_policy
-from penstock.auth.policy.decision import decide, refusal
+from penstock.auth.policy.decision import decide, is_fixed, refusal
 from penstock.auth.policy.document import Document, Kind, PolicyInvalid, read_document
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy
@@ -24,6 +24,7 @@ __all__ = [
     "Verdict",
     "compile_policy",
     "decide",
+    "is_fixed",
     "read_document",
     "refusal",
 ]

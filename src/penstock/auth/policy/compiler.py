@@ -10,7 +10,7 @@ from penstock.auth.policy.principals import DIRECT, NOBODY, Means, compile_princ
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy, Reach, Statement
 from penstock.auth.policy.templates import Template, template
-from penstock.auth.policy.wildcards import Match, any_of, matcher, pattern, tokens
+from penstock.auth.policy.wildcards import Match, TooLong, any_of, matcher, pattern, tokens
 from penstock.auth.principal import Principal
 
 _CACHED_CHARACTERS_MAX = 2 * 1024 * 1024  # thousands of usual policies; as many of the worst kind take 250 MB
@@ -62,8 +62,11 @@ def _compile(statement: StatementText, kind: Kind, label: str, has_variables: bo
         allows=statement.allows,
         actions=_actions(statement.actions),
         resources=resources,
-        reach=_reach(means, tuple(conditions if covers is None else [covers, *conditions])),
+        reach=_reach(
+            means, tuple(conditions if covers is None else [covers, *conditions]), allows=statement.allows
+        ),
         verdict=Verdict(statement.allows, said, label, statement.name),
+        is_fixed=not conditions and covers is None,
     )
 
 
@@ -75,13 +78,17 @@ def _actions(listed: Listed) -> Match:
     return (lambda action: not matches(action)) if listed.negated else matches
 
 
-def _reach(means: Means, conditions: tuple[Holds, ...]) -> Reach:
+def _reach(means: Means, conditions: tuple[Holds, ...], *, allows: bool) -> Reach:
     def reach(question: Question) -> int:
         closeness = means(question.principal)
         if closeness:
             for holds in conditions:
-                if not holds(question):
-                    return NOBODY
+                try:
+                    if not holds(question):
+                        return NOBODY
+                except TooLong:
+                    if allows:
+                        return NOBODY
         return closeness
 
     return reach

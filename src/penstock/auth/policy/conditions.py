@@ -6,6 +6,8 @@ Rule 3: ``ForAnyValue:`` and ``ForAllValues:`` look at each of a key's values. W
 second true. Without either, a key with several values matches if one of them does.
 Rule 4: variables stand in texts and ARNs only. In an Allow, a negated operator with a variable that has no value is
 false: what nobody can compare must not open a door.
+Rule 5: for the same reason, a value that is too long to be compared makes the condition of an Allow false, and that of
+a Deny true (``TooLong``).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from penstock.auth.policy.keys import Reader, reader
 from penstock.auth.policy.operators import OPERATORS, Family, Test
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.templates import template
+from penstock.auth.policy.wildcards import LENGTH_MAX, TooLong
 
 Holds = Callable[[Question], bool]
 
@@ -68,14 +71,20 @@ def _any_of(tests: tuple[Test, ...]) -> Test:
     return matches
 
 
+def _short(value: str) -> str:
+    if len(value) > LENGTH_MAX:
+        raise TooLong
+    return value
+
+
 def _plain(read: Reader, matches: Test, negated: bool, *, if_missing: bool) -> Holds:
     def holds(question: Question) -> bool:
         value = read(question)
         if value is None:
             return if_missing
         if isinstance(value, str):
-            return matches(question, value) is not negated
-        return any(matches(question, each) for each in value) is not negated
+            return matches(question, _short(value)) is not negated
+        return any(matches(question, _short(each)) for each in value) is not negated
 
     return holds
 
@@ -88,7 +97,7 @@ def _each(
         if value is None:
             return if_missing
         values = (value,) if isinstance(value, str) else value
-        return quantifier(matches(question, each) is not negated for each in values)
+        return quantifier(matches(question, _short(each)) is not negated for each in values)
 
     return holds
 

@@ -35,6 +35,16 @@ def decide(question: Question, facts: Facts = SQS) -> Verdict:
     return _from_another_account(question, action)
 
 
+def is_fixed(question: Question, facts: Facts = SQS) -> bool:
+    """Whether the same caller would get the same answer to the same request at any time, from anywhere: no statement
+    that is about it looks at anything else. Then the answer may be remembered."""
+    action = question.action.lower()
+    action = facts.means.get(action, action)
+    principal = question.principal
+    policies = (*principal.policies, principal.session_policy, question.resource_policy)
+    return all(policy.about(action, question.resource).is_fixed for policy in policies if policy is not None)
+
+
 def refusal(question: Question, verdict: Verdict, *, address: str = "") -> str:
     """The sentence of AWS for a request that was refused. ``address`` is where a caller who did not sign knocked.
 

@@ -24,6 +24,7 @@ from penstock.auth.policy.wildcards import ANY, Match, Token, matcher, size_of
 Test = Callable[[Question, str], bool]
 T = TypeVar("T")
 _NUMBER_LENGTH_MAX = 64
+_ADDRESS_LENGTH_MAX = 64  # the longest has 45 characters, and may name an interface as well
 _CACHED_CHARACTERS_MAX = 128 * 1024  # of patterns for ARNs
 
 
@@ -136,7 +137,7 @@ def _network(value: str, _: bool) -> Test:
     first, last = (network.version, int(network[0])), (network.version, int(network[-1]))
 
     def test(_: Question, text: str) -> bool:
-        address = _address(text)
+        address = _address(text) if len(text) <= _ADDRESS_LENGTH_MAX else None
         return address is not None and first <= address <= last
 
     return test

@@ -10,7 +10,7 @@ from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.wildcards import Match
 
 _REMEMBERED_MAX = 512  # actions on resources, for each policy
-_RESOURCE_REMEMBERED_MAX = 256  # characters: a queue\'s ARN is shorter, and callers may name what is none
+_RESOURCE_REMEMBERED_MAX = 256  # characters: a queue's ARN is shorter, and callers may name what is none
 
 Reach = Callable[[Question], int]
 """How closely a statement means the caller (`principals`), if its conditions hold; else 0."""
@@ -22,6 +22,7 @@ class Statement(NamedTuple):
     resources: Match
     reach: Reach
     verdict: Verdict  # what it says where it reaches
+    is_fixed: bool  # it looks at nothing but the caller, the action and the resource
 
 
 class About(NamedTuple):
@@ -29,6 +30,7 @@ class About(NamedTuple):
 
     allows: tuple[Statement, ...]
     denies: tuple[Statement, ...]
+    is_fixed: bool  # all of them are
 
 
 class Policy:
@@ -57,6 +59,7 @@ class Policy:
             found = About(
                 allows=tuple(each for each in speaking if each.allows),
                 denies=tuple(each for each in speaking if not each.allows),
+                is_fixed=all(each.is_fixed for each in speaking),
             )
             if len(resource) <= _RESOURCE_REMEMBERED_MAX:
                 self._remembered[action, resource] = found

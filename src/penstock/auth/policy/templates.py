@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.auth.policy.keys import Reader, reader
 from penstock.auth.policy.question import Question
-from penstock.auth.policy.wildcards import ANY, Token, tokens
+from penstock.auth.policy.wildcards import ANY, LENGTH_MAX, Token, TooLong, length_of, tokens
 
 
 class Variable(NamedTuple):
@@ -39,7 +39,7 @@ class Template(NamedTuple):
         return tuple(ANY if isinstance(part, Variable) else part for part in self.parts)
 
     def fill(self, question: Question) -> tuple[Token, ...] | None:
-        """The pattern that it is for this question; None if a variable has no value."""
+        """The pattern that it is for this question; None if a variable has no value. Raises TooLong."""
         filled: list[Token] = []
         for part in self.parts:
             if isinstance(part, Variable):
@@ -49,7 +49,10 @@ class Template(NamedTuple):
                 filled.append(value)
             else:
                 filled.append(part)
-        return tuple(filled)
+        pattern = tuple(filled)
+        if length_of(pattern) > LENGTH_MAX:
+            raise TooLong
+        return pattern
 
 
 def template(text: str, *, wildcards: bool, variables: bool) -> Template:

@@ -2,6 +2,9 @@
 
 A pattern is a tuple of tokens: texts that stand for themselves, ``ANY`` for ``*``, ``ONE`` for ``?``. So a star that
 came out of a variable's value stays the plain character that it is.
+
+With a ``?`` each step takes as long as the pattern is wide, and the tables grow with its square. So callers must not
+choose the size of either: what a request brings is short, or is not compared at all (``TooLong``).
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ from typing import Literal, NamedTuple
 
 from penstock.auth.policy.caching import SizedCache
 
-_CACHED_CHARACTERS_MAX = 256 * 1024
+_CACHED_SIZE_MAX = 1024 * 1024
+
+LENGTH_MAX = 2048
+"""Characters of a request's value, and of a pattern once its variables are filled in."""
+
+
+class TooLong(Exception):
+    """It cannot be compared, so nobody knows: an Allow does not hold, and a Deny does."""
 
 
 class Wild(Enum):
@@ -57,11 +67,17 @@ def _compiled(of: tuple[Token, ...]) -> Match:
     return _by_pieces(pieces[0], tuple(filter(None, pieces[1:-1])), pieces[-1])
 
 
-def size_of(of: tuple[Token, ...]) -> int:
+def length_of(of: tuple[Token, ...]) -> int:
     return sum(len(token) if isinstance(token, str) else 1 for token in of)
 
 
-matcher = SizedCache(_compiled, size_of, _CACHED_CHARACTERS_MAX)
+def size_of(of: tuple[Token, ...]) -> int:
+    """What is kept of it, about: with a "?", that can be a table of its length for each of its characters."""
+    length = length_of(of)
+    return length + length * length // 8 if ONE in of else length
+
+
+matcher = SizedCache(_compiled, size_of, _CACHED_SIZE_MAX)
 
 
 def any_of(matches: Iterable[Match]) -> Match:
@@ -111,7 +127,7 @@ class _Bits(NamedTuple):
 
 def _by_bits(of: tuple[Token, ...]) -> Match:
     """All ways through the pattern at once: bit n is set while its first n characters fit what was read so far."""
-    shortest = size_of(tuple(token for token in of if token is not ANY))
+    shortest = length_of(tuple(token for token in of if token is not ANY))
     made: list[_Bits] = []
 
     def match(text: str) -> bool:

@@ -2,7 +2,8 @@
 
 Rule 1: the question is asked before anything is told, even whether the queue is there.
 Rule 2: a batch is many times the single action, and is allowed by it: SendMessageBatch needs sqs:SendMessage.
-Rule 3: whoever moves messages out of a queue must be allowed to take them, and to send where they go.
+Rule 3: an answer that depends on nothing but the caller, the action and the queue's policy is remembered.
+Rule 4: whoever moves messages out of a queue must be allowed to take them, and to send where they go.
 
 On an open server (``call.principal`` is None) everybody may do everything, and nothing here is asked.
 """
@@ -15,7 +16,17 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.auth.policy import Policy, PolicyInvalid, Question, compile_policy, decide, refusal
+from penstock.auth.policy import (
+    Policy,
+    PolicyInvalid,
+    Question,
+    Verdict,
+    compile_policy,
+    decide,
+    is_fixed,
+    refusal,
+)
+from penstock.auth.principal import Principal
 from penstock.errors import QueueMissing
 from penstock.names import QueueName
 from penstock.wire.call import Call
@@ -33,6 +44,7 @@ _SINGLE = {
     "DeleteMessageBatch": "DeleteMessage",
     "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
 }
+_SETTLED_MAX = 16_384
 _TO_TAKE_MESSAGES = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
@@ -70,13 +82,13 @@ def check_listing(call: Call) -> None:
 
 
 def check_taking(source: HeldQueue, call: Call) -> None:
-    """Rule 3, for the queue that a move task empties. What the request itself asks for was checked before."""
+    """Rule 4, for the queue that a move task empties. What the request itself asks for was checked before."""
     for action in _TO_TAKE_MESSAGES if call.principal is not None else ():
         _check(call, action, source.name, source)
 
 
 def check_sending(broker: Broker, destinations: Collection[QueueName], call: Call) -> None:
-    """Rule 3, for the queues that a move task fills."""
+    """Rule 4, for the queues that a move task fills."""
     for name in destinations if call.principal is not None else ():
         _check(call, "SendMessage", name, _find(broker, name))
 
@@ -88,16 +100,34 @@ def _find(broker: Broker, name: QueueName) -> HeldQueue | None:
         return None
 
 
+class _Settled(NamedTuple):
+    """A yes that holds at any time and from anywhere. It names the principal, whose id is part of the key: so long as
+    it is remembered, nobody else can have that id."""
+
+    principal: Principal
+    resource: str
+    verdict: Verdict
+
+
+_settled: dict[tuple[int, str, QueueName, str | None], _Settled] = {}
+
+
 def _check(
     call: Call, action: str, name: QueueName, queue: HeldQueue | None, asked: Tagging = NO_TAGS
 ) -> None:
+    policy = queue.settings.policy if queue is not None else None
+    key = (id(call.principal), action, name, policy)
+    settled = _settled.get(key)
+    if settled is not None:
+        _, call.resource, call.verdict = settled
+        return
     question = Question(
         principal=call.principal,
         action=f"sqs:{action}",
         resource=name.arn,
         resource_account=name.account,
-        resource_policy=_compiled(queue.settings.policy) if queue and queue.settings.policy else None,
-        resource_tags=queue.tags if queue else {},
+        resource_policy=None if policy is None else _compiled(policy),
+        resource_tags=queue.tags if queue is not None else {},
         request_tags=asked.tags,
         tag_keys=tuple(asked.keys),
         source_ip=call.source_ip,
@@ -108,6 +138,10 @@ def _check(
     call.resource, call.verdict = question.resource, verdict
     if not verdict.allowed:
         raise access_denied(refusal(question, verdict, address=f"{call.base_url}/"))
+    if is_fixed(question):
+        if len(_settled) >= _SETTLED_MAX:
+            _settled.clear()
+        _settled[key] = _Settled(call.principal, question.resource, verdict)
 
 
 def _compiled(text: str) -> Policy:

@@ -91,3 +91,9 @@ INSERT INTO dedup (queue, seq, digest, until_ms) VALUES {rows}
 DELETE FROM dedup
 WHERE queue = :queue
   AND seq IN (SELECT seq FROM dedup WHERE queue = :queue AND seq <= :seq ORDER BY seq LIMIT :rows_max)
+
+-- name: forget_seals
+DELETE FROM seals
+
+-- name: add_seal
+INSERT INTO seals (name) VALUES (?)

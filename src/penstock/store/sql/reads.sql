@@ -5,6 +5,9 @@
 -- name: shard
 SELECT position, next_number, now_ms, wall_ms, secret FROM shard
 
+-- name: seals
+SELECT group_concat(hex(name)) FROM seals
+
 -- name: queues
 SELECT '[' || coalesce(group_concat(record), '') || ']' FROM (SELECT record FROM queues ORDER BY id LIMIT -1)
 

@@ -1,4 +1,4 @@
--- The data of one shard, format version 1.
+-- The data of one shard, format version 2.
 -- Numbers (seq, position) come from one counter that never goes back; times are milliseconds since 1970.
 
 CREATE TABLE shard (
@@ -69,6 +69,11 @@ CREATE TABLE dedup (
   digest   BLOB    NOT NULL,
   until_ms INTEGER NOT NULL,
   PRIMARY KEY (queue, seq)
+) WITHOUT ROWID;
+
+-- How contents begin that are encrypted: one row for each version of a key that was ever used here.
+CREATE TABLE seals (
+  name BLOB PRIMARY KEY
 ) WITHOUT ROWID;
 
 -- What is void but still has rows: messages up to a position, remembered sends up to a seq.
