@@ -7,9 +7,9 @@ import uuid
 from typing import Annotated, Literal
 
 import msgspec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from penstock.auth.rootkey import KEY_BYTES, RootKey, RootKeyError
+from penstock.auth.aead import KEY_BYTES, Aead
+from penstock.auth.rootkey import RootKey, RootKeyError
 from penstock.errors import KeyMissing
 from penstock.names import PARTITION, Arn, Space
 
@@ -75,12 +75,12 @@ class Keys:
         self._by_name = {
             (key.space, name): key for key in file.keys for name in (key.id, f"key/{key.id}", *key.aliases)
         }
-        self._by_version: dict[bytes, tuple[Key, AESGCM]] = {}
+        self._by_version: dict[bytes, tuple[Key, Aead]] = {}
         try:
             for key in file.keys:
                 for version in key.versions:
                     opened = root.open(_PURPOSE, version.sealed, _bound_to(key.id, version.number))
-                    self._by_version[version_tag(key.id, version.number)] = key, AESGCM(opened)
+                    self._by_version[version_tag(key.id, version.number)] = key, Aead(opened)
             self.managed = self.find(EVERYWHERE, SSE_ALIAS)
         except (RootKeyError, KeyMissing, ValueError, OverflowError) as error:
             raise KeysUnusable(f"one of its keys cannot be used: {error}") from None
@@ -111,7 +111,7 @@ class Keys:
     def opens_all_of(self, other: Keys) -> bool:
         return self._by_version.keys() >= other._by_version.keys()
 
-    def by_tag(self, tag: bytes) -> tuple[Key, AESGCM] | None:
+    def by_tag(self, tag: bytes) -> tuple[Key, Aead] | None:
         """The key whose version this tag names, and what wraps and unwraps the data keys of that version."""
         return self._by_version.get(tag)
 

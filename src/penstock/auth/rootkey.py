@@ -15,19 +15,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
+from penstock.auth.aead import KEY_BYTES, NONCE_BYTES, Aead, Forged, derived_key
 from penstock.auth.private import NotPrivate, read_private
 
 VARIABLE = "PENSTOCK_ROOT_KEY"
 """Holds the key itself. There is no such flag: the arguments of a process are for everyone to read."""
 
 FILE_NAME = "penstock-root.key"
-KEY_BYTES = 32
-NONCE_BYTES = 12
 _COMMAND_PATIENCE_S = 30
 _FILE_BYTES_MAX = 4096
 
@@ -45,11 +39,11 @@ class RootKey:
         if len(key) != KEY_BYTES:
             raise RootKeyError(f"a root key has {KEY_BYTES} bytes, not {len(key)}")
         self._key = key
-        self._cipher = lru_cache(maxsize=16)(lambda purpose: AESGCM(self.derive(purpose)))
+        self._cipher = lru_cache(maxsize=16)(lambda purpose: Aead(self.derive(purpose)))
 
     def derive(self, purpose: bytes) -> bytes:
         """A key of 32 bytes for one purpose; it tells nothing about the root key or about other purposes."""
-        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"penstock/" + purpose).derive(self._key)
+        return derived_key(self._key, b"penstock/" + purpose)
 
     @property
     def fingerprint(self) -> str:
@@ -58,15 +52,13 @@ class RootKey:
 
     def seal(self, purpose: bytes, plain: bytes, bound_to: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
-        sealed: bytes = self._cipher(purpose).encrypt(nonce, plain, bound_to)
-        return nonce + sealed
+        return nonce + self._cipher(purpose).encrypt(nonce, plain, bound_to)
 
     def open(self, purpose: bytes, sealed: bytes, bound_to: bytes) -> bytes:
         try:
-            plain: bytes = self._cipher(purpose).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
-        except (InvalidTag, ValueError):
+            return self._cipher(purpose).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
+        except Forged:
             raise RootKeyError("it was sealed with another root key, or changed since") from None
-        return plain
 
 
 def find_root_key(

@@ -21,12 +21,9 @@ from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from penstock.auth.aead import KEY_BYTES, NONCE_BYTES, Aead, Forged
 from penstock.auth.keyring import Keyring
 from penstock.auth.keys import TAG_BYTES, Key, Keys, named_arn
-from penstock.auth.rootkey import KEY_BYTES, NONCE_BYTES
 from penstock.clock import Clock
 from penstock.errors import KeyDisabled, KeyMissing, SealBroken
 from penstock.names import KeyUse, Space
@@ -47,7 +44,7 @@ _OPENED_KEYS_MAX = 4096
 class DataKey(NamedTuple):
     version: int
     head: bytes
-    cipher: AESGCM
+    cipher: Aead
     made_ms: int
 
 
@@ -101,7 +98,7 @@ class Cipher:
             nonce = content[_HEAD : _HEAD + NONCE_BYTES]
             bound_to = head + seq.to_bytes(8, "big")
             return self._unwrapped(head).decrypt(nonce, content[_HEAD + NONCE_BYTES :], bound_to)
-        except InvalidTag:
+        except Forged:
             raise SealBroken(f"message {seq}") from None
 
     def knows(self, head: bytes) -> bool:
@@ -138,10 +135,10 @@ class Cipher:
             self._seals[key.id] += seals
         return data_key
 
-    def _unwrap(self, head: bytes) -> AESGCM:
+    def _unwrap(self, head: bytes) -> Aead:
         _, wrapping = _owner(self._keyring.keys, head)
         nonce, wrapped = head[_NAMED : _NAMED + NONCE_BYTES], head[_NAMED + NONCE_BYTES :]
-        return AESGCM(wrapping.decrypt(nonce, wrapped, head[:_NAMED]))
+        return Aead(wrapping.decrypt(nonce, wrapped, head[:_NAMED]))
 
 
 class NoKeys:
@@ -187,10 +184,10 @@ def _make(keys: Keys, key: Key, now_ms: int) -> DataKey:
     plain, nonce, named = os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES), _MAGIC + key.newest_tag
     _, wrapping = _owner(keys, named)
     head = named + nonce + wrapping.encrypt(nonce, plain, named)
-    return DataKey(key.newest, head, AESGCM(plain), now_ms)
+    return DataKey(key.newest, head, Aead(plain), now_ms)
 
 
-def _owner(keys: Keys, head: bytes) -> tuple[Key, AESGCM]:
+def _owner(keys: Keys, head: bytes) -> tuple[Key, Aead]:
     found = keys.by_tag(_tag(head))
     if found is None:
         raise KeyMissing(key_named(head))
