@@ -37,6 +37,15 @@ def test_the_unit_exposes_little() -> None:
     assert f"a test keeps it below {EXPOSURE_MAX}" in document
 
 
+def test_the_service_may_write_where_the_documents_put_the_trail() -> None:
+    paths = set(
+        re.findall(r'audit = "(/[^"]+)"', "".join(page.read_text() for page in ROOT.glob("docs/*.md")))
+    )
+    assert paths
+    writable = [Path("/var/log") / name for name in re.findall(r"(?m)^LogsDirectory=(.*)", UNIT.read_text())]
+    assert all(Path(path).parent in writable for path in paths)
+
+
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
     """It wants the program to be there, so another one stands in."""
     text, replaced = re.subn(r"(?m)^ExecStart=.*", "ExecStart=/bin/true", UNIT.read_text())

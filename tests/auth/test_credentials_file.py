@@ -104,33 +104,41 @@ def test_comments_at_the_top_are_kept_and_those_below_are_not() -> None:
 
 # -- what is wrong is said -----------------------------------------------------------------------------------
 
+V1 = "version = 1\n"
+TWICE = """version = 1
+[[accounts.111122223333.keys]]
+id = "AKIAX"
+secret = ""
+[[accounts.111122223333.keys]]
+id = "AKIAX"
+secret = ""
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
         ("version =", "it is not valid TOML: Invalid value (at end of document)"),
         ("version = 2", "the file: Invalid enum value 2 - at `$.version`"),
-        ("user = 1", "the file: Object contains unknown field `user`"),
-        ("accounts = 1", "accounts of the file must be tables"),
-        ("[accounts.12]", 'account "12" is not twelve digits'),
-        ("[accounts.111122223333.groups]", "account 111122223333: Object contains unknown field `groups`"),
-        ("[accounts.111122223333.users.root]", "a user cannot be called root: that is the account itself"),
+        *[(text, 'it does not say "version = 1": was it cut off?') for text in ("", "# nothing\n", "[accounts]")],
+        (V1 + "user = 1", "the file: Object contains unknown field `user`"),
+        (V1 + "accounts = 1", "accounts of the file must be tables"),
+        (V1 + "[accounts.12]", 'account "12" is not twelve digits'),
+        (V1 + "[accounts.111122223333.groups]", "account 111122223333: Object contains unknown field `groups`"),
+        (V1 + "[accounts.111122223333.users.root]", "a user cannot be called root: that is the account itself"),
         (
-            '[accounts.111122223333.users."a b"]',
+            V1 + '[accounts.111122223333.users."a b"]',
             'user "a b": a name has letters, digits and any of _+=,.@- , 64 at most',
         ),
         (
-            "[accounts.111122223333.users.al]\npolicies = 1",
+            V1 + "[accounts.111122223333.users.al]\npolicies = 1",
             'user "al" of account 111122223333: Expected `array`, got `int` - at `$.policies`',
         ),
         (
-            "[accounts.111122223333.roles.al]",
+            V1 + "[accounts.111122223333.roles.al]",
             'role "al" of account 111122223333: Object missing required field `trust`',
         ),
-        (
-            '[[accounts.111122223333.keys]]\nid="AKIAX"\nsecret=""\n[[accounts.111122223333.keys]]\nid="AKIAX"\nsecret=""',
-            "the access key AKIAX is there twice",
-        ),
+        (TWICE, "the access key AKIAX is there twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(text: str, line: str) -> None:
@@ -157,6 +165,14 @@ def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> N
     assert path.read_text() == before
 
 
+def test_an_empty_file_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.touch(0o600)
+    with pytest.raises(CredentialsError, match="was it cut off"), changed_file(path):
+        raise AssertionError
+    assert path.read_text() == ""
+
+
 # -- on disk -------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +181,7 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     with changed_file(path) as book:
         book.account(HOME)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["c.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".c.toml.lock", "c.toml"]
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o660, 0o644, 0o777])
@@ -257,7 +273,7 @@ def test_a_change_that_fails_leaves_the_file_and_nothing_else(
     with pytest.raises(CredentialsError, match="No space left on device"), changed_file(path) as book:
         add_user(book, HOME, "alice", THEN)
     assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["c.toml"]
+    assert sorted(os.listdir(tmp_path)) == [".c.toml.lock", "c.toml"]
 
 
 def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:

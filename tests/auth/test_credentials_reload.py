@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -12,7 +13,9 @@ from identities import HOME, ROOT_KEY, THEN, Town, allow, document
 from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_role, find_user, put_policy, trust_document
+from penstock.auth.identity.file import changed_file
 from penstock.clock import ManualClock
+from penstock.wire.registry import Fault
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def test_what_changed_is_told_without_secrets(town: Town, caplog: pytest.LogCapt
     )
     assert town.secrets[key] not in caplog.text
     retagged = town.change(lambda book: find_user(book, "alice", None).holder.tags.update(a="b"))
-    assert retagged == "credentials read again: policies, tags or settings changed"
+    assert retagged == f"credentials read again: tags of user {HOME}/alice changed"
 
 
 def test_many_changes_are_told_in_short(town: Town) -> None:
@@ -114,6 +117,54 @@ def test_a_file_that_cannot_be_read_any_more_is_told_again_and_again(
     assert town.look() == ""
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_revocation_that_could_not_be_read_at_first_is_not_lost(
+    town: Town, asked: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = town.user("alice")
+    with changed_file(town.path) as book:
+        find_user(book, "alice", None).keys[0].status = "inactive"
+
+    def exhausted(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    town.credentials.reload()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", exhausted)
+        caplog.clear()
+        for _ in range(5):
+            town.credentials.reload(asked=asked)
+        errors = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert len(errors) == (5 if asked else 1), "whoever asks is told; the log is not flooded"
+        assert town.credentials.directory.secret(key, None)
+    assert town.credentials.reload() == f"credentials read again: active key {key} removed"
+    with pytest.raises(Fault):
+        town.credentials.directory.secret(key, None)
+
+
+def test_a_file_that_comes_back_as_it_was_ends_the_trouble(town: Town, tmp_path: Path) -> None:
+    town.user("alice")
+    beside = tmp_path / "beside"
+    town.path.rename(beside)
+    assert "No such file" in town.look()
+    beside.rename(town.path)
+    assert town.look() == "credentials read again: nothing changed"
+    town.clock.advance(60_000)
+    assert town.look() == ""
+
+
+def test_a_file_without_an_active_key_is_warned_of(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+    said = "no access key is active: every signed request is refused"
+    Credentials(town.path, ROOT_KEY, town.clock)
+    assert caplog.messages == [said]
+    town.user("alice")
+    caplog.clear()
+    Credentials(town.path, ROOT_KEY, town.clock)
+    assert caplog.messages == []
+    town.change(lambda book: setattr(find_user(book, "alice", None).keys[0], "status", "inactive"))
+    assert said in [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_a_file_is_not_read_while_it_is_being_written(town: Town) -> None:
     """Its beginning makes sense, and lacks what is denied at its end."""
     key = town.user("alice", "sqs-full-access")
@@ -129,7 +180,9 @@ def test_a_file_is_not_read_while_it_is_being_written(town: Town) -> None:
         file.write(f"none = '''{deny}'''\n")
     assert town.credentials.reload() == ""
     assert town.credentials.directory is before
-    assert town.credentials.reload() == f"credentials read again: user {HOME}/bob added"
+    assert town.credentials.reload() == (
+        f"credentials read again: user {HOME}/bob added, inline of user {HOME}/alice changed"
+    )
     alice = town.credentials.directory.principal(key, None)
     assert [policy.name for policy in alice.policies] == ["sqs-full-access", "none"]
     assert text in town.path.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -182,6 +183,30 @@ def test_a_running_server_takes_a_change_up(path: Path) -> None:
     assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
     assert server.keys.find(HERE, "alias/new") == key
     assert server.reload() == ""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_change_that_could_not_be_read_at_first_is_not_lost(
+    path: Path, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, command = opened(path), opened(path)
+    key = command.create(HERE, "alias/new")
+
+    def exhausted(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", exhausted)
+        said = [server.reload(asked=asked) for _ in range(3)]
+    line = f"the keys stay as they were: cannot use the keyring {path}: Too many open files"
+    assert said == ([line] * 3 if asked else [line, "", ""]), "whoever asks is told; the log is not flooded"
+    assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
+    assert server.keys.find(HERE, "alias/new") == key
+
+
+def test_whoever_asks_has_the_file_read(path: Path) -> None:
+    server = opened(path)
+    assert server.reload(asked=True) == "keyring reloaded: 2 keys, 0 of them disabled"
 
 
 def test_changes_build_on_each_other(path: Path) -> None:

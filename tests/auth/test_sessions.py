@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
-from penstock.auth.identity import Credentials
+from penstock.auth.identity import Credentials, directory
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_user, find_role, find_user, remove, trust_document
 from penstock.auth.identity.open import open_account, open_session
@@ -377,3 +377,21 @@ def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> Non
     issued = session_of(town, "user")
     principal_of(town, issued)
     assert refused(town, issued._replace(access_key="ASIAOTHER")) == INVALID
+
+
+# -- what the directory remembers ----------------------------------------------------------------------------
+
+
+def test_more_sessions_than_are_remembered_cost_only_the_oldest(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_TOKENS_REMEMBERED_MAX", 3)
+    first, *others = [session_of(town, "role") for _ in range(4)]
+    known = {issued.token: principal_of(town, issued) for issued in (first, *others)}
+    assert all(principal_of(town, issued) is known[issued.token] for issued in others)
+    assert principal_of(town, first) is not known[first.token]
+
+
+def test_a_session_whose_policy_is_none_any_more_is_refused(town: Town) -> None:
+    """Its token is true: it was made when the rules for policies were others."""
+    assert refused(town, session_of(town, "role", policy='{"Statement": "gone"}')) == INVALID

@@ -164,3 +164,40 @@ def test_idle_polls_cost_nothing_until_their_end(roomy: World) -> None:
     roomy.advance(19 * SECOND)
     assert roomy.runtime.fired == before, "nothing polls"
     assert not any(poll.done for poll in polls)
+
+
+def test_a_deleted_queue_lets_go_of_its_receives_a_few_at_a_time(world: World) -> None:
+    world.create("q")
+    polls = [world.poll("q") for _ in range(600)]
+    dropped = world.start(world.broker.drop(world.queue("q")))
+    told = sum(poll.done for poll in polls)
+    assert 0 < told < 300, "the others have their turn first"
+    polls[-1].caller.hang_up()
+    assert polls[-1].bodies == []
+    world.run()
+    assert dropped.done
+    for poll in polls[:-1]:
+        with pytest.raises(QueueMissing):
+            poll.answer.result()
+
+
+def test_those_who_wait_when_all_waits_are_ended_are_told_and_no_others(world: World) -> None:
+    world.create("q")
+    polls = [world.poll("q", 1) for _ in range(600)]
+    world.broker.end_polls()
+    assert not all(poll.done for poll in polls)
+    newcomer = world.poll("q")
+    assert all(poll.bodies == [] for poll in polls)
+    assert not newcomer.done
+    world.send("q", "m")
+    assert newcomer.bodies == ["m"]
+
+
+def test_a_message_that_comes_while_waits_are_ended_is_handed_out_once_or_stays(world: World) -> None:
+    world.create("q")
+    polls = [world.poll("q", 1) for _ in range(600)]
+    sent = world.sending("q", outgoing("m"))
+    world.broker.end_polls()
+    world.run()
+    assert sent.done and all(poll.done for poll in polls)
+    assert sum(len(poll.bodies) for poll in polls) + world.counts("q")[0] == 1

@@ -80,6 +80,32 @@ def test_sends_at_the_same_moment_are_counted_too(three: World) -> None:
     assert [type(error) for error in outcomes] == [type(None)] * 3 + [QuotaReached] * 2
 
 
+def test_a_count_waits_for_what_was_sent_before_it(three: World) -> None:
+    """Of three sends one is being written, and two are in the batch after it, when a fourth wants a count."""
+    three.advance(SECOND)  # since the last count
+    three.hold_commits()
+    sending = [three.sending("q", outgoing("a"))]
+    three.run()
+    sending += [three.sending("q", outgoing(body)) for body in "bcd"]
+    three.run()
+    three.release_commits()
+    assert [type(later._error) for later in sending] == [type(None)] * 3 + [QuotaReached]
+    assert three.counts("q") == (3, 0, 0)
+
+
+def test_room_is_not_given_away_twice_while_a_queue_is_loaded(three: World) -> None:
+    three.queue("q").forget()
+    three.runtime.reader.held = True
+    late = three.sending("q", outgoing("a"), outgoing("b"))
+    three.run()
+    assert not late.done
+    three.send_all("other", "c", "d")
+    three.runtime.reader.held = False
+    three.run()
+    assert isinstance(late._error, QuotaReached)
+    assert three.counts("q") == (0, 0, 0) and three.counts("other") == (2, 0, 0)
+
+
 def test_room_is_seen_a_moment_later(three: World) -> None:
     three.send_all("q", "a", "b", "c")
     for message in three.drain_up_to("q", 2):

@@ -23,7 +23,7 @@ class Office:
         self.path = folder / "credentials.toml"
         self.key_path = folder / "penstock-root.key"
 
-    def __call__(self, *arguments: str, given: str = "", **environment: str) -> Result:
+    def __call__(self, *arguments: str, given: str | bytes = "", **environment: str) -> Result:
         """``given`` is what stands on standard input."""
         variables = {"PENSTOCK_CREDENTIALS": str(self.path), **environment}
         return CliRunner().invoke(main, arguments, env=variables, input=given)

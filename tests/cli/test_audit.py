@@ -116,6 +116,12 @@ def test_filters(trail: Path, arguments: list[str], found: list[str]) -> None:
     assert actions(trail, *arguments) == found
 
 
+def test_what_nobody_decided_is_neither_allowed_nor_denied(path: Path) -> None:
+    path.write_bytes(encoded(cloudtrail(event(verdict=None, error_code="MissingParameter"))))
+    assert penstock(path).output.splitlines()[1].split()[1] == "none"
+    assert actions(path, "--denied") == []
+
+
 def test_json_is_the_lines_of_the_file(trail: Path) -> None:
     assert penstock(trail, "--json").output == trail.read_text()
 

@@ -44,6 +44,18 @@ def test_asking_for_help_loads_no_server() -> None:
     assert done.stderr.strip() == ""
 
 
+def test_asking_for_health_loads_no_server_and_no_settings() -> None:
+    script = (
+        "import sys; from penstock.cli import main\n"
+        "try: main(['health', '--url', 'http://127.0.0.1:1'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'uvloop', 'msgspec', 'cryptography', 'asyncio', 'sqlite3', 'penstock.server.config'}\n"
+        "sys.exit(str(sorted(heavy & set(sys.modules)) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[1:] == [""], done.stderr
+
+
 def test_every_setting_is_a_flag_with_its_variable_in_the_help() -> None:
     text = " ".join(penstock("serve", "--help").output.split())
     for setting in settings().values():
@@ -59,6 +71,7 @@ NO_FILE = 'penstock: cannot read the config file "/nowhere" (--config): No such 
         (["serve", "--port", "x"], 'penstock: port = "x" (--port) is not right: give a whole number from 0 to 65535'),
         (["serve", "--config", "/nowhere"], NO_FILE),
         (["check", "/nowhere"], NO_FILE),
+        (["health", "--config", "/nowhere"], NO_FILE),
         (["health", "--url", "nonsense"], 'penstock: --url "nonsense" is not a URL such as http://127.0.0.1:9324'),
     ],
 )  # fmt: skip
@@ -120,6 +133,19 @@ def test_health_of_a_ready_server(page: tuple[Page, str]) -> None:
     assert penstock("health", "--url", f"http://127.0.0.1:{port}").exit_code == 0
     assert penstock("health", PENSTOCK_PORT=port).output == "ready\n"
     assert penstock("health", PENSTOCK_PORT=port, PENSTOCK_HOST="0.0.0.0").exit_code == 0
+
+
+def test_health_asks_where_the_settings_say(page: tuple[Page, str], tmp_path: Path) -> None:
+    _, port = page
+    file = tmp_path / "penstock.toml"
+    file.write_text(f'host = "0.0.0.0"\nport = {port}\n')
+    assert penstock("health", "--config", str(file)).output == "ready\n"
+    assert penstock("health", PENSTOCK_CONFIG=str(file)).output == "ready\n"
+    file.write_text("port = 1\n")
+    assert penstock("health", "--config", str(file), PENSTOCK_PORT=port).output == "ready\n", "as for serve"
+    assert "http://127.0.0.1:1 does not answer" in penstock("health", "--config", str(file)).stderr
+    file.write_text('port = 1\ntls_certificate = "a"\ntls_key = "b"\n')
+    assert "https://127.0.0.1:1 does not answer" in penstock("health", "--config", str(file)).stderr
 
 
 def test_health_of_a_server_that_is_not_ready(page: tuple[Page, str]) -> None:

@@ -137,6 +137,14 @@ def test_the_root_key_that_penstock_user_made_is_found(
     assert "there is no root key" in key.fails("list")
 
 
+@pytest.mark.parametrize("moment_ms", [10**400, -(10**18)], ids=["late", "early"])
+def test_a_time_that_is_in_no_calendar(key: Shell, moment_ms: int) -> None:
+    key.prints("create")
+    file = key.keyring
+    file.write_text(re.sub(r'"created_ms": \d+', f'"created_ms": {moment_ms}', file.read_text()))
+    assert "alias/aws/sqs" in key.prints("list")
+
+
 def test_what_is_missing_is_said(key: Shell) -> None:
     key.prints("create")
     assert "arn:aws:kms:us-east-1:000000000000:alias/x" in key.fails("rotate", "alias/x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import stat
 import subprocess
@@ -58,6 +59,42 @@ def test_a_root_key_from_elsewhere_is_used(office: Office) -> None:
     assert "AWS_SECRET_ACCESS_KEY" in printed
 
 
+@pytest.mark.parametrize("arguments", [["user", "add", "bob"], ["user", "rotate", "alice"]])
+def test_another_root_key_than_that_of_the_file_is_refused(office: Office, arguments: list[str]) -> None:
+    key, secret = office.user("alice")
+    before = office.path.read_text()
+    assert office.failed(*arguments, PENSTOCK_ROOT_KEY=bytes(32).hex()) == (
+        f"the secret of access key {key} cannot be opened: it was sealed with another root key, or changed since. "
+        "Nothing was written: give the root key that the file was sealed with; if it is lost, docs/identity.md says "
+        "how to start over"
+    )
+    assert office.path.read_text() == before
+    assert office.credentials().directory.secret(key, None) == secret
+
+
+def test_a_secret_that_was_written_by_hand_can_be_replaced(office: Office) -> None:
+    office.user("alice")
+    text = office.path.read_text()
+    office.path.write_text(re.sub(r'secret = ".*"', 'secret = "by hand"', text))
+    key, secret = new_key(office.done("user", "rotate", "alice"))
+    office.done("user", "rotate", "alice", "--finish")
+    assert office.credentials().directory.secret(key, None) == secret
+
+
+def test_starting_over_after_the_root_key_was_lost(office: Office) -> None:
+    """As docs/identity.md tells it."""
+    old, _ = office.user("alice", "--policy", "sqs-send")
+    root, _ = office.user("root")
+    office.key_path.unlink()
+    for name, key in (("alice", old), ("root", root)):
+        office.done("user", "rotate", name, "--retire", key)
+    office.done("key", "root", str(office.key_path))
+    alice = new_key(office.done("user", "rotate", "alice"))
+    office.user("root")
+    assert office.credentials().directory.secret(alice[0], None) == alice[1]
+    assert "sqs-send" in office.done("user", "show", "alice")
+
+
 def test_a_user_without_a_policy_is_told_to_get_one(office: Office) -> None:
     assert "alice may do nothing yet" in office("user", "add", "alice").stderr
     assert "may do nothing" not in office("user", "add", "bob", "--policy", "sqs-send").stderr
@@ -95,14 +132,16 @@ def test_a_key_that_clients_already_have(office: Office) -> None:
         ("AKIAIOSFODNN7EXAMPLE", "", "no secret was given on standard input"),
         ("ASIAIOSFODNN7EXAMPLE", "x", "ASIAIOSFODNN7EXAMPLE is a key of a session: those are not kept in the file"),
         ("AKIA", "x y", "a secret has no spaces"),
+        ("AKIA", "x\x1b[2J", "a secret has no control characters, nor any that cannot be printed"),
+        ("AKIA", b"\xff\xfe", "the secret on standard input is not UTF-8 text"),
         ("A/B", "x", '"A/B" is no access key: it has letters and digits, 4 to 128'),
     ],
 )  # fmt: skip
-def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str, line: str) -> None:
+def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | bytes, line: str) -> None:
     result = office("user", "add", "alice", "--key", key, given=secret)
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1] == f"penstock: {line}"
-    assert not office.path.exists()
+    assert result.stderr.splitlines() == [f"penstock: {line}"]
+    assert not office.path.exists() and not office.key_path.exists()
 
 
 @pytest.mark.parametrize(
@@ -129,6 +168,8 @@ def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str, l
         ),
         (["user", "add", "bob", "--config", "/nowhere"],
          'cannot read the config file "/nowhere" (--config): No such file or directory'),
+        (["user", "add", "bob", "--tag", "x=\udcff"], "an argument is not UTF-8 text: 'x=\\udcff'"),
+        (["role", "add", "b", "--trust", "alice", "--tag", "\udcff=x"], "an argument is not UTF-8 text: '\\udcff=x'"),
         (["role", "show", "x"], 'there is no role "x": penstock role list shows who there is'),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from botocore.exceptions import ClientError
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
+from penstock.auth.rootkey import read_root_key_file
+from penstock.queues.dedup import SendDigests, content_id
 
 ACCOUNT = "000000000000"
 SECRETS = [b"body-of-a-secret", b"SecretAttribute", b"value-of-a-secret", b"binary-secret"]
@@ -221,3 +224,27 @@ def test_messages_under_a_disabled_key_are_in_nobodys_way(place: Installation) -
     eventually(lambda: code_of(lambda: sqs.receive_message(QueueUrl=queue)) == "KMS.DisabledException")
     received = sqs.receive_message(QueueUrl=dead, MaxNumberOfMessages=10)["Messages"]
     assert [message["Body"] for message in received] == ["open"]
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_what_is_remembered_of_a_send_can_be_tried_out_with_the_key_only(
+    place: Installation, encrypted: bool
+) -> None:
+    sqs = place.start(encrypted=encrypted)
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    queue = sqs.create_queue(QueueName="q.fifo", Attributes=attributes)["QueueUrl"]
+    pin = {"QueueUrl": queue, "MessageBody": "PIN 4711", "MessageGroupId": "g"}
+    first = sqs.send_message(**pin)["MessageId"]
+    place.stop()
+    with sqlite3.connect(place.data / "penstock.db") as database:
+        ((stored,),) = database.execute("SELECT digest FROM dedup")
+        ((secret,),) = database.execute("SELECT secret FROM shard")
+    key = read_root_key_file(place.root).derive(b"dedup") if encrypted else secret
+    assert stored == SendDigests(key)(content_id("PIN 4711"), None)
+    assert (stored == SendDigests(secret)(content_id("PIN 4711"), None)) is not encrypted
+    sqs = place.start(encrypted=encrypted)
+    assert (
+        sqs.send_message(**pin | {"QueueUrl": sqs.get_queue_url(QueueName="q.fifo")["QueueUrl"]})["MessageId"]
+        == first
+    )
+    place.stop()

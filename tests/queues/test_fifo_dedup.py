@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import msgspec
 import pytest
 
 from penstock.errors import DedupFull
 from penstock.limits import MINUTE
+from penstock.queues.dedup import SendDigests, content_id
 from penstock.queues.message import Attribute
 from sim.world import ROOMY, SECOND, World, outgoing
 
@@ -153,3 +156,13 @@ def test_the_memory_has_a_limit_and_frees_itself() -> None:
         world.advance(5 * MINUTE + SECOND)
         world.send(Q, "m3", group="g")
         assert world.counts(Q) == (4, 0, 0)
+
+
+def test_digests_are_keyed_so_that_nobody_can_try_bodies_out() -> None:
+    body = content_id("PIN 4711")
+    ours, theirs = SendDigests(b"k" * 32), SendDigests(b"l" * 32)
+    assert ours(body, None) == SendDigests(b"k" * 32)(body, None)
+    assert ours(body, None) != theirs(body, None)
+    assert ours("d", "g") != ours("d", None) != ours("d", "h")
+    assert len(ours("d", "g")) == 16
+    assert ours(body, None) != blake2b(body.encode(), digest_size=16).digest()

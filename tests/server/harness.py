@@ -145,13 +145,17 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     origins: Origins | None = None,
     cors: Cors | None = None,
+    **more: Any,
 ) -> AsyncIterator[Running]:
     dispatcher, health = FakeDispatcher(), Health()
     routes = Routes(
-        callers=Callers("000000000000", "us-east-1"),
-        origins=origins or Origins(None, ()),
-        cors=cors or Cors(()),
-        health=health,
+        **{
+            "callers": Callers("000000000000", "us-east-1"),
+            "origins": origins or Origins(None, ()),
+            "cors": cors or Cors(()),
+            "health": health,
+            **more,
+        }
     )
     routes.dispatch = dispatcher.answer
     listener = Listener(routes.serve, limits or HttpLimits())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 import uuid
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.auth.policy import Verdict
-from penstock.auth.principal import ANONYMOUS
+from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.server.audit import AuditEvent
 from penstock.server.audit.actions import ACTIONS
 from penstock.server.audit.event import (
@@ -140,9 +141,17 @@ def test_denied_is_denied_wherever_it_was(changes: dict[str, Any]) -> None:
     assert one.denied and told(one)["additionalEventData"]["decision"] == "denied"
 
 
+@pytest.mark.parametrize("who", [ALICE, ANONYMOUS, None])
+def test_what_failed_before_anybody_was_asked_was_not_allowed(who: Principal | None) -> None:
+    failed = told(event(principal=who, verdict=None, error_code="MissingParameter"))
+    assert failed["additionalEventData"] == {"decision": "none"}
+    done = told(event(principal=who, verdict=None, action="GetCallerIdentity", service="sts"))
+    assert done["additionalEventData"] == {"decision": "allowed"}
+
+
 def test_an_error_is_not_a_denial() -> None:
     one = event(error_code="QueueAlreadyExists", error_message="A queue already exists with this name.")
-    assert not one.denied
+    assert one.decision == "allowed"
     assert told(one)["errorMessage"] == "A queue already exists with this name."
 
 
@@ -150,6 +159,13 @@ def test_a_refused_caller_is_known_by_its_address_and_a_known_one_by_its_arn() -
     assert refused("192.0.2.9").caller == "192.0.2.9"
     assert event(principal=ANONYMOUS, source_ip="192.0.2.8").caller == "192.0.2.8"
     assert event().caller == ALICE.arn
+
+
+def test_a_caller_gains_no_other_name_by_what_it_can_choose() -> None:
+    assert {refused(f"2001:db8::{number:x}").caller for number in range(300)} == {"2001:db8::/64"}
+    assert refused("2001:db8:0:1::1").caller == "2001:db8:0:1::/64"
+    assert refused("::ffff:192.0.2.9").caller == "192.0.2.9"
+    assert event(principal=WORKER).caller == "arn:aws:iam::111111111111:role/jobs/worker"
 
 
 def test_without_tls_nothing_is_said_of_it() -> None:
@@ -242,8 +258,24 @@ def test_what_failed_before_anybody_was_asked_is_told_in_short_too() -> None:
         said = told(event(error_code="MissingParameter", parameters=long, **changes))
         assert len(encoded(said["requestParameters"])) <= UNPERMITTED_PARAMETERS_BYTES_MAX + 1
     assert not event(error_code="MissingParameter").unpermitted
-    assert not event(verdict=None).unpermitted, "nobody is asked about GetCallerIdentity"
+    assert event(verdict=None).unpermitted, "nobody is asked about GetCallerIdentity"
     assert not event(error_code="MissingParameter", verdict=None, principal=None).unpermitted, "it is open"
+
+
+@given(st.text(st.characters(max_codepoint=0xFF)) | st.text())
+def test_nothing_in_a_line_steers_a_terminal(text: str) -> None:
+    for more in ("", "\ud800"):  # which is spelled in another way
+        one = event(user_agent=text + more, parameters={"tags": {text: text}})
+        line = encoded(cloudtrail(one)).decode()
+        assert not [c for c in line[:-1] if unicodedata.category(c) == "Cc"]
+        assert told(one)["userAgent"] == (text + more)[:TEXT_MAX]
+
+
+def test_what_is_escaped_counts_as_it_is_written() -> None:
+    said = told(event(verdict=DENIED, parameters={"queueName": "\x9b" * 2000}))
+    shown = said["requestParameters"]
+    assert shown["queueName"].startswith("\x9b" * 300)
+    assert len(encoded(shown)) <= UNPERMITTED_PARAMETERS_BYTES_MAX + 1
 
 
 @given(st.text(st.characters()), st.integers(0, 10**13))

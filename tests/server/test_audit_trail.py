@@ -18,11 +18,13 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import Audit, AuditError, open_audit, trail_path
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.refusals import PER_CALLER_MAX, WINDOW_MS
+from penstock.server.audit.unpermitted import PER_CALLER_MAX, WINDOW_MS
 from penstock.server.config import Config
-from server.audit_events import DENIED, NOW_MS, event, refused
+from server.audit_events import DENIED, NOW_MS, WORKER, event, refused
 
 LARGE = 1024 * 1024
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+UNFORESEEN = RuntimeError("a bug")
 
 
 class Clock:
@@ -36,21 +38,22 @@ class Clock:
 class BrokenFile(TrailFile):
     """Refuses whatever it is given for as long as the test wants it to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, error: Exception = FULL) -> None:
         super().__init__(path, bytes_max=LARGE, keep=1)
+        self.error = error
         self.broken = threading.Event()
         self.refused = threading.Event()
 
     def append(self, lines: bytes) -> None:
         if self.broken.is_set():
             self.refused.set()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self.error
         super().append(lines)
 
 
 @contextmanager
 def running(file: TrailFile, clock: Clock | None = None, **options: Any) -> Iterator[Audit]:
-    file.open()
+    file.check()
     audit = Audit(file, clock or Clock(), **options)
     audit.start()
     try:
@@ -144,8 +147,23 @@ def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
         audit.record(event(action="GetQueueUrl", principal=ANONYMOUS, verdict=None, error_code="X"))
     assert names(path).count("CreateQueue") == PER_CALLER_MAX + PER_CALLER_MAX + 7
     assert "GetQueueUrl" not in names(path)
-    suppressed = events(path)[-2]["serviceEventDetails"]
-    assert suppressed == {"caller": senseless.source_ip, "count": 7}
+    suppressed = events(path)[-2]
+    assert suppressed["eventName"] == "RequestsSuppressed"
+    assert suppressed["serviceEventDetails"] == {"caller": senseless.source_ip, "count": 7}
+
+
+def test_a_flood_of_requests_that_need_no_permission_is_counted_too(file: TrailFile, path: Path) -> None:
+    """Whoever has a key, and no rights, cannot push older events out of the trail."""
+    with running(file) as audit:
+        for _ in range(PER_CALLER_MAX + 7):
+            audit.record(event(service="sts", action="GetCallerIdentity", verdict=None, principal=WORKER))
+        for _ in range(PER_CALLER_MAX + 7):
+            audit.record(event(service="sts", action="AssumeRole"))
+    assert names(path).count("GetCallerIdentity") == PER_CALLER_MAX
+    assert names(path).count("AssumeRole") == PER_CALLER_MAX + 7
+    suppressed = events(path)[-2]
+    assert suppressed["eventName"] == "RequestsSuppressed"
+    assert suppressed["serviceEventDetails"] == {"caller": WORKER.role_arn, "count": 7}
 
 
 def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
@@ -159,7 +177,7 @@ def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
 
 
 def test_only_the_owner_may_read_it(file: TrailFile, path: Path) -> None:
-    file.open()
+    file.check()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     file.close()
@@ -167,21 +185,21 @@ def test_only_the_owner_may_read_it(file: TrailFile, path: Path) -> None:
 
 def test_missing_directories_are_made_private(tmp_path: Path) -> None:
     deep = TrailFile(tmp_path / "data" / "audit" / "audit.jsonl", bytes_max=LARGE, keep=1)
-    deep.open()
+    deep.check()
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     deep.close()
 
 
 def test_it_goes_on_where_it_ended(file: TrailFile, path: Path) -> None:
     for line in (b"1\n", b"2\n"):
-        file.open()
+        file.check()
         file.append(line)
         file.close()
     assert path.read_bytes() == b"1\n2\n"
 
 
 def test_a_line_that_a_crash_left_is_ended(file: TrailFile, path: Path) -> None:
-    file.open()
+    file.check()
     file.append(b'{"half')
     file.close()
     file.append(b"{}\n")
@@ -189,9 +207,23 @@ def test_a_line_that_a_crash_left_is_ended(file: TrailFile, path: Path) -> None:
     file.close()
 
 
+def test_to_check_a_file_writes_nothing(file: TrailFile, path: Path) -> None:
+    """It may be the file of a server that is writing a line at this moment."""
+    path.parent.mkdir()
+    path.write_bytes(b'{"half')
+    file.check()
+    assert path.read_bytes() == b'{"half'
+
+
+def test_a_trail_that_was_not_started_says_nothing(file: TrailFile, path: Path) -> None:
+    file.check()
+    Audit(file, Clock()).close()
+    assert path.read_bytes() == b""
+
+
 def test_files_are_set_aside_by_size_and_the_oldest_go(path: Path) -> None:
     small = TrailFile(path, bytes_max=10, keep=2)
-    small.open()
+    small.check()
     for number in range(5):
         small.append(b"%d23456\n" % number)
     small.close()
@@ -209,7 +241,7 @@ def test_keeping_fewer_files_removes_those_beyond(path: Path) -> None:
     for number in range(1, 7):
         path.with_name(f"audit.jsonl.{number}").write_text("x\n")
     fewer = TrailFile(path, bytes_max=2, keep=2)
-    fewer.open()
+    fewer.check()
     fewer.append(b"1\n")
     fewer.append(b"2\n")
     fewer.close()
@@ -222,7 +254,7 @@ def test_keeping_fewer_files_removes_those_beyond(path: Path) -> None:
 
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, path: Path, removed: bool) -> None:
-    file.open()
+    file.check()
     file.append(b"1\n")
     if removed:
         path.unlink()
@@ -236,7 +268,7 @@ def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, path: Path, r
 def test_an_append_that_fails_half_way_leaves_no_half_line(
     file: TrailFile, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.open()
+    file.check()
     file.append(b"1\n")
     write = os.write
 
@@ -260,9 +292,9 @@ def test_a_path_that_cannot_be_is_one_line_for_the_operator(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "pipe")
     for wrong, why in ((tmp_path / "file" / "a", "ot a directory"), (tmp_path, "s a directory")):
         with pytest.raises(AuditError, match=why):
-            TrailFile(wrong, bytes_max=LARGE, keep=1).open()
+            TrailFile(wrong, bytes_max=LARGE, keep=1).check()
     with pytest.raises(AuditError, match="not a regular file"):
-        TrailFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).open()
+        TrailFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).check()
 
 
 def test_reopen_begins_a_new_file(file: TrailFile, path: Path) -> None:
@@ -326,8 +358,11 @@ def test_events_beyond_the_bound_are_lost_and_counted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_who_requires_the_trail_gets_refusals_while_it_fails(path: Path, required: bool) -> None:
-    broken = BrokenFile(path)
+@pytest.mark.parametrize("error", [FULL, UNFORESEEN])
+def test_who_requires_the_trail_gets_refusals_while_it_fails(
+    path: Path, required: bool, error: Exception
+) -> None:
+    broken = BrokenFile(path, error)
     with running(broken, required=required) as audit:
         assert audit.flush() and not audit.must_refuse
         broken.broken.set()
@@ -358,6 +393,7 @@ def test_the_settings_reach_the_trail(tmp_path: Path) -> None:
     config = Config(audit=str(path), audit_data_events=True, audit_max_size=LARGE, audit_keep=1)
     audit = open_audit(config, Clock())
     assert audit is not None and audit.path == path
+    audit.start()
     audit.record(event(action="SendMessage"))
     audit.close()
     assert names(path) == ["StartLogging", "SendMessage", "StopLogging"]

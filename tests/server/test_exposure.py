@@ -8,7 +8,7 @@ import pytest
 
 from penstock.server.address import Address
 from penstock.server.config import Config, ConfigError
-from penstock.server.exposure import describe_exposure
+from penstock.server.exposure import check_exposure, describe_exposure
 from penstock.server.sources import load_config
 
 SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
@@ -19,18 +19,18 @@ LOOPBACK, NETWORK = Address("127.0.0.1", 9324), Address("0.0.0.0", 9324)
 def test_credentials_on_the_network_need_tls_or_a_word() -> None:
     everywhere = {"PENSTOCK_LISTEN": "127.0.0.1:9324,0.0.0.0:4566"}
     with pytest.raises(ConfigError) as caught:
-        load_config({}, SECURED | everywhere)
+        check_exposure(load_config({}, SECURED | everywhere))
     line = str(caught.value)
     assert line.startswith("0.0.0.0:4566 can be reached over the network")
     assert "tls_certificate" in line and "allow_plain_http" in line and "\n" not in line
-    assert load_config({}, SECURED | everywhere | TLS).scheme == "https"
-    assert load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}).allow_plain_http
-    assert load_config({}, everywhere).credentials is None, "an open server is open, and says so"
+    check_exposure(load_config({}, SECURED | everywhere | TLS))
+    check_exposure(load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}))
+    check_exposure(load_config({}, everywhere))  # an open server is open, and says so
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_credentials_on_loopback_need_nothing(host: str) -> None:
-    assert load_config({"host": host}, SECURED).scheme == "http"
+    check_exposure(load_config({"host": host}, SECURED))
 
 
 @pytest.mark.parametrize(

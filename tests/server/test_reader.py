@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,3 +141,45 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
     assert held < 2 * buffered.bytes
     reading.feed(b"0\r\n\r\n")
     assert reading.take().body == b"ab" * 50_000
+
+
+TINY_HEADERS = {
+    "of a head": b"GET / HTTP/1.1\r\n",
+    "behind a body": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n",
+}
+
+
+@pytest.mark.parametrize("beginning", TINY_HEADERS.values(), ids=TINY_HEADERS)
+def test_headers_are_counted_as_they_come(beginning: bytes) -> None:
+    """Unfinished, they would cost twenty times their bytes, and nothing would ever look at them."""
+    reading = reader()
+    reading.feed(beginning + b"a:\r\n" * LIMITS.header_count_max)
+    with pytest.raises(Refusal) as refused:
+        reading.feed(b"b:\r\nc:\r\n")
+    assert refused.value.status == 431
+    assert not reading.requests
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[b"X: " + b"x" * 60_000], [b"%d:" % number for number in range(90)]],
+    ids=["one large", "many small"],
+)
+def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[bytes]) -> None:
+    buffered = Buffered()
+    reading = Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), HttpLimits(), buffered)
+    head = b"\r\n".join([b"GET / HTTP/1.1", *headers, b"", b""])
+    bites = [head[at : at + 4096] for at in range(0, len(head), 4096)]
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            for bite in bites:
+                reading.feed(bite)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(reading.requests) == 20
+    assert 0.8 * held < buffered.bytes == reading.held_bytes < 1.6 * held
+    while reading.requests:
+        reading.take()
+    assert buffered.bytes == 0

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import __version__
+from penstock.auth.principal import ANONYMOUS
 from penstock.names import Space
-from penstock.server.caller import Callers, sender_id
+from penstock.server.caller import Caller, Callers, sender_id
 from penstock.server.cors import Cors
 from penstock.server.origin import Origins
 from penstock.server.request import Peer, Refusal, Request
+from penstock.server.throttle import Throttle
 
+from .audit_events import ALICE, ROOT, WORKER
 from .harness import get, post, run, serving
 
 PEER = Peer("10.1.2.3", "http", "127.0.0.1:9324")
@@ -174,6 +178,19 @@ def test_whether_it_came_by_tls_is_what_the_nearest_proxy_says(said: str, secure
     assert Origins(None, PROXIES).is_secure(request(x_forwarded_proto=said)) is secure
 
 
+def test_behind_a_proxy_the_headers_are_as_the_client_signed_them() -> None:
+    made = request(**FORWARDED)
+    made.raw_headers = [(b"X-Amz-Date", b"now"), (b"Host", b"inner:1"), (b"X-Forwarded-Host", b"...")]
+    headers, by_name = Origins(None, PROXIES).as_signed(made)
+    assert by_name == {**made.headers, b"host": b"queues.example.com"}
+    assert list(headers) == [(n, b"queues.example.com" if n == b"Host" else v) for n, v in made.raw_headers]
+    made.headers[b"x-forwarded-port"] = b"8443"
+    assert Origins(None, PROXIES).as_signed(made)[1][b"host"] == b"queues.example.com:8443"
+    del made.headers[b"x-forwarded-host"]
+    for told, origins in ((made, Origins(None, PROXIES)), (request(**FORWARDED), Origins(None, ()))):
+        assert origins.as_signed(told) == (told.raw_headers, told.headers)
+
+
 def test_a_trace_that_is_too_long_for_one_is_none() -> None:
     async def scene() -> None:
         async with serving() as server:
@@ -195,6 +212,68 @@ def test_what_the_dispatcher_gets() -> None:
             assert call.space == Space("210987654321", "eu-west-1")
             assert call.base_url == "http://queues.test:9324"
             assert call.trace == "Root=1-2"
+
+    run(scene)
+
+
+class Named:
+    """Everybody is who the header X-Who says."""
+
+    def of(self, request: Request) -> Caller:
+        who = PEOPLE[request.headers.get(b"x-who", b"nobody").decode()]
+        return Caller(Space("111111111111", "us-east-1"), who.id, who, "sqs")
+
+
+PEOPLE = {
+    "alice": ALICE,
+    "root": ROOT,
+    "worker": WORKER,
+    "worker again": msgspec.structs.replace(WORKER, arn=WORKER.arn + "-8", access_key="ASIAOTHER"),
+    "nobody": ANONYMOUS,
+}
+BEHIND_PROXY = Origins(None, (ip_network("127.0.0.1"),))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["X-Who: alice", "X-Who: alice"], "X-Who: root"),
+        (["X-Who: worker", "X-Who: worker again"], "X-Who: alice"),
+        (["X-Who: alice\r\nX-Forwarded-For: 6.6.6.6", "X-Who: alice"], "X-Who: nobody"),
+        (["X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 9.9.9.9, 6.6.6.6"], "X-Forwarded-For: 6.6.6.7"),
+        (["X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8::2"], "X-Forwarded-For: 2001:db8:0:1::1"),
+    ],
+)  # fmt: skip
+def test_a_caller_has_one_rate_whatever_it_calls_itself(ours: list[str], theirs: str) -> None:
+    async def scene() -> None:
+        async with serving(callers=Named(), throttle=Throttle(0.001, 1), origins=BEHIND_PROXY) as server:
+            answers = [await server.ask(post("A.B", b"{}", each.encode())) for each in (*ours, theirs)]
+            assert [answer.status for answer in answers] == [200, 403, 200]
+            assert answers[1].json()["__type"].endswith("RequestThrottled")
+
+    run(scene)
+
+
+def test_an_access_key_that_nobody_checks_makes_nobody_somebody_else() -> None:
+    async def scene() -> None:
+        async with serving(throttle=Throttle(0.001, 1)) as server:
+            for key, status in (("ONE", 200), ("OTHER", 403)):
+                authorization = f"Authorization: {signed(f'{key}/1/eu-west-1/sqs/aws4_request')}"
+                assert (await server.ask(post("A.B", b"{}", authorization.encode()))).status == status
+
+    run(scene)
+
+
+@pytest.mark.parametrize("origins", [BEHIND_PROXY, Origins(None, ())])
+def test_policies_are_asked_with_what_a_trusted_proxy_says(origins: Origins) -> None:
+    async def scene() -> None:
+        async with serving(callers=Named(), origins=origins) as server:
+            said = (b"X-Forwarded-For: 6.6.6.6", b"X-Forwarded-Proto: https", b"User-Agent: boto")
+            await server.ask(post("A.B", b"{}", b"X-Who: alice", *said))
+            call = server.dispatcher.seen[0].call
+            expected = ("6.6.6.6", True) if origins is BEHIND_PROXY else ("127.0.0.1", False)
+            assert (call.source_ip, call.secure) == expected
+            assert (call.principal, call.signed_for, call.user_agent) == (ALICE, "sqs", "boto")
 
     run(scene)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
@@ -192,6 +193,35 @@ def test_files_that_stay_wrong_are_told_of_once(
     server_files.certificate.unlink()
     assert not any(tls.look(1_000_000 + 11 * step) for step in range(20))
     assert caplog.text.count("stays as it was") == 1
+
+
+def test_files_that_could_not_be_read_at_first_are_loaded_later(
+    server_files: ServerFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tls, renewed = Tls(server_files.files), write_certificate(tmp_path / "renewed")
+    os.replace(renewed.certificate, server_files.certificate)
+    os.replace(renewed.key, server_files.key)
+
+    def exhausted(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", exhausted)
+        assert not any(tls.look(1_000_000 + step) for step in range(5))
+    assert caplog.text.count("stays as it was") == 1
+    assert tls.look(1_000_010)
+    assert not tls.look(1_000_011)
+
+
+def test_a_file_of_the_same_size_and_time_is_seen(server_files: ServerFiles, tmp_path: Path) -> None:
+    """As when a backup is put back, in place and with its times."""
+    tls, found = Tls(server_files.files), server_files.certificate.stat()
+    server_files.certificate.write_bytes(server_files.certificate.read_bytes())
+    os.utime(server_files.certificate, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert [tls.look(1_000_000 + step) for step in range(3)] == [False, True, False]
 
 
 # -- how it is spoken ------------------------------------------------------------------------------------------

@@ -332,6 +332,17 @@ def test_only_the_trace_header_is_a_system_attribute(face: Any) -> None:
     )
 
 
+def test_a_trace_header_counts_for_no_size_and_has_a_limit_of_its_own(face: Any) -> None:
+    too_long = (
+        "InvalidParameterValue",
+        "Message system attribute 'AWSTraceHeader' must not be longer than 1024 bytes.",
+    )
+    binary = {"DataType": "Binary", "BinaryValue": base64.b64encode(b"x" * 1025).decode()}
+    assert send(face, MessageSystemAttributes={"AWSTraceHeader": text("x" * 1024)}).status == 200
+    for value in (text("x" * 1025), text("é" * 513), binary):
+        assert send(face, MessageSystemAttributes={"AWSTraceHeader": value}).error == too_long
+
+
 def test_a_full_deduplication_memory_throttles(face: Any) -> None:
     face.broker.raises = DedupFull()
     reply = send(face, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")

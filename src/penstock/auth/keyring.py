@@ -3,7 +3,7 @@
 Rule 1: the file may lie with the data and be backed up with it: without the root key it opens nothing.
 Rule 2: a key is never removed, and rotating it only adds a version: what older versions have sealed can be opened.
 Rule 3: a running server sees one state of the file or another, never a mixture; a file that cannot be used changes
-        nothing.
+        nothing, and one that could not be read is tried again.
 Rule 4: a new keyring becomes a file only when it is certain that the data needs no older one (:meth:`Keyring.keep`).
 Rule 5: two keys are there by themselves, in every account and region: the one behind SSE-SQS, and alias/aws/sqs.
 """
@@ -52,7 +52,8 @@ class Keyring:
         self._path = path
         self._root = root
         self._clock = clock
-        self._seen: Stamp | None = None
+        self._seen: Stamp | None = None  # the state of the file that was read last, usable or not
+        self._trouble = ""  # what was told last about a file that cannot be used
         self.keys = self._first(path)
 
     def keep(self) -> None:
@@ -68,16 +69,21 @@ class Keyring:
                     self._write(self.keys.file)
                     _log.info("made a keyring: %s", self._path)
 
-    def reload(self) -> str:
-        """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do."""
-        if self._path is None or stamp(self._path) == self._seen:
+    def reload(self, *, asked: bool = False) -> str:
+        """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do, or
+        nothing to say that was not said before. ``asked`` reads it in any case."""
+        if self._path is None or (stamp(self._path) == self._seen and not asked):
             return ""
         try:
             self._take_up(self._path)
         except KeyringError as error:
             said = f"the keys stay as they were: {error}"
+            if said == self._trouble and not asked:
+                return ""
+            self._trouble = said
             _log.error(said)
             return said
+        self._trouble = ""
         disabled = len(self.keys.disabled)
         said = f"keyring reloaded: {len(self.keys.file.keys)} keys, {disabled} of them disabled"
         _log.info(said)
@@ -153,10 +159,12 @@ class Keyring:
             self.keys = keys
 
     def _read(self, path: Path) -> Keys:
-        self._seen = stamp(path)  # taken before the file is read: a change meanwhile is seen the next time
+        found = stamp(path)  # taken before the file is read: a change meanwhile is seen the next time
+        # Its keys are sealed: whoever owns the file cannot have made them up.
+        data = read_private(path, root_takes_any_owner=True)
+        self._seen = found
         try:
-            # Its keys are sealed: whoever owns the file cannot have made them up.
-            file = _decode(read_private(path, root_takes_any_owner=True))
+            file = _decode(data)
         except msgspec.MsgspecError as error:
             raise KeysUnusable(f"it is not a keyring of this version: {error}") from None
         if file.root_key != self._root.fingerprint:

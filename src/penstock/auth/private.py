@@ -1,17 +1,28 @@
-"""Files that hold what only the operator may know: who may read them, how they are read, and how they are changed."""
+"""Files that hold what only the operator may know: who may read them, how they are read, and how they are changed.
+
+Rule 1: changes take turns. The lock is a file of its own beside the changed one, which is another one after each
+change: for the same owner alone, so that nobody else can hold up a command. No turn is waited for without end.
+Rule 2: a change is written beside the file and put in its place. What a killed command left there is cleared away by
+the next one that has its turn.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 BYTES_MAX = 16 * 1024 * 1024
+_TURN_PATIENCE_S = 10.0
+_TURN_LOOK_EVERY_S = 0.02
+_UNFINISHED = ".new"
 
 
 class NotPrivate(Exception):
@@ -74,13 +85,50 @@ def stamp(path: Path) -> Stamp | None:
 
 @contextmanager
 def turn(path: Path) -> Iterator[None]:
-    """Changes take turns. The folder is locked: the file itself is another one after each change."""
-    descriptor = os.open(path.resolve().parent, os.O_RDONLY)
+    """The file is ours to change. Raises OSError, also if others do not end their turn."""
+    path = path.resolve()
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = _opened_lock(lock)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for(descriptor, lock)
+        _clear_unfinished(path)
         yield
     finally:
         os.close(descriptor)
+
+
+def _opened_lock(lock: Path) -> int:
+    """It stays when the turn ends: if it were removed, two could hold a lock of that name."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(lock, flags)
+    if os.geteuid() == 0:  # root's first change must not keep the service whose folder it is from its own
+        os.fchown(descriptor, lock.parent.stat().st_uid, -1)
+    return descriptor
+
+
+def _wait_for(descriptor: int, lock: Path) -> None:
+    give_up_at_s = time.monotonic() + _TURN_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= give_up_at_s:
+                told = (
+                    f"another command has been changing it for {_TURN_PATIENCE_S:g} seconds: "
+                    f'see which with fuser -v "{lock}", and try again when it has ended'
+                )
+                raise TimeoutError(errno.ETIMEDOUT, told) from None
+        time.sleep(_TURN_LOOK_EVERY_S)
+
+
+def _clear_unfinished(path: Path) -> None:
+    for each in path.parent.iterdir():
+        if each.name.startswith(f".{path.name}.") and each.name.endswith(_UNFINISHED):
+            each.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -89,7 +137,7 @@ def replace_file(path: Path, data: bytes) -> None:
     What root changes keeps its owner, group and mode: a service may read it by way of its group, and must go on.
     """
     path = path.resolve()  # the file behind a link is what changes, not the link
-    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600
+    descriptor, beside = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             if os.geteuid() == 0 and path.exists():

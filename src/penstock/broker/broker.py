@@ -39,6 +39,7 @@ from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
 from penstock.queues.changes import EntryRow, MoveTaskRecord, QueueRecord
+from penstock.queues.dedup import SendDigests
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent
 from penstock.queues.queue import Delivery, Stored, Unknown
@@ -68,6 +69,7 @@ class Broker:
         shard: Shard,
         on_fatal: Callable[[StoreError], None],
         keys: KeyGuard | None = None,
+        dedup_key: bytes | None = None,
     ) -> None:
         runtime = WatchedRuntime(runtime, on_fatal)
         self.clock = clock
@@ -80,7 +82,8 @@ class Broker:
         self._keys = keys or NoGuard()
         self._receipts = ReceiptSigner(shard.secret)
         self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
-        tools = Tools(limits, self.budget, self._commits.next_number, MessageIds(shard.secret))
+        ids, digests = MessageIds(shard.secret), SendDigests(dedup_key or shard.secret)
+        tools = Tools(limits, self.budget, self._commits.next_number, ids, digests)
         self._catalogue = Catalogue(tools)
         self._catalogue.restore(shard.queues, shard.cooldowns)
         self._space = DiskSpace(store, runtime, clock)

@@ -121,7 +121,7 @@ def _cells(event: Event) -> tuple[str, ...]:
         return (at, "denied" if is_denied(event) else "-", "-", name, "-", "-", said)
     return (
         at,
-        "denied" if is_denied(event) else "allowed",
+        str(part_of(event, "additionalEventData").get("decision", "-")),
         _who(event),
         name,
         queue_of(event) or "-",

@@ -15,7 +15,12 @@ from penstock.cli.failure import Failure
 from penstock.server.address import Address, read_address
 
 
-def _default_url() -> str:
+def _default_url(config: str | None) -> str:
+    if config or os.environ.get("PENSTOCK_CONFIG"):
+        from penstock.cli.options import configured  # all of the settings: a check without a file stays light
+
+        settings = configured({"config": config})
+        return f"{settings.scheme}://{settings.addresses[0].local}"
     scheme = "https" if os.environ.get("PENSTOCK_TLS_CERTIFICATE") else "http"
     return f"{scheme}://{_first_address().local}"
 
@@ -38,22 +43,29 @@ def _first_address() -> Address:
 @click.option(
     "--url",
     metavar="URL",
-    help="Where the broker listens. Default: as PENSTOCK_LISTEN, or _HOST and _PORT, say.",
+    help="Where the broker listens. Default: as the settings say.",
+)
+@click.option(
+    "--config", metavar="FILE", help="The settings of the broker, if they are in a file.  [PENSTOCK_CONFIG]"
 )
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 60), default=3.0, show_default=True, help="Seconds to wait."
 )
-def command(url: str | None, timeout: float) -> None:
+def command(url: str | None, config: str | None, timeout: float) -> None:
     """Ask a running broker whether it is ready. Exit code 0: yes. 1: no, or nobody answers.
+
+    Without --url it is the broker on this machine, at the address that its settings say: those of the config file,
+    and the same variables as for serve.
 
     \b
     Examples:
       penstock health
+      penstock health --config /etc/penstock/penstock.toml
       penstock health --url http://queues.internal:9324
       HEALTHCHECK CMD ["penstock", "health"]
     """
     # Without --url it is the server on this machine, whose certificate names another host than loopback.
-    status, page = _ask(url or _default_url(), timeout, verify=url is not None)
+    status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
         click.echo("ready")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Owner, all_keys
-from penstock.auth.identity.editing import put_policy
+from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, Owner, all_keys
+from penstock.auth.identity.editing import Found, attach, put_policy
 from penstock.auth.identity.file import changed_file, read_file
+from penstock.auth.identity.keys import check_root_key
 from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file, find_root_key
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
@@ -43,12 +44,17 @@ class CredentialsFile:
             raise Failure(f"there is no root key, and {self.path} is sealed with one: give --root-key-file")
         return found
 
-    def root_key_or_new(self) -> RootKey:
-        found = self._found()
-        if found is not None:
-            return found
-        if self.path.exists() and any(all_keys(self.read())):
-            return self.root_key()  # a new one would not open the keys that are there
+    def root_key_for(self, book: Book) -> RootKey:
+        """To seal another secret with. It must be the one that the others were sealed with."""
+        found = self.root_key()
+        check_root_key(found, (each.key for each in all_keys(book)))
+        return found
+
+    def root_key_or_new(self, book: Book) -> RootKey:
+        if self._found() is not None or any(
+            all_keys(book)
+        ):  # a new one would not open the keys that are there
+            return self.root_key_for(book)
         path = self.path.with_name(FILE_NAME)
         made = create_root_key_file(path)
         click.echo(
@@ -71,12 +77,29 @@ def with_file(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def run(**given: Any) -> None:
         flags = {name: given.pop(name) for name in ("config", *_SETTINGS)}
+        _check_text(given)
         try:
             function(CredentialsFile(configured(flags)), **given)
         except (CredentialsError, RootKeyError) as error:
             raise Failure(str(error)) from None
 
     return run
+
+
+def _check_text(given: Mapping[str, object]) -> None:
+    """Arguments can be any bytes; what goes into the file is text."""
+    for value in given.values():
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and _is_broken(text):
+                raise Failure(f"an argument is not UTF-8 text: {text!a}")
+
+
+def _is_broken(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def account_option(function: Callable[..., None]) -> Callable[..., None]:
@@ -112,6 +135,24 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
             raise Failure(f'{option} "{text}" is not KEY=VALUE')
         found[key] = value
     return found
+
+
+def equip(book: Book, found: Found, policies: Iterable[str], tags: Sequence[str]) -> None:
+    """Give a new user or role what it was added with."""
+    for policy in policy_names(book, policies):
+        attach(book, found, policy)
+    if tags:
+        found.holder.tags = pairs(tags, "--tag")
+
+
+def holder_rows(holder: Holder) -> list[tuple[str, str]]:
+    rows = [("id", holder.id or "-"), ("created", day(holder.created))]
+    rows += [("policy", name) for name in holder.policies]
+    rows += [("inline policy", name) for name in holder.inline]
+    rows += [("tag", f"{key}={value}") for key, value in holder.tags.items()]
+    if holder.sessions_since is not None:
+        rows.append(("sessions since", holder.sessions_since.isoformat()))
+    return rows
 
 
 def policy_names(book: Book, given: Iterable[str]) -> Iterator[str]:

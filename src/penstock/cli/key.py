@@ -158,10 +158,17 @@ def reseal(_config: Config, keyring: Keyring) -> None:
 
 
 def _row(key: Key) -> tuple[str, ...]:
-    rotated = datetime.fromtimestamp(key.versions[-1].created_ms / 1000, UTC).date().isoformat()
+    rotated = _day(key.versions[-1].created_ms)
     account, region = ("every", "every") if key.managed else (key.space.account, key.space.region)
     state = "enabled" if key.enabled else "disabled"
     return key.id, account, region, ", ".join(key.aliases) or "-", str(key.newest), rotated, state
+
+
+def _day(moment_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(moment_ms / 1000, UTC).date().isoformat()
+    except (OSError, OverflowError, ValueError):
+        return "-"  # the file says a time that is in no calendar
 
 
 def _progress(config: Config, keyring: Keyring) -> str:

@@ -7,21 +7,20 @@ from pathlib import Path
 import click
 
 from penstock.auth.identity.book import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
-from penstock.auth.identity.editing import Found, add_role, attach, find_role, remove, trust_document
+from penstock.auth.identity.editing import Found, add_role, find_role, trust_document
 from penstock.auth.identity.principals import document_text
+from penstock.cli.ending import add_ending_commands
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
-    end_sessions,
+    equip,
+    holder_rows,
     now,
-    pairs,
-    policy_names,
     read_text,
     table,
     with_file,
 )
-from penstock.cli.user import holder_rows
 
 
 @click.group("role")
@@ -68,9 +67,7 @@ def add(
     account = account or file.config.account
     with file.changed() as book:
         found = add_role(book, account, name, _trust(trust, account, external_id), max_session, now())
-        for policy in policy_names(book, policies):
-            attach(book, found, policy)
-        found.holder.tags = pairs(tags, "--tag")
+        equip(book, found, policies, tags)
     click.echo(found.arn)
 
 
@@ -97,28 +94,12 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     click.echo(f"\n{document_text(role.trust).strip()}")
 
 
-@command.command("remove")
-@click.argument("name")
-@account_option
-@with_file
-def remove_(file: CredentialsFile, name: str, account: str | None) -> None:
-    """Remove a role. Its sessions end."""
-    with file.changed() as book:
-        found = find_role(book, name, account)
-        remove(book, found)
-    click.echo(f"removed {found.arn}")
-
-
-@command.command("revoke")
-@click.argument("name")
-@account_option
-@with_file
-def revoke(file: CredentialsFile, name: str, account: str | None) -> None:
-    """End all sessions of a role so far. Whoever it trusts can assume it anew."""
-    with file.changed() as book:
-        found = find_role(book, name, account)
-        end_sessions(found.owner)
-    click.echo(f"sessions of {found.arn} from before now are refused")
+add_ending_commands(
+    command,
+    find_role,
+    removing="Remove a role. Its sessions end.",
+    revoking="End all sessions of a role so far. Whoever it trusts can assume it anew.",
+)
 
 
 def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Found, Role]:

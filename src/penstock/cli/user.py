@@ -11,22 +11,21 @@ from penstock.auth.identity.editing import (
     Found,
     add_key,
     add_user,
-    attach,
     find_key,
     find_user,
-    remove,
     retire_older_keys,
+    taken_over,
 )
 from penstock.auth.identity.keys import Pair
+from penstock.cli.ending import add_ending_commands
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
-    day,
     end_sessions,
+    equip,
+    holder_rows,
     now,
-    pairs,
-    policy_names,
     shown_key,
     table,
     with_file,
@@ -35,7 +34,7 @@ from penstock.cli.identity import (
 
 @click.group("user")
 def command() -> None:
-    """Users and their access keys. A running broker takes changes up within seconds.
+    """Users and their access keys. A running broker takes changes up within about two seconds.
 
     The name "root" stands for the account itself: whoever has its key may do everything in the account.
 
@@ -72,14 +71,11 @@ def add(
       penstock user add root --account 111122223333
       penstock user add legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
     """
-    given = None if key is None else Pair(key, _asked_for_secret(key))
+    given = None if key is None else taken_over(key, _asked_for_secret(key))
     with file.changed() as book:
         found = add_user(book, account or file.config.account, name, now())
-        for policy in policy_names(book, policies):
-            attach(book, found, policy)
-        if tags:
-            found.holder.tags = pairs(tags, "--tag")
-        pair = add_key(found, file.root_key_or_new(), now(), given)
+        equip(book, found, policies, tags)
+        pair = add_key(found, file.root_key_or_new(book), now(), given)
     if given is None:
         _show_new(found, pair)
     if not policies and name != ROOT:
@@ -116,18 +112,6 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     table(rows)
 
 
-@command.command("remove")
-@click.argument("name")
-@account_option
-@with_file
-def remove_(file: CredentialsFile, name: str, account: str | None) -> None:
-    """Remove a user with all keys. Its sessions end too."""
-    with file.changed() as book:
-        found = find_user(book, name, account)
-        remove(book, found)
-    click.echo(f"removed {found.arn}")
-
-
 @command.command("rotate")
 @click.argument("name")
 @account_option
@@ -161,26 +145,12 @@ def rotate(
     click.echo(said)
 
 
-@command.command("revoke")
-@click.argument("name")
-@account_option
-@with_file
-def revoke(file: CredentialsFile, name: str, account: str | None) -> None:
-    """End all sessions so far that came from the user's keys, those of roles too. The keys themselves go on."""
-    with file.changed() as book:
-        found = find_user(book, name, account)
-        end_sessions(found.owner)
-    click.echo(f"sessions of {found.arn} from before now are refused")
-
-
-def holder_rows(holder: Holder) -> list[tuple[str, str]]:
-    rows = [("id", holder.id or "-"), ("created", day(holder.created))]
-    rows += [("policy", name) for name in holder.policies]
-    rows += [("inline policy", name) for name in holder.inline]
-    rows += [("tag", f"{key}={value}") for key, value in holder.tags.items()]
-    if holder.sessions_since is not None:
-        rows.append(("sessions since", holder.sessions_since.isoformat()))
-    return rows
+add_ending_commands(
+    command,
+    find_user,
+    removing="Remove a user with all keys. Its sessions end too.",
+    revoking="End all sessions so far that came from the user's keys, those of roles too. The keys themselves go on.",
+)
 
 
 def _all(book: Book) -> list[Found]:
@@ -195,7 +165,7 @@ def _all(book: Book) -> list[Found]:
 def _add_second(file: CredentialsFile, name: str, account: str | None) -> None:
     with file.changed() as book:
         found = find_user(book, name, account)
-        pair = add_key(found, file.root_key(), now())
+        pair = add_key(found, file.root_key_for(book), now())
     _show_new(found, pair)
 
 
@@ -219,7 +189,10 @@ def _asked_for_secret(key_id: str) -> str:
     if sys.stdin.isatty():
         secret: str = click.prompt(f"Secret of {key_id}", hide_input=True, err=True)
         return secret
-    return sys.stdin.readline().strip()
+    try:
+        return sys.stdin.buffer.readline().decode().strip()
+    except UnicodeDecodeError:
+        raise Failure("the secret on standard input is not UTF-8 text") from None
 
 
 def _show_new(found: Found, pair: Pair) -> None:

@@ -4,7 +4,8 @@ Rule 1: the window counts from the first send; duplicates do not extend it.
 Rule 2: it survives the message's deletion and a restart, but not a purge.
 Rule 3: an explicit id wins; without one, the SHA-256 of the body stands for it (attributes do not count).
 
-Kept as 16-byte digests: five minutes of a busy queue are a million of them.
+Kept as 16-byte digests: five minutes of a busy queue are a million of them. They are stored beside messages that may
+be encrypted, so they are keyed: nobody without the key can try out which ids or bodies they are of.
 """
 
 from __future__ import annotations
@@ -24,10 +25,17 @@ def content_id(body: str) -> str:
     return sha256(body.encode()).hexdigest()
 
 
-def digest(dedup_id: str, group: str | None) -> bytes:
-    """``group`` is given where deduplication is per group."""
-    text = dedup_id if group is None else f"{group}\0{dedup_id}"
-    return blake2b(text.encode(), digest_size=16).digest()
+class SendDigests:
+    """Under which digest a send is remembered."""
+
+    def __init__(self, key: bytes) -> None:
+        self._keyed = blake2b(key=key[:64], digest_size=16, person=b"dedup")
+
+    def __call__(self, dedup_id: str, group: str | None) -> bytes:
+        """``group`` is given where deduplication is per group."""
+        keyed = self._keyed.copy()
+        keyed.update((dedup_id if group is None else f"{group}\0{dedup_id}").encode())
+        return keyed.digest()
 
 
 class DedupMemory:

@@ -78,7 +78,7 @@ class FifoQueue(Queue[FifoLane]):
         self._forget_sends(now_ms, changes)
         dedup_id = message.dedup_id or dedup.content_id(message.body)
         per_group = self.settings.dedup_scope == "messageGroup"
-        key = dedup.digest(dedup_id, message.group if per_group else None)
+        key = self.send_digest(dedup_id, message.group if per_group else None)
         first = self._dedup.find(key, now_ms)
         if first is not None:
             return Sent(self.message_id(first), first), None

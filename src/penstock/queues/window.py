@@ -26,12 +26,13 @@ L = TypeVar("L", bound=Lane)
 
 
 class Tools(NamedTuple):
-    """What the rules need of the outside, passed in: limits, memory, numbers, ids."""
+    """What the rules need of the outside, passed in: limits, memory, numbers, ids, digests."""
 
     limits: Limits
     budget: Budget
     next_number: Callable[[], int]
     message_id: Callable[[int], str]
+    send_digest: Callable[[str, str | None], bytes]
 
 
 class Window(ABC, Generic[L]):
@@ -39,7 +40,7 @@ class Window(ABC, Generic[L]):
         self.id = record.id
         self.settings = record.settings
         self.purged_to = record.purged_to
-        self.limits, self.budget, self.next_number, self.message_id = tools
+        self.limits, self.budget, self.next_number, self.message_id, self.send_digest = tools
         self.index: dict[int, Entry] = {}
         self.lanes: dict[str | None, L] = {}
         self.hungry: dict[str | None, L] = {}  # lanes that want more from the store, first come first served

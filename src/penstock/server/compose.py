@@ -68,8 +68,9 @@ class Parts:
         limits = self._config.broker_limits
         encryption = self.locks.encryption
         self.broker = Broker(
-            self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard
-        )
+            self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard,
+            encryption.dedup_key,
+        )  # fmt: skip
         self.broker.start()
         services = [sqs_service(self.broker), sts_service(self.locks.credentials, self._clock)]
         witness = self.locks.witness

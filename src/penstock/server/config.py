@@ -177,7 +177,7 @@ class Config:
     )
     max_body_size: Annotated[int, About(size(2 * _MIB, "2MB"), "Body of one request.")] = _HTTP.body_bytes_max
     max_buffered_size: Annotated[
-        int, About(size(16 * _MIB, "16MB"), "Bodies of all requests that are still arriving.")
+        int, About(size(16 * _MIB, "16MB"), "Requests that are still arriving or wait, together.")
     ] = _HTTP.buffered_bytes_max
     # SQS clients poll for 20 s and then use the connection again.
     idle_timeout: Annotated[float, About(duration(30, 3600), "How long an unused connection stays open.")] = (

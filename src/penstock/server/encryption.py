@@ -43,9 +43,10 @@ def root_key(config: Config, environ: Mapping[str, str]) -> RootKey | None:
 
 
 class Encryption:
-    """``guard`` is for the broker; ``said`` is what the operator is told at the start."""
+    """``guard`` and ``dedup_key`` are for the broker; ``said`` is what the operator is told at the start."""
 
     guard: KeyGuard
+    dedup_key: bytes | None
     said: str
 
     def __init__(self, config: Config, root: RootKey | None, clock: Clock) -> None:
@@ -56,6 +57,7 @@ class Encryption:
         self._cipher: Cipher | NoKeys
         self._resealing: Resealing | None = None
         self._broker: Broker | None = None
+        self.dedup_key = None if root is None else root.derive(b"dedup")
         if root is not None:
             self._keyring = Keyring(self._path, root, clock)
             self._cipher = self.guard = Cipher(self._keyring, clock)
@@ -111,12 +113,13 @@ class Encryption:
         )  # fmt: skip
         self._resealing.wake()
 
-    def reload(self) -> str:
-        """Take up a changed keyring. Cheap when there is nothing to do: it can be called every second."""
+    def reload(self, *, asked: bool = False) -> str:
+        """Take up a changed keyring. Cheap when there is nothing to do: it can be called every second. ``asked``:
+        because the operator asks for it, changed or not."""
         if (keyring := self._keyring) is None:
             return ""
         disabled = keyring.keys.disabled
-        said = keyring.reload()
+        said = keyring.reload(asked=asked)
         if self._broker is not None and keyring.keys.disabled != disabled:
             self._broker.keys_changed()
         if said and self._resealing is not None:

@@ -16,7 +16,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_count_max: int = 100
     header_bytes_max: int = 64 * _KIB
     body_bytes_max: int = 8 * _MIB  # a message of 1 MiB, escaped in JSON or a form, with room
-    # Bodies of all connections together that do not run yet; and as much again of answers that are not read.
+    # Requests of all connections together that do not run yet; and as much again of answers that are not read.
     buffered_bytes_max: int = 256 * _MIB
     # SQS clients keep a connection over polls of 20 s and pauses: far more, or they meet a closed one.
     idle_s: float = 75.0

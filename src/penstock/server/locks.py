@@ -73,12 +73,17 @@ class Locks:
                 # Ten thousand users take a second or two to read, and requests go on meanwhile.
                 await asyncio.to_thread(self.credentials.reload, asked=asked)
         with _alone("encryption keys"):
-            self.encryption.reload()
+            self.encryption.reload(asked=asked)
         with _alone("the audit trail"):
             if self.audit is not None:
                 if asked:
                     self.audit.reopen()
                 self.audit.tick()
+
+    def start(self) -> None:
+        """The data is ours now, and what is written beside it too."""
+        if self.audit is not None:
+            self.audit.start()
 
     def close(self) -> None:
         if self.audit is not None:

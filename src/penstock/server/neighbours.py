@@ -1,4 +1,4 @@
-"""Who counts as one client when limits are kept by address.
+"""Who counts as one client, or as one caller, where something is limited for each.
 
 An IPv6 client has a whole network of 2^64 addresses to come from, so the network counts. This machine and trusted
 proxies speak for many, so no limit by address is held against them.
@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.auth.principal import Principal
 
 Network = IPv4Network | IPv6Network
 
@@ -35,6 +39,14 @@ def network_of(address: str) -> str:
     if isinstance(ip, IPv6Address):
         return str(IPv6Network((int(ip), _CLIENT_PREFIX), strict=False))
     return address if ip is None else str(ip)
+
+
+def caller_name(principal: Principal | None, source_ip: str) -> str:
+    """Under which name a request is counted: what a caller can choose freely (an access key that nobody checks, the
+    name of a session) must not make it somebody else."""
+    if principal is None or principal.kind == "anonymous":
+        return network_of(source_ip)
+    return principal.role_arn or principal.arn
 
 
 class Neighbours:

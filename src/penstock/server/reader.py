@@ -29,8 +29,11 @@ class Phase(IntEnum):
     BODY = 2
 
 
+_HEADER_COST = 256  # of a header besides its text, in lists and tables: many small ones count too
+
+
 class Buffered:
-    """Bytes of bodies, of all connections together, that are held and not yet worked on."""
+    """Bytes of requests, of all connections together, that are held and not yet worked on."""
 
     __slots__ = ("bytes",)
 
@@ -80,13 +83,13 @@ class Reader:
     def take(self) -> Request:
         """The next request, to be worked on now."""
         request = self.requests.popleft()
-        self._buffered.bytes -= len(request.body)
+        self._buffered.bytes -= request.held_bytes
         return request
 
     @property
     def held_bytes(self) -> int:
         """Our part of what is buffered."""
-        return self._body_bytes + sum(len(request.body) for request in self.requests)
+        return self._body_bytes + sum(request.held_bytes for request in self.requests)
 
     def drop(self) -> None:
         """Throw away the request that is being read."""
@@ -112,13 +115,19 @@ class Reader:
             raise Refusal(414, "The request's URI is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Called a dozen times for each request: everything else is done once, when all are there. Trailers of a
-        # chunked body come here too, into a list of their own that nobody reads.
-        self._headers.append((name, value))
+        # Called a dozen times for each request: everything else is done once, when all are there. But they are
+        # counted as they come: tiny ones take twenty times their bytes. Trailers of a chunked body come here too,
+        # into a list of their own that nobody reads.
+        headers = self._headers
+        headers.append((name, value))
+        if len(headers) > self._limits.header_count_max:
+            raise Refusal(431, "The request has too many headers.")
 
     def on_headers_complete(self) -> None:
         request = self._request
         request.headers = self._read_headers()
+        # What was fed since the request began is its head, to within a bite.
+        request.held_bytes = self._quiet_bytes + len(self._headers) * _HEADER_COST
         request.raw_headers, self._headers = self._headers, []
         request.method = self._parser.get_method()
         if self._parser.should_upgrade():
@@ -141,8 +150,6 @@ class Reader:
             self.continue_due = True
 
     def _read_headers(self) -> dict[bytes, bytes]:
-        if len(self._headers) > self._limits.header_count_max:
-            raise Refusal(431, "The request has too many headers.")
         headers = {name.lower(): value.strip() for name, value in self._headers}
         if len(headers) < len(self._headers):
             headers = {}
@@ -163,12 +170,16 @@ class Reader:
     def on_message_complete(self) -> None:
         if self._upgrade:
             return
-        self._request.body = bytes(self._body)
+        request = self._request
+        request.body = bytes(self._body)
+        self._buffered.bytes += request.held_bytes  # of the head; the body was counted as it came
+        request.held_bytes += self._body_bytes
         self._body = bytearray()
-        self._body_bytes = 0  # counted as the complete request's from here on
+        self._body_bytes = 0
+        self._headers = []  # trailers
         self.continue_due = False
         self.phase = Phase.BETWEEN
-        self.requests.append(self._request)
+        self.requests.append(request)
 
     def _too_large(self) -> Refusal:
         return Refusal(413, f"The request's body is larger than {self._limits.body_bytes_max} bytes.")

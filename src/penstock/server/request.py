@@ -27,7 +27,8 @@ class Request:
     """
 
     __slots__ = (
-        "body", "call", "headers", "id", "keep_alive", "method", "peer", "raw_headers", "target", "version",
+        "body", "call", "headers", "held_bytes", "id", "keep_alive", "method", "peer", "raw_headers", "target",
+        "version",
     )  # fmt: skip
 
     def __init__(self, peer: Peer) -> None:
@@ -39,6 +40,7 @@ class Request:
         self.headers: dict[bytes, bytes] = {}
         self.raw_headers: list[tuple[bytes, bytes]] = []
         self.body = b""
+        self.held_bytes = 0  # what it counts for while it waits its turn
         self.keep_alive = True
         self.call: Call | None = None  # set by whoever serves it, before anything can be waited for
 

@@ -17,18 +17,16 @@ from penstock.server import localstack
 from penstock.server.caller import Caller
 from penstock.server.cors import METHODS, Cors
 from penstock.server.health import Health
-from penstock.server.neighbours import network_of
+from penstock.server.neighbours import caller_name
 from penstock.server.origin import Origins
 from penstock.server.request import Refusal, Request
 from penstock.server.response import REQUEST_ID, refusal_answer
-from penstock.wire.call import Asked, Call
+from penstock.wire.call import TRACE_BYTES_MAX, Asked, Call
 from penstock.wire.dispatch import Answer, refusal
 from penstock.wire.faults import internal_error, request_throttled, service_unavailable
 from penstock.wire.registry import Fault
 
 Done = Callable[[Answer], None]
-
-_TRACE_BYTES_MAX = 1024  # of its own parts it has a hundred; the rest is for applications
 
 log = logging.getLogger("penstock.http")
 
@@ -113,8 +111,10 @@ class Routes:
             self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
 
     def _check_rate(self, caller: Caller, request: Request) -> None:
-        if self._throttle is not None and not self._throttle.take(self._who(caller, request), monotonic()):
-            raise request_throttled()
+        if self._throttle is not None:
+            name = caller_name(caller.principal, self._origins.source_ip(request))
+            if not self._throttle.take(name, monotonic()):
+                raise request_throttled()
 
     def _call(self, request: Request, caller: Caller) -> Call:
         call = self._plain_call(request, caller)
@@ -124,14 +124,6 @@ class Routes:
             call.user_agent = request.headers.get(b"user-agent", b"").decode("latin-1")
         return call
 
-    def _who(self, caller: Caller, request: Request) -> str:
-        """Whose rate a request counts for: what a caller can choose freely (an access key that nobody checks, the
-        name of a session) must not make it somebody else."""
-        principal = caller.principal
-        if principal is None or principal.kind == "anonymous":
-            return network_of(self._origins.source_ip(request))
-        return principal.role_arn or principal.arn
-
     def _plain_call(self, request: Request, caller: Caller) -> Call:
         trace = request.headers.get(b"x-amzn-trace-id")
         return Call(
@@ -139,8 +131,8 @@ class Routes:
             space=caller.space,
             sender=caller.sender,
             base_url=self._origins.of(request),
-            # It is stored with the message and counts for no limit of its size: what is too long for one is none.
-            trace=trace.decode("latin-1") if trace and len(trace) <= _TRACE_BYTES_MAX else None,
+            # Clients and proxies add it by themselves: one that is too long is passed over, not refused.
+            trace=trace.decode("latin-1") if trace and len(trace) <= TRACE_BYTES_MAX else None,
             asked=_asked(request),
         )
 

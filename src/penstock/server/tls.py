@@ -2,7 +2,8 @@
 
 Rule 1: TLS 1.2 or later, with forward secrecy and authenticated encryption: whatever an AWS SDK speaks.
 Rule 2: files are read into a new context, which takes the old one's place only if all of them are right. Nothing is
-half loaded, and connections that are open keep what they began with.
+half loaded, and connections that are open keep what they began with. Files that could not be read, this time, are
+tried again with every look.
 Rule 3: what is wrong is said in one line that names the setting, the file and what to do.
 """
 
@@ -22,6 +23,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from penstock.auth.watch import Watch
+
 log = logging.getLogger("penstock.tls")
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
@@ -32,6 +35,10 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required"
 
 class TlsError(Exception):
     """One line for the operator."""
+
+
+class TlsUnreadable(TlsError):
+    """Nothing is known to be wrong with the files: another try may do."""
 
 
 class TlsFiles(NamedTuple):
@@ -51,35 +58,47 @@ class Tls:
     def __init__(self, files: TlsFiles) -> None:
         """Raises TlsError."""
         self.files = files
-        self._state = self._seen = _state(files)
+        self._watch = Watch(*files.paths())
         self.context, self.expires = _read(files)
+        self._watch.settle()
+        self._trouble = ""  # what was told last about files that cannot be used
         self._remind_at_s = 0.0
 
     def reload(self) -> bool:
         """Read the files again. If they cannot be used the present ones stay, and the log says why."""
-        self._state = self._seen = _state(self.files)
+        self._trouble = ""
+        self._watch.is_steady()
+        return self._take_up()
+
+    def _take_up(self) -> bool:
         try:
             self.context, self.expires = _read(self.files)
+        except TlsUnreadable as error:
+            self._watch.unsettle()
+            return self._stay(error)
         except TlsError as error:
-            log.error("the certificate stays as it was: %s", error)
-            return False
+            self._watch.settle()
+            return self._stay(error)
+        self._watch.settle()
+        self._trouble = ""
         self._remind_at_s = 0.0
         log.info("certificate loaded, valid until %s", _day(self.expires))
         return True
 
+    def _stay(self, error: TlsError) -> bool:
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.error("the certificate stays as it was: %s", error)
+        return False
+
     def look(self, now_s: float) -> bool:
         """Call this every second or so (wall clock): True if new files were loaded. Reminds of a near end, too."""
-        loaded = self._has_changed() and self.reload()
+        loaded = self._watch.has_changed() and self._take_up()
         if now_s >= self._remind_at_s:
             self._remind_at_s = now_s + _REMIND_EVERY_S
             for warning in self.warnings(datetime.fromtimestamp(now_s, UTC)):
                 log.warning("%s", warning)
         return loaded
-
-    def _has_changed(self) -> bool:
-        """Changed, and not in the middle of it: certificate and key are not replaced at the same moment."""
-        before, self._seen = self._seen, _state(self.files)
-        return before == self._seen != self._state
 
     def warnings(self, now: datetime) -> list[str]:
         """What an operator should know, though it keeps nobody from starting."""
@@ -131,9 +150,10 @@ def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
         _certificates("tls_client_ca", files.client_ca)
     try:
         context = tls_context(*files)
+    except ssl.SSLError as error:
+        raise TlsError(f"cannot use tls_certificate {files.certificate}: {error.reason or error}") from None
     except OSError as error:
-        reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        raise TlsError(f"cannot use tls_certificate {files.certificate}: {reason or error}") from None
+        raise TlsUnreadable(f"cannot use tls_certificate {files.certificate}: {error.strerror}") from None
     return context, chain[0].not_valid_after_utc
 
 
@@ -160,19 +180,7 @@ def _bytes(setting: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TlsError(f"cannot read {setting} {path}: {error.strerror}") from None
-
-
-def _state(files: TlsFiles) -> list[tuple[int, int, int] | None]:
-    return [_stamp(path) for path in files.paths()]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        raise TlsUnreadable(f"cannot read {setting} {path}: {error.strerror}") from None
 
 
 def _is_open_to_others(path: Path) -> bool:

@@ -34,7 +34,7 @@ class Shard(NamedTuple):
 
     position: int  # the number of the last batch; the next is one more
     mark: Mark
-    secret: bytes  # 32 random bytes made once per shard: it signs receipt handles
+    secret: bytes  # 32 random bytes made once per shard: it signs receipt handles, and more
     queues: list[QueueRecord]
     cooldowns: dict[QueueName, int]
     tasks: list[MoveTaskRecord]

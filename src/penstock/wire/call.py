@@ -9,6 +9,10 @@ import msgspec
 
 from penstock.names import Space
 
+TRACE_BYTES_MAX = 1024
+"""Of a trace header, however it comes: its own parts have a hundred, the rest is for applications. It is stored with
+a message, and counts for no limit of its size."""
+
 
 class Asked(msgspec.Struct, frozen=True):
     """How a request was put that does not name its action in X-Amz-Target, as bytes of HTTP."""

@@ -44,14 +44,8 @@ class Form(msgspec.Struct, frozen=True):
 
     parameters: Branch
     resource: str  # the path it was sent to, if that is more than the root
-
-    @property
-    def action(self) -> str:
-        return self.parameters.text("Action")
-
-    @property
-    def version(self) -> str:
-        return self.parameters.text("Version")
+    action: str = ""
+    version: str = ""
 
 
 def is_query(asked: Asked) -> bool:
@@ -66,8 +60,10 @@ def read_query(asked: Asked, body: bytes) -> Form:
     sources = [] if asked.method == b"HEAD" else [asked.query]
     if asked.method == b"POST" and asked.content_type.lower().startswith(_FORM):
         sources.append(body)
+    tree = read_form(*sources)
     # Amazon's own examples write a queue's URL with a slash at its end.
-    return Form(read_form(*sources), unquote(asked.path.decode("latin-1"), errors="replace").rstrip("/"))
+    resource = unquote(asked.path.decode("latin-1"), errors="replace").rstrip("/")
+    return Form(tree, resource, tree.text("Action"), tree.text("Version"))
 
 
 class FormDecoder:

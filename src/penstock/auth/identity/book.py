@@ -34,6 +34,10 @@ class CredentialsError(Exception):
     """One line for the operator."""
 
 
+class CredentialsUnreadable(CredentialsError):
+    """Nothing is known to be wrong with the file: another try may do."""
+
+
 class Entry(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A table of the file."""
 

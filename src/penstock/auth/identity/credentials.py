@@ -3,8 +3,9 @@
 Rule 1: a request sees one state of the file or another, never a mixture: the directory is replaced as a whole.
 Rule 2: a file that cannot be used changes nothing. The log says why, and says it again every minute: as long as it
 lasts, whoever was removed since is still let in.
-Rule 3: a file that is being written is not read: it may end where it still makes sense. Unasked, a file is read when
-two looks in a row found it the same; and in any case what changed while it was read is not taken.
+Rule 3: unasked, a file is read when it has changed and nobody is writing it (:mod:`penstock.auth.watch`); and in any
+case what changed while it was read is not taken.
+Rule 4: a file that could not be read, this time, is tried again with every look.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from penstock.auth.identity.book import CredentialsError
+from penstock.auth.identity.book import CredentialsError, CredentialsUnreadable
 from penstock.auth.identity.differences import differences, in_short
 from penstock.auth.identity.directory import Directory
 from penstock.auth.identity.file import read_file
-from penstock.auth.private import Stamp, stamp
 from penstock.auth.rootkey import RootKey
+from penstock.auth.watch import Watch
 from penstock.clock import Clock
 
 _log = logging.getLogger("penstock.auth")
@@ -31,11 +32,11 @@ class Credentials:
         self._path = path
         self._root_key = root_key
         self._clock = clock
-        self._taken = stamp(path)  # the state of the file that was read last, usable or not
-        self._noticed = self._taken  # the one that the last look found
+        self._watch = Watch(path)
         self._trouble = ""  # why the file as it is now cannot be used
         self._told_ms = 0
         self.directory = self._read()
+        self._watch.settle()
         _warn(self.directory.oddities)
 
     def reload(self, *, asked: bool = False) -> str:
@@ -44,30 +45,33 @@ class Credentials:
         Cheap when the file is as it was: it can be called every second. ``asked`` reads it in any case. A file of ten
         thousand users takes seconds to read; this may run in a thread beside those who ask the directory.
         """
-        found = stamp(self._path)
-        if not asked:
-            if found == self._taken:
-                return self._reminded()
-            if found != self._noticed:
-                self._noticed = found
-                return ""
-        return self._take_up(found)
+        has_changed = self._watch.has_changed()
+        if asked:
+            self._trouble = ""  # whoever asks is told, even what was told a moment ago
+        return self._take_up() if asked or has_changed else self._reminded()
 
-    def _take_up(self, found: Stamp | None) -> str:
+    def _take_up(self) -> str:
         try:
             new = self._read()
-        except CredentialsError as error:
-            self._taken = self._noticed = found
-            self._trouble = f"{error}; the old credentials are still in force"
+        except CredentialsUnreadable as error:
+            self._watch.unsettle()
+            trouble = _still_in_force(error)
+            if trouble == self._trouble:
+                return self._reminded()
+            self._trouble = trouble
             return self._complained()
-        self._noticed = stamp(self._path)
-        if self._noticed != found:
+        except CredentialsError as error:
+            self._watch.settle()
+            self._trouble = _still_in_force(error)
+            return self._complained()
+        if not self._watch.is_steady():
             line = (
                 f"the credentials file {self._path} is being written: it will be read when it stays the same"
             )
             _log.info("%s", line)
             return line
-        self._taken, self._trouble = found, ""
+        self._watch.settle()
+        self._trouble = ""
         line = f"credentials read again: {differences(self.directory.book, new.book)}"
         _log.info("%s", line)
         _warn([each for each in new.oddities if each not in self.directory.oddities])
@@ -89,6 +93,10 @@ class Credentials:
             return Directory(book, self._root_key, self._clock)
         except CredentialsError as error:
             raise CredentialsError(f"cannot use the credentials file {self._path}: {error}") from None
+
+
+def _still_in_force(error: CredentialsError) -> str:
+    return f"{error}; the old credentials are still in force"
 
 
 def _warn(oddities: list[str]) -> None:

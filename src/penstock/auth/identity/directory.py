@@ -15,6 +15,7 @@ from penstock.auth.identity.book import AccessKey, Book, all_keys
 from penstock.auth.identity.keys import opened_secret
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
+from penstock.auth.policy import PolicyInvalid
 from penstock.auth.principal import Principal
 from penstock.auth.rootkey import RootKey
 from penstock.clock import Clock
@@ -56,7 +57,9 @@ class Directory:
                 )
                 self._by_key[key.id] = _Known(secret, principal, key)
         self._roles = {role.arn: role for role in self._principals.roles()}
-        self.oddities = list(self._principals.oddities)
+        self.oddities = [*self._principals.oddities]
+        if not self._by_key:
+            self.oddities.insert(0, "no access key is active: every signed request is refused")
 
     def secret(self, access_key: str, token: str | None) -> str:
         """What the request must have been signed with. Raises Fault."""
@@ -91,14 +94,14 @@ class Directory:
             raise _invalid()
         if not self._principals.goes_on(session, parent.key, parent.principal):
             raise _invalid()
-        known = _KnownSession(
-            access_key,
-            self.sessions.secret(access_key),
-            self._principals.session(session, access_key),
-            session.expires_s * 1000,
-        )
+        try:
+            principal = self._principals.session(session, access_key)
+        except PolicyInvalid:  # it was a policy when the session began; rules of another version made it none
+            raise _invalid() from None
+        secret = self.sessions.secret(access_key)
+        known = _KnownSession(access_key, secret, principal, session.expires_s * 1000)
         if len(self._by_token) >= _TOKENS_REMEMBERED_MAX:
-            self._by_token.clear()
+            del self._by_token[next(iter(self._by_token))]  # the oldest: all others stay known
         self._by_token[token] = known
         return known
 

@@ -162,8 +162,6 @@ def _trusted(principal: str, account: str) -> str:
 
 def add_key(found: Found, root_key: RootKey, now: datetime, pair: Pair | None = None) -> Pair:
     """A new key, or one that clients already have. Nobody will see its secret again without the root key."""
-    if pair is not None:
-        _check_pair(pair)
     if len(found.keys) >= KEYS_MAX:
         ids = " and ".join(key.id for key in found.keys)
         raise CredentialsError(
@@ -174,15 +172,19 @@ def add_key(found: Found, root_key: RootKey, now: datetime, pair: Pair | None = 
     return pair
 
 
-def _check_pair(pair: Pair) -> None:
-    if not re.fullmatch(KEY_ID, pair.id):
-        raise CredentialsError(f'"{pair.id}" is no access key: it has letters and digits, 4 to 128')
-    if pair.id.startswith(TEMPORARY):
-        raise CredentialsError(f"{pair.id} is a key of a session: those are not kept in the file")
-    if not pair.secret:
+def taken_over(key_id: str, secret: str) -> Pair:
+    """A key that clients already have."""
+    if not re.fullmatch(KEY_ID, key_id):
+        raise CredentialsError(f'"{key_id}" is no access key: it has letters and digits, 4 to 128')
+    if key_id.startswith(TEMPORARY):
+        raise CredentialsError(f"{key_id} is a key of a session: those are not kept in the file")
+    if not secret:
         raise CredentialsError("no secret was given on standard input")
-    if any(character.isspace() for character in pair.secret):
+    if any(character.isspace() for character in secret):
         raise CredentialsError("a secret has no spaces")
+    if not secret.isprintable():  # `penstock env` prints it, for shells to run
+        raise CredentialsError("a secret has no control characters, nor any that cannot be printed")
+    return Pair(key_id, secret)
 
 
 def find_key(found: Found, key_id: str) -> AccessKey:

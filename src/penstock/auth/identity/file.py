@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from penstock.auth.identity.book import Book, CredentialsError
+from penstock.auth.identity.book import Book, CredentialsError, CredentialsUnreadable
 from penstock.auth.identity.principals import check_book
 from penstock.auth.identity.toml import read_book, written
 from penstock.auth.private import NotPrivate, read_private, replace_file, turn
@@ -30,11 +30,11 @@ def changed_file(path: Path) -> Iterator[Book]:
     with ExitStack() as stack:
         with _told_with(path):
             stack.enter_context(turn(path))
-            text = _read(path) if path.exists() else ""
-            book = read_book(text)
+            text = _read(path) if path.exists() else None
+            book = Book() if text is None else read_book(text)
         yield book
         with _told_with(path):
-            after = written(book, text)
+            after = written(book, text or "")
             check_book(read_book(after))  # what a server would refuse is not written
             replace_file(path, after.encode())
 
@@ -53,4 +53,4 @@ def _told_with(path: Path) -> Iterator[None]:
     except (CredentialsError, NotPrivate) as error:
         raise CredentialsError(f"cannot use the credentials file {path}: {error}") from None
     except OSError as error:
-        raise CredentialsError(f"cannot use the credentials file {path}: {error.strerror}") from None
+        raise CredentialsUnreadable(f"cannot use the credentials file {path}: {error.strerror}") from None

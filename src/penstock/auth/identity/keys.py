@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
 from penstock.auth.identity.book import AccessKey, CredentialsError
 from penstock.auth.rootkey import RootKey, RootKeyError
+
+
+class SealedElsewhere(CredentialsError):
+    """The secret needs another root key than the one that is there."""
+
 
 TEMPORARY = "ASIA"  # how the access keys of sessions begin
 
@@ -53,8 +59,23 @@ def opened_secret(root_key: RootKey, key: AccessKey) -> str:
         sealed = base64.b64decode(key.secret, validate=True)
         return root_key.open(_PURPOSE, sealed, key.id.encode()).decode()
     except RootKeyError as error:
-        raise CredentialsError(f"the secret of access key {key.id} cannot be opened: {error}") from None
+        raise SealedElsewhere(f"the secret of access key {key.id} cannot be opened: {error}") from None
     except ValueError:
         raise CredentialsError(
             f"the secret of access key {key.id} is not a sealed one: make a key with penstock user rotate"
         ) from None
+
+
+def check_root_key(root_key: RootKey, keys: Iterable[AccessKey]) -> None:
+    """Raises CredentialsError if the secrets that are there were sealed with another one: a server opens all with one
+    root key, or takes nothing of the file."""
+    for key in keys:
+        try:
+            opened_secret(root_key, key)
+        except SealedElsewhere as error:
+            raise CredentialsError(
+                f"{error}. Nothing was written: give the root key that the file was sealed with; "
+                "if it is lost, docs/identity.md says how to start over"
+            ) from None
+        except CredentialsError:
+            continue  # written by hand: it says nothing about the root key

@@ -39,6 +39,8 @@ def read_book(text: str) -> Book:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CredentialsError(f"it is not valid TOML: {' '.join(str(error).split())}") from None
+    if "version" not in table:  # such as an empty file, which would quietly let nobody in
+        raise CredentialsError('it does not say "version = 1": was it cut off?')
     accounts = _take_tables(table, "accounts", "the file")
     book = _read(table, Book, "the file")
     for name in book.policies:

@@ -1,4 +1,4 @@
-"""Caches that are bounded by the size of what they keep, not by its number.
+"""Caches that are bounded by the size of their keys, not by their number.
 
 What is made of a text can take a hundred times its size, and whoever may set a policy chooses the text: a number of
 entries would say nothing about memory.
@@ -14,7 +14,6 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _ENTRY_SIZE = 128  # of a key besides its text: many small ones count too
-_SHARE = 4  # what would take more than this part of a cache is not kept: it would push out all others
 
 
 class SizedCache(Generic[K, V]):
@@ -39,10 +38,9 @@ class SizedCache(Generic[K, V]):
         return made
 
     def _add(self, key: K, made: V) -> None:
-        size = _ENTRY_SIZE + self._size_of(key)
-        if key not in self._made and size * _SHARE <= self._size_max:  # or another thread was quicker
+        if key not in self._made:  # or another thread was quicker
             self._made[key] = made
-            self._size += size
+            self._size += _ENTRY_SIZE + self._size_of(key)
             while self._size > self._size_max:
                 self._drop_oldest()
 

@@ -6,8 +6,8 @@ Rule 3: ``ForAnyValue:`` and ``ForAllValues:`` look at each of a key's values. W
 second true. Without either, a key with several values matches if one of them does.
 Rule 4: variables stand in texts and ARNs only. In an Allow, a negated operator with a variable that has no value is
 false: what nobody can compare must not open a door.
-Rule 5: for the same reason, a value that is too long to be compared makes the condition of an Allow false, and that of
-a Deny true (``TooLong``).
+Rule 5: a value that is too long to be compared makes the condition of an Allow false, for the same reason, and that
+of a Deny true (``TooLong``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from penstock.auth.policy.caching import SizedCache
 from penstock.auth.policy.document import PolicyInvalid
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.templates import template
-from penstock.auth.policy.wildcards import ANY, Match, Token, matcher, size_of
+from penstock.auth.policy.wildcards import ANY, Match, Token, length_of, matcher
 
 Test = Callable[[Question, str], bool]
 T = TypeVar("T")
@@ -157,7 +157,7 @@ def _address(text: str) -> tuple[int, int] | None:
 _EQUAL = _texts(matcher, wildcards=False)
 _EQUAL_IGNORING_CASE = _texts(_ignoring_case, wildcards=False)
 _LIKE = _texts(matcher, wildcards=True)
-_ARN = _texts(SizedCache(_arn, size_of, _CACHED_CHARACTERS_MAX), wildcards=True)
+_ARN = _texts(SizedCache(_arn, length_of, _CACHED_CHARACTERS_MAX), wildcards=True)
 _IN_NETWORK = Family(_network, takes_variables=False)
 
 OPERATORS: dict[str, tuple[Family, bool]] = {

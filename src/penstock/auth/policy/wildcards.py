@@ -1,9 +1,9 @@
-"""Patterns with ``*`` and ``?``: compiled once, matched in time linear in the text, whatever the pattern.
+"""Patterns with ``*`` and ``?``: compiled once, and never matched by trying one way after the other.
 
 A pattern is a tuple of tokens: texts that stand for themselves, ``ANY`` for ``*``, ``ONE`` for ``?``. So a star that
 came out of a variable's value stays the plain character that it is.
 
-With a ``?`` each step takes as long as the pattern is wide, and the tables grow with its square. So callers must not
+With a ``?`` there is a step for each character of the pattern, and it is as wide as the text. So callers must not
 choose the size of either: what a request brings is short, or is not compared at all (``TooLong``).
 """
 
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from penstock.auth.policy.caching import SizedCache
 
-_CACHED_SIZE_MAX = 1024 * 1024
+_CACHED_CHARACTERS_MAX = 256 * 1024
 
 LENGTH_MAX = 2048
 """Characters of a request's value, and of a pattern once its variables are filled in."""
@@ -57,7 +58,7 @@ def _compiled(of: tuple[Token, ...]) -> Match:
     if ANY not in of and ONE not in of:
         return _joined(of).__eq__
     if ONE in of:
-        return _by_bits(of)
+        return _by_places(of)
     pieces = [""]
     for token in of:
         if isinstance(token, str):
@@ -71,13 +72,7 @@ def length_of(of: tuple[Token, ...]) -> int:
     return sum(len(token) if isinstance(token, str) else 1 for token in of)
 
 
-def size_of(of: tuple[Token, ...]) -> int:
-    """What is kept of it, about: with a "?", that can be a table of its length for each of its characters."""
-    length = length_of(of)
-    return length + length * length // 8 if ONE in of else length
-
-
-matcher = SizedCache(_compiled, size_of, _CACHED_SIZE_MAX)
+matcher = SizedCache(_compiled, length_of, _CACHED_CHARACTERS_MAX)
 
 
 def any_of(matches: Iterable[Match]) -> Match:
@@ -118,46 +113,36 @@ def _by_pieces(head: str, middle: tuple[str, ...], tail: str) -> Match:
     return match
 
 
-class _Bits(NamedTuple):
-    anything: int  # bit n: the nth character of the pattern is a "?"
-    stays: int  # bit n: a "*" stands before the nth character
-    whole: int
-    fits: dict[str, int]  # bit n: the nth character is this one, or a "?"
-
-
-def _by_bits(of: tuple[Token, ...]) -> Match:
-    """All ways through the pattern at once: bit n is set while its first n characters fit what was read so far."""
+def _by_places(of: tuple[Token, ...]) -> Match:
+    """All ways through the pattern at once: bit n is set while what was read of it fits the first n characters."""
     shortest = length_of(tuple(token for token in of if token is not ANY))
-    made: list[_Bits] = []
+    head = of[0] if isinstance(of[0], str) else ""
 
     def match(text: str) -> bool:
-        if len(text) < shortest:
+        if len(text) < shortest or not text.startswith(head):
             return False
-        if not made:  # only now: of a long pattern they are large, and no text may ever be long enough
-            made.append(_bits(of))
-        anything, stays, whole, fits = made[0]
+        every = (2 << len(text)) - 1
+        places = _places(text)
         reached = 1
-        for character in text:
-            reached = (reached & fits.get(character, anything)) << 1 | reached & stays
+        for token in of:
+            if token is ANY:
+                reached = every & -(reached & -reached)  # from the first place on
+            elif token is ONE:
+                reached = reached << 1 & every
+            else:
+                for character in token:
+                    reached = (reached & places.get(character, 0)) << 1
             if not reached:
                 return False
-        return reached & whole != 0
+        return reached >> len(text) == 1
 
     return match
 
 
-def _bits(of: tuple[Token, ...]) -> _Bits:
-    anything = stays = length = 0
-    fits: dict[str, int] = {}
-    for token in of:
-        if token is ANY:
-            stays |= 1 << length
-        elif token is ONE:
-            anything |= 1 << length
-            length += 1
-        else:
-            for character in token:
-                fits[character] = fits.get(character, 0) | 1 << length
-                length += 1
-    fits = {character: bits | anything for character, bits in fits.items()}
-    return _Bits(anything, stays, 1 << length, fits)
+@lru_cache(maxsize=4)  # one text is mostly compared with many patterns in a row
+def _places(text: str) -> dict[str, int]:
+    """Where each character stands: bit n for the nth."""
+    places: dict[str, int] = {}
+    for number, character in enumerate(text):
+        places[character] = places.get(character, 0) | 1 << number
+    return places

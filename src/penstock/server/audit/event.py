@@ -8,7 +8,6 @@ for management actions, whose parameters are written as well, and for errors tha
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,6 +17,8 @@ import msgspec
 
 from penstock.server.audit.actions import Kept, kept
 from penstock.server.audit.fitting import fitted
+from penstock.server.audit.spelling import spelled
+from penstock.server.neighbours import caller_name
 
 if TYPE_CHECKING:
     from penstock.auth.policy import Verdict
@@ -72,16 +73,20 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def unpermitted(self) -> bool:
-        """Denied, or failed on a secured server before anybody was asked: who may do nothing at all can make such."""
-        unasked = self.principal is not None and self.verdict is None
-        return self.denied or (unasked and self.error_code is not None)
+        """Denied, or nobody was asked, though the server is secured: who may do nothing at all can make such."""
+        return self.denied or (self.principal is not None and self.verdict is None)
 
     @property
     def caller(self) -> str:
-        """Under which name this caller's refusals are counted."""
-        if self.principal is None or self.principal.kind == "anonymous":
-            return self.source_ip
-        return self.principal.arn
+        """Under which name what is unpermitted is counted."""
+        return caller_name(self.principal, self.source_ip)
+
+    @property
+    def decision(self) -> str:
+        if self.denied:
+            return "denied"
+        # What failed before anybody was asked was not allowed by anybody; what was done, was.
+        return "none" if self.verdict is None and self.error_code is not None else "allowed"
 
 
 def cloudtrail(event: AuditEvent) -> dict[str, Any]:
@@ -137,10 +142,7 @@ def notice(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
 
 def encoded(told: Mapping[str, Any]) -> bytes:
     """One line."""
-    try:
-        return msgspec.json.encode(told) + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate, which only escapes can spell
-        return json.dumps(told, ensure_ascii=True).encode() + b"\n"
+    return spelled(told) + b"\n"
 
 
 def iso_time(at_ms: int) -> str:
@@ -187,7 +189,7 @@ def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, dict[str, 
     """What is written of them and, if that is not all, how large they were."""
     if event.parameters is None:
         return None, {}
-    size = len(encoded(event.parameters))
+    size = len(spelled(event.parameters))
     most = UNPERMITTED_PARAMETERS_BYTES_MAX if event.unpermitted else PARAMETERS_BYTES_MAX
     if size <= most:
         return event.parameters, {}
@@ -196,7 +198,7 @@ def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, dict[str, 
 
 def _decision(event: AuditEvent) -> dict[str, Any]:
     """Ours: CloudTrail does not say which statement decided."""
-    told: dict[str, Any] = {"decision": "denied" if event.denied else "allowed"}
+    told: dict[str, Any] = {"decision": event.decision}
     if event.verdict is not None:
         told |= {"policy": event.verdict.policy, "statement": event.verdict.statement}
         if not event.verdict.allowed:

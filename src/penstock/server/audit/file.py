@@ -30,11 +30,11 @@ class TrailFile:
         self._keep = keep
         self._fd: int | None = None
 
-    def open(self) -> None:
-        """Called once, before anything is appended, so that a wrong path is known at the start."""
+    def check(self) -> None:
+        """So that a wrong path is known at the start. Nothing is written: the file may be a running server's."""
         try:
             _make_private(self.path.parent)
-            self._opened()
+            os.close(_opened(self.path))
         except OSError as error:
             raise AuditError(f"cannot write the audit trail {self.path}: {error.strerror}") from None
 
@@ -69,9 +69,9 @@ class TrailFile:
 
     def _opened(self) -> int:
         if self._fd is None:
-            fd = os.open(self.path, _FLAGS, 0o600)
+            fd = _opened(self.path)
             try:
-                _prepare(fd)
+                _end_line(fd)
             except OSError:
                 os.close(fd)
                 raise
@@ -117,11 +117,17 @@ def _make_private(directory: Path) -> None:
             each.mkdir(mode=0o700, exist_ok=True)
 
 
-def _prepare(fd: int) -> None:
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+def _opened(path: Path) -> int:
+    fd = os.open(path, _FLAGS, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
         raise OSError(0, "it is not a regular file")
-    if found.st_size and os.pread(fd, 1, found.st_size - 1) != b"\n":
+    return fd
+
+
+def _end_line(fd: int) -> None:
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
         _write_all(fd, b"\n")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-import msgspec
+from penstock.server.audit.spelling import spelled
 
 _CUT = "…"
 # So much room there is for each member of a list or map: enough to tell its name and the beginning of its value.
@@ -86,4 +86,4 @@ def _cut(text: str, share: int) -> str:
 
 def _size(value: Any) -> int:
     """As it is written: quotes and escapes count."""
-    return len(msgspec.json.encode(value))
+    return len(spelled(value))

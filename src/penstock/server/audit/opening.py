@@ -22,12 +22,10 @@ def default_path(config: Config) -> Path:
 
 
 def open_audit(config: Config, now_ms: Callable[[], int]) -> Audit | None:
-    """Raises AuditError if the file cannot be written: a start that would leave no trail is no start."""
+    """To be started. Raises AuditError if the file cannot be written: a start that leaves no trail is no start."""
     path = trail_path(config)
     if path is None:
         return None
     file = TrailFile(path, bytes_max=config.audit_max_size, keep=config.audit_keep)
-    file.open()
-    audit = Audit(file, now_ms, data_events=config.audit_data_events, required=config.audit_required)
-    audit.start()
-    return audit
+    file.check()
+    return Audit(file, now_ms, data_events=config.audit_data_events, required=config.audit_required)

@@ -13,7 +13,7 @@ from penstock import __version__
 from penstock.server.audit.actions import kept
 from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.refusals import Refusals
+from penstock.server.audit.unpermitted import Unpermitted
 from penstock.server.audit.writer import HELD_BYTES_MAX, TrailWriter
 
 
@@ -31,10 +31,11 @@ class Audit:
         self._now_ms = now_ms  # the wall clock
         self._data_events = data_events
         self._required = required
-        self._refusals = Refusals()
+        self._unpermitted = Unpermitted()
         self._writer = TrailWriter(file, self._lost_line, held_bytes_max=held_bytes_max)
 
     def start(self) -> None:
+        """Called once the data is ours: a start that fails leaves the trail of a server that runs alone."""
         self._writer.start()
         self._note("StartLogging", {"version": __version__, "dataEvents": self._data_events})
 
@@ -46,7 +47,7 @@ class Audit:
     def record(self, event: AuditEvent) -> None:
         if not event.denied and not self.wants(event.service, event.action):
             return
-        if event.unpermitted and not self._refusals.take(event.caller, event.at_ms):
+        if event.unpermitted and not self._unpermitted.take(event.caller, event.at_ms, denied=event.denied):
             return
         self._writer.put(encoded(cloudtrail(event)))
 
@@ -62,7 +63,7 @@ class Audit:
 
     def tick(self) -> None:
         """Called about once a second: tells what was suppressed, when its minute is over."""
-        if self._refusals.is_over(self._now_ms()):
+        if self._unpermitted.is_over(self._now_ms()):
             self._tell_suppressed()
 
     def reopen(self) -> None:
@@ -73,13 +74,17 @@ class Audit:
         return self._writer.flush(timeout_s)
 
     def close(self) -> None:
+        """What was never started has nothing to say."""
+        if not self._writer.started:
+            return
         self._tell_suppressed()
         self._note("StopLogging", {"lost": self.lost})
         self._writer.close()
 
     def _tell_suppressed(self) -> None:
-        for caller, requests in self._refusals.end():
-            self._note("RefusalsSuppressed", {"caller": caller, "count": requests})
+        for caller, denied, requests in self._unpermitted.end():
+            name = "RefusalsSuppressed" if denied else "RequestsSuppressed"
+            self._note(name, {"caller": caller, "count": requests})
 
     def _lost_line(self, count: int) -> bytes:
         return encoded(notice(self._now_ms(), "EventsLost", {"count": count}))

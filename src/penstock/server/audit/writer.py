@@ -45,6 +45,10 @@ class TrailWriter:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
     def put(self, line: bytes) -> None:
         with self._changed:
             if self._held_bytes + len(line) > self._held_bytes_max:
@@ -115,10 +119,8 @@ class TrailWriter:
             if reopen:
                 self._file.close()
             self._file.append(b"".join(portion) + (self._lost_line(lost) if lost else b""))
-        except OSError as error:
-            if not self.failing:
-                log.error("the audit trail cannot be written: %s; trying again every second", error.strerror)
-            self.failing = True
+        except Exception as error:  # nobody would notice if the thread were gone
+            self._fail(error)
             return False
         was_failing = self.failing
         with self._changed:
@@ -131,6 +133,12 @@ class TrailWriter:
         if was_failing or lost:
             log.warning("the audit trail is written again", extra={"lost": lost})
         return True
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failing:
+            why = error.strerror if isinstance(error, OSError) else repr(error)
+            log.error("the audit trail cannot be written: %s; trying again every second", why)
+        self.failing = True
 
     def _portion(self) -> list[bytes]:
         count = size = 0

@@ -1,7 +1,7 @@
 """Message attributes: from the wire, checked, and back to the wire, as many as were asked for.
 
 A user attribute counts into the size of its message: name, type and value. A system attribute does not; the
-only one that can be sent is AWSTraceHeader.
+only one that can be sent is AWSTraceHeader, and so it has a limit of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from penstock.queues.message import Attribute
 from penstock.services.sqs.faults import sqs_fault
 from penstock.services.sqs.operations import MessageAttributeValue
 from penstock.services.sqs.validation import is_legal, utf8_length
+from penstock.wire.call import TRACE_BYTES_MAX
 from penstock.wire.faults import invalid_parameter
 
 Values = Mapping[str, MessageAttributeValue]
@@ -46,7 +47,14 @@ def system_attributes(values: Values) -> dict[str, Attribute]:
     for name in values:
         if name != TRACE_HEADER:
             raise invalid_parameter(f"Message system attribute name '{name}' is invalid.")
-    return {name: _attribute(name, value, "system") for name, value in values.items()}
+    attributes = {name: _attribute(name, value, "system") for name, value in values.items()}
+    for name, attribute in attributes.items():
+        value = attribute.value
+        if (utf8_length(value) if isinstance(value, str) else len(value)) > TRACE_BYTES_MAX:
+            raise invalid_parameter(
+                f"Message system attribute '{name}' must not be longer than {TRACE_BYTES_MAX} bytes."
+            )
+    return attributes
 
 
 def wire_size(values: Values | None) -> int:

@@ -23,7 +23,7 @@ from penstock.services.sqs.operations import (
     StartMessageMoveTaskRequest,
     StartMessageMoveTaskResult,
 )
-from penstock.services.sqs.validation import required
+from penstock.services.sqs.validation import can_be_queue, required
 from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter
 
@@ -130,7 +130,7 @@ def _destination(broker: Broker, arn: Arn, source: HeldQueue, call: Call) -> Hel
 
 
 def _check_ours(arn: Arn, call: Call) -> None:
-    if arn.service != "sqs" or arn.queue.space != call.space:
+    if arn.service != "sqs" or arn.queue.space != call.space or not can_be_queue(arn.account, arn.resource):
         raise QueueMissing
 
 

@@ -4,7 +4,8 @@ Rule 1: the host does not matter: whoever reached us by another name gets the sa
 is Amazon's: a host of Amazon's that names another region, together with another account, is an
 InvalidAddress.
 Rule 2: a bare queue name is as good as a URL; the caller's own account and region are understood.
-Rule 3: on an open server another account's queues are not there. On a secured one the account's policies decide
+Rule 3: what no queue can be called is not there, and no policy is asked about it.
+Rule 4: on an open server another account's queues are not there. On a secured one the account's policies decide
 who may come (:mod:`penstock.services.sqs.access`): every way to a queue leads through here.
 """
 
@@ -18,6 +19,7 @@ from penstock.errors import QueueMissing
 from penstock.names import QueueName
 from penstock.services.sqs.access import NO_TAGS, Tagging, permitted_queue
 from penstock.services.sqs.faults import sqs_fault
+from penstock.services.sqs.validation import can_be_queue
 from penstock.wire.call import Call
 
 if TYPE_CHECKING:
@@ -34,22 +36,25 @@ _AMAZON_HOST = re.compile(
 
 
 def held_queue(broker: Broker, url: str | None, call: Call, asked: Tagging = NO_TAGS) -> HeldQueue:
-    if not url or len(url) > _URL_LENGTH_MAX:
-        raise QueueMissing
-    space = call.space
-    name = queue_named_by(url, space.account, space.region)
+    name = queue_asked_for(url, call)
     if call.principal is not None:
         return permitted_queue(broker, name, call, asked)
-    if name.account != space.account:
+    if name.account != call.space.account:
         raise QueueMissing
     return broker.find(name)
+
+
+def queue_asked_for(url: str | None, call: Call) -> QueueName:
+    if not url or len(url) > _URL_LENGTH_MAX:
+        raise QueueMissing
+    return queue_named_by(url, call.space.account, call.space.region)
 
 
 @lru_cache(maxsize=4096)
 def queue_named_by(url: str, account: str, region: str) -> QueueName:
     """The queue that a URL names, for a caller of that account and region. It need not be there."""
     if "/" not in url:
-        return QueueName(account, region, url)
+        return _possible(QueueName(account, region, url))
     found = _URL.fullmatch(url)
     if found is None:
         raise QueueMissing
@@ -58,4 +63,10 @@ def queue_named_by(url: str, account: str, region: str) -> QueueName:
         if amazon and (amazon["region"] or amazon["legacy"] or "us-east-1") != region:
             message = f"The address {found['origin']}/ is not valid for this endpoint."
             raise sqs_fault("InvalidAddress", message)
-    return QueueName(found["account"], region, found["name"])
+    return _possible(QueueName(found["account"], region, found["name"]))
+
+
+def _possible(name: QueueName) -> QueueName:
+    if not can_be_queue(name.account, name.name):
+        raise QueueMissing
+    return name

@@ -41,8 +41,8 @@ from penstock.services.sqs.operations import (
 from penstock.services.sqs.paging import check_max_results, page, read_token
 from penstock.services.sqs.queue_urls import held_queue
 from penstock.services.sqs.redrive import check_redrive
-from penstock.services.sqs.tags import merged
-from penstock.services.sqs.validation import check_queue_name, given_queue_name
+from penstock.services.sqs.tags import check_tags, merged
+from penstock.services.sqs.validation import can_be_queue, check_queue_name, given_queue_name
 from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter, missing_parameter
 from penstock.wire.registry import Fault
@@ -130,8 +130,13 @@ def _reconfigured(broker: Broker, queue: HeldQueue, attributes: Mapping[str, str
 async def create_queue_action(broker: Broker, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
     space = call.space
     name = QueueName(space.account, space.region, given_queue_name(request.QueueName))
-    check_new_queue(broker, name, call, request.tags or {})
-    queue = await create_queue(broker, name, request.Attributes or {}, request.tags or {})
+    attributes, tags = request.Attributes or {}, request.tags or {}
+    # A policy is asked only about what can be a queue and what can be its tags: callers choose neither's length.
+    if not can_be_queue(name.account, name.name):
+        _check_new_name(name, attributes)
+    check_tags(tags, name.name)
+    check_new_queue(broker, name, call, tags)
+    queue = await create_queue(broker, name, attributes, tags)
     return CreateQueueResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
@@ -146,13 +151,15 @@ async def get_queue_url(broker: Broker, request: GetQueueUrlRequest, call: Call)
 
 
 def _own_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
+    if not can_be_queue(name.account, name.name):
+        raise QueueMissing
     return broker.find(name) if call.principal is None else permitted_queue(broker, name, call)
 
 
 def _strange_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
     """Another account's. SQS does not tell a stranger whether the queue is there."""
     try:
-        if call.principal is not None:
+        if call.principal is not None and can_be_queue(name.account, name.name):
             return permitted_queue(broker, name, call)
     except (Fault, QueueMissing):
         pass

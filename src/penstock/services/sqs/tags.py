@@ -1,8 +1,12 @@
-"""TagQueue, UntagQueue, ListQueueTags."""
+"""TagQueue, UntagQueue, ListQueueTags.
+
+Tags are looked at before any policy is: its conditions compare them, and must not be given what is no tag.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.services.sqs.access import Tagging
@@ -12,7 +16,7 @@ from penstock.services.sqs.operations import (
     TagQueueRequest,
     UntagQueueRequest,
 )
-from penstock.services.sqs.queue_urls import held_queue
+from penstock.services.sqs.queue_urls import held_queue, queue_asked_for
 from penstock.services.sqs.validation import is_legal
 from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter, missing_parameter
@@ -29,6 +33,7 @@ _SYMBOLS = "may only contain unicode letters, digits, whitespace, or one of thes
 
 async def tag_queue(broker: Broker, request: TagQueueRequest, call: Call) -> None:
     given = request.Tags or {}
+    check_tags(given, queue_asked_for(request.QueueUrl, call).name)
     queue = held_queue(broker, request.QueueUrl, call, Tagging(given, given.keys()))
     if not request.Tags:
         raise missing_parameter("Tags")
@@ -36,10 +41,13 @@ async def tag_queue(broker: Broker, request: TagQueueRequest, call: Call) -> Non
 
 
 async def untag_queue(broker: Broker, request: UntagQueueRequest, call: Call) -> None:
-    queue = held_queue(broker, request.QueueUrl, call, Tagging(keys=request.TagKeys or ()))
-    for key in request.TagKeys or [""]:
+    name = queue_asked_for(request.QueueUrl, call).name
+    gone = frozenset(request.TagKeys or [""])
+    if len(gone) > TAGS_MAX:
+        raise invalid_parameter(f"Too many tag keys given for queue {name}.")
+    for key in gone:
         _check_key_length(key)
-    gone = set(request.TagKeys or ())
+    queue = held_queue(broker, request.QueueUrl, call, Tagging(keys=gone))
     await broker.tag(queue, {key: value for key, value in queue.tags.items() if key not in gone})
 
 
@@ -51,10 +59,15 @@ async def list_queue_tags(broker: Broker, request: ListQueueTagsRequest, call: C
 
 def merged(tags: dict[str, str], added: dict[str, str], queue: str) -> dict[str, str]:
     """``tags`` with ``added`` over them, all found valid."""
+    check_tags(added, queue)
     both = {**tags, **added}
-    if len(both) > TAGS_MAX:
-        raise invalid_parameter(f"Too many tags added for queue {queue}.")
-    for key, value in added.items():
+    _check_count(both, queue)
+    return both
+
+
+def check_tags(tags: Mapping[str, str], queue: str) -> None:
+    _check_count(tags, queue)
+    for key, value in tags.items():
         _check_key_length(key)
         if not _is_clean(key):
             raise invalid_parameter(f"Tag keys {_SYMBOLS}")
@@ -64,7 +77,11 @@ def merged(tags: dict[str, str], added: dict[str, str], queue: str) -> dict[str,
             raise invalid_parameter("Tag values must be between 0 and 256 characters in length.")
         if not _is_clean(value):
             raise invalid_parameter(f"Tag values {_SYMBOLS}")
-    return both
+
+
+def _check_count(tags: Mapping[str, str], queue: str) -> None:
+    if len(tags) > TAGS_MAX:
+        raise invalid_parameter(f"Too many tags added for queue {queue}.")
 
 
 def _check_key_length(key: str) -> None:

@@ -20,6 +20,7 @@ BATCH_ENTRIES_MAX = 10
 ILLEGAL_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
+_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _ID = re.compile(r"[!-~]{1,128}")  # alphanumeric and punctuation, which is ASCII without space and controls
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -57,6 +58,13 @@ def check_queue_name(name: str, *, fifo: bool) -> None:
         raise invalid_parameter(
             "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
         )
+
+
+def can_be_queue(account: str, name: str) -> bool:
+    """Whether there can be such a queue at all, of either type. What cannot be is not asked about."""
+    return _ACCOUNT.fullmatch(account) is not None and (
+        _NAME.fullmatch(name) is not None or _FIFO_NAME.fullmatch(name) is not None
+    )
 
 
 def check_range(value: int | None, low: int, high: int, parameter: str, reason: str) -> None:

@@ -1,0 +1,65 @@
+"""How much is written of requests that take no rights: enough to see a flood, not enough to fill the disk.
+
+In each window of a minute every caller has its first ones written, up to a total for all callers; the rest are
+counted, and at the window's end the counts are written instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+WINDOW_MS = 60_000
+PER_CALLER_MAX = 20
+IN_ALL_MAX = 120
+CALLERS_MAX = 1000
+TOLD_MAX = 20
+OTHERS = "others"
+
+
+class Suppressed(NamedTuple):
+    caller: str
+    denied: bool
+    requests: int
+
+
+class Unpermitted:
+    """Bounded: more callers than it can tell apart share one count."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._begun_ms: int | None = None
+        self._written = 0
+        self._seen: Counter[str] = Counter()
+        self._suppressed: Counter[tuple[str, bool]] = Counter()
+
+    def take(self, caller: str, now_ms: int, *, denied: bool) -> bool:
+        """Whether this request is written."""
+        if self._begun_ms is None:
+            self._begun_ms = now_ms
+        if caller not in self._seen and len(self._seen) >= CALLERS_MAX:
+            caller = OTHERS
+        self._seen[caller] += 1
+        if self._seen[caller] <= PER_CALLER_MAX and self._written < IN_ALL_MAX:
+            self._written += 1
+            return True
+        self._suppressed[caller, denied] += 1
+        return False
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether there is a window, and its time is up. A wall clock that was set back ends it too."""
+        return self._begun_ms is not None and not 0 <= now_ms - self._begun_ms < WINDOW_MS
+
+    def end(self) -> list[Suppressed]:
+        """End the window: what was not written in it, the worst first."""
+        worst = sorted(
+            (Suppressed(*who, requests) for who, requests in self._suppressed.items()),
+            key=lambda each: (each.caller == OTHERS, -each.requests, each),
+        )
+        rest: Counter[bool] = Counter()
+        for each in worst[TOLD_MAX:]:
+            rest[each.denied] += each.requests
+        self._begin()
+        return worst[:TOLD_MAX] + [Suppressed(OTHERS, denied, count) for denied, count in rest.items()]

@@ -1,0 +1,117 @@
+"""What is too long to be compared opens no door: no Allow holds for it, and every Deny does."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from penstock.auth.policy import Question, compile_policy, decide, operators
+from penstock.auth.policy.wildcards import LENGTH_MAX, matcher, tokens
+
+from .cast import CAST, OWN, queue
+
+HUGE = "a" * 4_000_000
+TEXTS = [
+    "StringEquals",
+    "StringNotEquals",
+    "StringLike",
+    "StringNotLike",
+    "StringEqualsIgnoreCase",
+    "ArnNotLike",
+]
+
+
+def allowed(effect: str, condition: dict[str, object], tags: dict[str, str], resource: str = "*") -> bool:
+    """For root of another account, who needs the queue's policy alone."""
+    statements = [
+        {
+            "Effect": effect,
+            "Principal": "*",
+            "Action": "sqs:SendMessage",
+            "Resource": resource,
+            "Condition": condition,
+        }
+    ]
+    if effect == "Deny":
+        statements.append({"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"})
+    text = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    policy = compile_policy(text, kind="resource")
+    question = Question(
+        CAST["other-root"],
+        "sqs:SendMessage",
+        queue("orders"),
+        OWN,
+        policy,
+        request_tags=tags,
+        tag_keys=tuple(tags),
+    )
+    begun = time.process_time()
+    verdict = decide(question)
+    assert time.process_time() - begun < 0.2
+    return verdict.allowed
+
+
+@pytest.mark.parametrize("operator", TEXTS)
+@pytest.mark.parametrize("wanted", ["a*", "?a", "${aws:PrincipalAccount}"])
+def test_a_value_that_long_is_never_allowed(operator: str, wanted: str) -> None:
+    for prefix in ("", "ForAnyValue:", "ForAllValues:"):
+        condition = {prefix + operator: {"aws:RequestTag/a": wanted}}
+        assert not allowed("Allow", condition, {"a": HUGE})
+        assert not allowed("Deny", condition, {"a": HUGE})
+        keys = {prefix + operator: {"aws:TagKeys": wanted}}
+        assert not allowed("Allow", keys, {HUGE: ""})
+        assert not allowed("Deny", keys, {HUGE: ""})
+
+
+@pytest.mark.parametrize("operator", TEXTS)
+def test_nor_is_a_pattern_that_long_once_it_is_filled(operator: str) -> None:
+    condition = {operator: {"aws:RequestTag/b": "?${aws:RequestTag/a}"}}
+    for tags in ({"a": HUGE, "b": "x"}, {"a": "a" * LENGTH_MAX, "b": "x"}):
+        assert not allowed("Allow", condition, tags)
+        assert not allowed("Deny", condition, tags)
+    many = {operator: {"aws:RequestTag/b": "?" + "${aws:RequestTag/a}" * 300}}
+    assert not allowed("Allow", many, {"a": "".join(map(chr, range(256, 512))), "b": "x"})
+
+
+def test_nor_a_resource_that_long_once_it_is_filled() -> None:
+    resource = queue("${aws:RequestTag/a}")
+    assert allowed("Allow", {}, {"a": "orders"}, resource)
+    assert not allowed("Deny", {}, {"a": "orders"}, resource)
+    assert allowed("Deny", {}, {"a": "other"}, resource)
+    assert not allowed("Allow", {}, {"a": HUGE}, resource)
+    assert not allowed("Deny", {}, {"a": HUGE}, resource)
+
+
+def test_another_condition_that_fails_still_spares_from_a_deny() -> None:
+    long_one = {"StringLike": {"aws:RequestTag/a": "a*"}}
+    assert allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "true"}}, {"a": HUGE})
+    assert not allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "false"}}, {"a": HUGE})
+
+
+def test_the_longest_that_is_compared_is_compared() -> None:
+    assert allowed("Allow", {"StringLike": {"aws:RequestTag/a": "?*"}}, {"a": "a" * LENGTH_MAX})
+    assert not allowed("Allow", {"StringLike": {"aws:RequestTag/a": "?*"}}, {"a": "a" * (LENGTH_MAX + 1)})
+    filled = {"StringEquals": {"aws:RequestTag/b": "${aws:RequestTag/a}"}}
+    assert allowed("Allow", filled, {"a": "a" * LENGTH_MAX, "b": "a" * LENGTH_MAX})
+
+
+def test_the_worst_pattern_of_that_length_is_quick() -> None:
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + LENGTH_MAX - 1)))
+    begun = time.process_time()
+    assert matcher(tokens("?" + text))("x" + text)
+    assert time.process_time() - begun < 0.1
+
+
+def test_as_many_patterns_as_a_policy_can_have_are_quick_on_as_many_tags_as_there_can_be() -> None:
+    wanted = [f"*a?b*{number:x}" for number in range(700)]
+    tags = {"ab" * 62 + f"{number:02}": "" for number in range(50)}
+    assert allowed("Allow", {"ForAllValues:StringNotLike": {"aws:TagKeys": wanted}}, tags)
+
+
+def test_addresses_are_remembered_only_if_they_can_be_some() -> None:
+    before = operators._address.cache_info().misses
+    assert not allowed("Allow", {"IpAddress": {"aws:RequestTag/a": "0.0.0.0/0"}}, {"a": "9" * 65})
+    assert allowed("Allow", {"NotIpAddress": {"aws:RequestTag/a": "0.0.0.0/0"}}, {"a": "9" * 65})
+    assert operators._address.cache_info().misses == before

@@ -1,0 +1,72 @@
+"""Watched files: taken up once, whole, and never lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.auth import watch as module
+from penstock.auth.watch import Watch
+
+
+def states(monkeypatch: pytest.MonkeyPatch, *seen: str) -> Watch:
+    """A watch whose looks find these states, one after another; the first is settled."""
+    left = iter(seen)
+    monkeypatch.setattr(module, "stamp", lambda _: next(left))
+    watch = Watch(Path("file"))
+    watch.settle()
+    return watch
+
+
+def test_a_change_counts_when_two_looks_found_it_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = states(monkeypatch, *"aabccc")
+    assert [watch.has_changed() for _ in range(5)] == [False, False, False, True, True]
+
+
+def test_what_is_settled_is_new_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = states(monkeypatch, *"abbb")
+    assert [watch.has_changed() for _ in range(2)] == [False, True]
+    watch.settle()
+    assert not watch.has_changed()
+
+
+def test_what_could_not_be_read_stays_new_even_if_it_comes_back_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = states(monkeypatch, *"abbbaa")
+    assert [watch.has_changed() for _ in range(2)] == [False, True]
+    watch.unsettle()
+    assert watch.has_changed()
+    assert [watch.has_changed() for _ in range(2)] == [False, True]
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1), st.lists(st.booleans()))
+def test_whatever_happens_a_reader_ends_with_the_last_state(seen: list[str], failures: list[bool]) -> None:
+    """Reads fail now and then; once they do not, and the file rests, what it says has been read."""
+    with pytest.MonkeyPatch.context() as patch:
+        watch = states(patch, *seen, *seen[-1] * (len(failures) + 3))
+        has, fails = seen[0], iter(failures)
+        for now in [*seen[1:], *seen[-1] * (len(failures) + 3)]:
+            if not watch.has_changed():
+                continue
+            if next(fails, False):
+                watch.unsettle()
+            else:
+                watch.settle()
+                has = now
+        assert has == seen[-1]
+
+
+def test_any_of_several_files_counts_and_so_do_its_permissions(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.touch()
+    watch = Watch(one, other)
+    watch.settle()
+    for change in (other.touch, lambda: one.chmod(0o640), other.unlink):
+        change()
+        assert [watch.has_changed() for _ in range(2)] == [False, True]
+        watch.settle()
+        assert not watch.has_changed()

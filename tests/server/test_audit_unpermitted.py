@@ -1,0 +1,77 @@
+"""A flood of requests that take no rights is seen, and does not fill the disk."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.server.audit.unpermitted import (
+    CALLERS_MAX,
+    IN_ALL_MAX,
+    OTHERS,
+    PER_CALLER_MAX,
+    TOLD_MAX,
+    WINDOW_MS,
+    Unpermitted,
+)
+
+
+def test_the_first_of_a_caller_are_written_and_the_rest_counted() -> None:
+    flood = Unpermitted()
+    written = [flood.take("a", 0, denied=True) for _ in range(PER_CALLER_MAX + 5)]
+    assert written == [True] * PER_CALLER_MAX + [False] * 5
+    assert flood.take("b", 0, denied=True)
+    assert flood.end() == [("a", True, 5)]
+
+
+def test_what_was_denied_and_what_was_not_share_a_bound_and_are_told_apart() -> None:
+    flood = Unpermitted()
+    written = [flood.take("a", 0, denied=number < 3) for number in range(PER_CALLER_MAX)]
+    assert all(written)
+    for denied in (True, False, False):
+        assert not flood.take("a", 0, denied=denied)
+    assert flood.end() == [("a", False, 2), ("a", True, 1)]
+
+
+def test_all_callers_together_have_a_bound() -> None:
+    flood = Unpermitted()
+    written = [flood.take(f"caller-{number}", 0, denied=True) for number in range(IN_ALL_MAX + 3)]
+    assert sum(written) == IN_ALL_MAX
+    assert len(flood.end()) == 3
+
+
+def test_a_window_begins_with_its_first_request_and_lasts_a_minute() -> None:
+    flood = Unpermitted()
+    assert not flood.is_over(10 * WINDOW_MS)
+    flood.take("a", 1000, denied=True)
+    assert not flood.is_over(1000 + WINDOW_MS - 1)
+    assert flood.is_over(1000 + WINDOW_MS)
+    assert flood.is_over(999)
+    flood.end()
+    assert not flood.is_over(1000 + WINDOW_MS)
+    assert flood.take("a", 2000, denied=True)
+
+
+def test_the_worst_are_told_by_name() -> None:
+    flood = Unpermitted()
+    for number in range(TOLD_MAX + 10):
+        for _ in range(PER_CALLER_MAX + 1 + number):
+            flood.take(f"caller-{number}", 0, denied=True)
+    told = flood.end()
+    assert len(told) == TOLD_MAX + 1
+    assert told[0].caller == f"caller-{TOLD_MAX + 9}"
+    assert told[-1].caller == OTHERS
+
+
+@given(st.lists(st.integers(0, 3 * CALLERS_MAX), max_size=400), st.integers(0, 2 * CALLERS_MAX))
+def test_every_request_is_written_or_counted_and_memory_is_bounded(
+    callers: list[int], strangers: int
+) -> None:
+    flood = Unpermitted()
+    calls = [*(f"stranger-{number}" for number in range(strangers)), *map(str, callers)]
+    written = sum(flood.take(caller, 0, denied=number % 3 == 0) for number, caller in enumerate(calls))
+    assert len(flood._seen) <= CALLERS_MAX + 1
+    assert written <= IN_ALL_MAX
+    told = flood.end()
+    assert len(told) <= TOLD_MAX + 2
+    assert written + sum(each.requests for each in told) == len(calls)
