@@ -16,14 +16,13 @@ import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.auth.watch import Watch
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 log = logging.getLogger("penstock.tls")
 
@@ -135,6 +134,8 @@ def tls_context(
 def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     """A context, and until when its certificate is valid. Looks into the files first, because OpenSSL says little."""
     chain = _certificates("tls_certificate", files.certificate)
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         fitting = _public_key(files.key) == chain[0].public_key()
     except UnsupportedAlgorithm:
@@ -158,6 +159,8 @@ def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
 
 
 def _certificates(setting: str, path: Path) -> list[x509.Certificate]:
+    from cryptography import x509  # when it is needed: it takes a while to load
+
     try:
         return x509.load_pem_x509_certificates(_bytes(setting, path))
     except ValueError:
@@ -165,6 +168,8 @@ def _certificates(setting: str, path: Path) -> list[x509.Certificate]:
 
 
 def _public_key(path: Path) -> PublicKeyTypes:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         return load_pem_private_key(_bytes("tls_key", path), password=None).public_key()
     except TypeError:
