@@ -190,3 +190,22 @@ def test_all_addresses_of_a_host_have_the_same_port() -> None:
             await asyncio.open_connection("localhost", port)
 
     run(scene)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_stop_does_not_wait_for_a_caller_who_came_in_at_the_last_moment(
+    secure: bool, server_files: ServerFiles
+) -> None:
+    async def scenario() -> None:
+        async with serving(tls=server_files.context() if secure else None) as running:
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(False)
+            ours.settimeout(5)
+            running.listener._accepted(theirs, "127.0.0.1")
+            running.listener.stop_accepting()  # before it can be welcomed
+            await asyncio.wait_for(running.listener.close(grace_s=0.05), 5)
+            said = ours.recv(1000)
+            assert said == b"" if secure else b"The server is stopping." in said
+            ours.close()
+
+    run(scenario)

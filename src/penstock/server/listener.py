@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from penstock.server.connection import NEVER, Await, Connection
 from penstock.server.door import Door, open_door
@@ -81,7 +82,7 @@ class Listener:
             return
         welcome = asyncio.get_running_loop().create_task(self._welcome(caller, connection, address))
         self._welcomes.add(welcome)
-        welcome.add_done_callback(self._welcomes.discard)
+        welcome.add_done_callback(partial(self._welcomed, caller, connection))
 
     async def _welcome(self, caller: socket.socket, connection: Connection, address: str) -> None:
         """Until the connection can speak HTTP, which it is told itself."""
@@ -93,13 +94,17 @@ class Listener:
             )  # fmt: skip
         except (OSError, asyncio.CancelledError) as error:  # time-outs and what TLS says are OSErrors too
             log.debug("no connection with %s: %s", address, error or type(error).__name__)
-        finally:
-            if connection in self._arriving:
-                caller.close()
-                self._left(self._arriving.pop(connection))
+
+    def _welcomed(self, caller: socket.socket, connection: Connection, welcome: asyncio.Task[None]) -> None:
+        """Not a part of the task: one that is cancelled before its first step does nothing at all."""
+        self._welcomes.discard(welcome)
+        if connection in self._arriving:
+            caller.close()
+            self._left(self._arriving.pop(connection))
 
     def admit(self, connection: Connection) -> Refusal | None:
-        client = self._connections[connection] = self._arriving.pop(connection)
+        client = self._connections[connection] = self._arriving.pop(connection, None)
+        self._empty.clear()
         return self._refusal(client)
 
     def _refusal(self, client: str | None) -> Refusal | None:
@@ -130,8 +135,9 @@ class Listener:
         self.stopping = True
         for door in self._doors:
             door.close()
-        for welcome in list(self._welcomes):
-            welcome.cancel()
+        if self.tls is not None:  # without a handshake they are over at once, and are told what goes on
+            for welcome in list(self._welcomes):
+                welcome.cancel()
         for connection in list(self._connections):
             connection.wind_down()
 
