@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
-from penstock.auth.identity import Credentials, directory
+from penstock.auth.identity import Credentials
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_user, find_role, find_user, remove, trust_document
 from penstock.auth.identity.open import open_account, open_session
@@ -366,11 +367,13 @@ def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> No
 
 
 def test_what_is_remembered_of_tokens_is_bounded(town: Town) -> None:
-    directory = town.credentials.directory
-    for _ in range(4100):
-        issued = session_of(town, "user")
-        directory.secret(issued.access_key, issued.token)
-    assert len(directory._by_token) <= 4096
+    """By their size: a session brings a policy of its own, which takes far more once it is compiled."""
+    remembered = town.credentials.directory._sessions
+    remembered._size_max = 20_000
+    for number in range(40):
+        statement = {"Effect": "Allow", "Action": "sqs:*", "Resource": f"arn:aws:sqs:*:*:{number:01000}"}
+        principal_of(town, session_of(town, "role", policy=json.dumps({"Statement": statement})))
+    assert 2 <= len(remembered._made) <= 20
 
 
 def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> None:
@@ -383,10 +386,10 @@ def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> Non
 
 
 def test_more_sessions_than_are_remembered_cost_only_the_oldest(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town,
 ) -> None:
-    monkeypatch.setattr(directory, "_TOKENS_REMEMBERED_MAX", 3)
     first, *others = [session_of(town, "role") for _ in range(4)]
+    town.credentials.directory._sessions._size_max = 3 * (len(first.token) + 128) + 100
     known = {issued.token: principal_of(town, issued) for issued in (first, *others)}
     assert all(principal_of(town, issued) is known[issued.token] for issued in others)
     assert principal_of(town, first) is not known[first.token]

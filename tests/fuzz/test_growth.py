@@ -24,7 +24,7 @@ GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them ha
 LIMITS = [
     "penstock.auth.sigv4._REMEMBERED_MAX",
     "penstock.auth.policy.statements._REMEMBERED_MAX",
-    "penstock.auth.identity.directory._TOKENS_REMEMBERED_MAX",
+    "penstock.auth.identity.directory._TOKENS_SIZE_MAX",
     "penstock.server.caller._REMEMBERED_MAX",
     "penstock.services.sqs.access._SETTLED_MAX",
 ]

@@ -158,6 +158,7 @@ class Face:
         self.base_url = "http://localhost:9324"
         self.principal: Principal | None = None  # None: an open server
         self.space = SPACE
+        self.source_ip = ""
         self._dispatcher = Dispatcher([sqs_service(self.broker)])  # type: ignore[arg-type]
 
     def __call__(self, action: str, **members: Any) -> Reply:
@@ -165,7 +166,7 @@ class Face:
         call = Call(
             request_id="rid", space=self.space, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
         )
-        call.principal = self.principal
+        call.principal, call.source_ip = self.principal, self.source_ip
         self._dispatcher.answer(f"AmazonSQS.{action}", json.dumps(members).encode(), call, answers.append)
         (answer,) = answers
         return Reply(answer)

@@ -288,3 +288,39 @@ def test_a_move_goes_back_only_where_the_mover_may_send(secured: Any) -> None:
     secured.principal = None
     assert secured("StartMessageMoveTask", **move).status == 200
     assert secured.broker.tasks[0].only_to is None, "nobody is asked on an open server"
+
+
+def test_a_tag_cannot_hide_behind_another_spelling(secured: Any) -> None:
+    bad = {"StringEquals": {"aws:RequestTag/x": "bad"}}
+    secured.principal = user(policy(["sqs:*"]), policy(["sqs:TagQueue"], effect="Deny", Condition=bad))
+    for tags in ({"x": "bad"}, {"X": "bad"}):
+        assert secured("TagQueue", QueueUrl=URL, Tags=tags).code == "AccessDenied"
+    both = secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"})
+    assert both.error == (
+        "InvalidParameterValue", "Tag keys that differ only in case cannot be given together.",
+    )  # fmt: skip
+    secured.principal = None
+    assert secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"}).status == 200
+
+
+def test_a_yes_is_not_remembered_beyond_what_it_rests_on(secured: Any) -> None:
+    ann = secured.principal = user(policy(["sqs:*"]))
+    with_policy(secured, None)
+    send = {"QueueUrl": URL, "MessageBody": "x"}
+    assert secured("SendMessage", **send).status == secured("SendMessage", **send).status == 200
+    with_policy(secured, policy(["sqs:SendMessage"], ARN, effect="Deny", Principal="*"))
+    assert secured("SendMessage", **send).code == "AccessDenied"
+    with_policy(secured, None)
+    secured.principal = user()
+    assert secured("SendMessage", **send).code == "AccessDenied"
+    secured.principal = ann
+    assert secured("SendMessage", **send).status == 200
+    assert secured("SendMessage", QueueUrl="dead", MessageBody="x").status == 200
+    daytime = {"DateLessThan": {"aws:CurrentTime": "2000-01-01T00:00:00Z"}}
+    secured.principal = user(policy(["sqs:SendMessage"], Condition=daytime))
+    assert secured("SendMessage", **send).code == "AccessDenied"
+    local = {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}
+    secured.principal = user(policy(["sqs:SendMessage"]), policy(["sqs:*"], effect="Deny", Condition=local))
+    assert secured("SendMessage", **send).status == 200
+    secured.source_ip = "10.1.2.3"
+    assert secured("SendMessage", **send).code == "AccessDenied"

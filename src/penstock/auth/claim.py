@@ -25,6 +25,7 @@ _REQUIRED = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "X-Amz-Si
 _OPTIONAL = ("X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-Content-Sha256")
 _ONCE = frozenset(name.encode() for name in _REQUIRED + _OPTIONAL)
 _REGION = re.compile(rb"[a-z0-9][a-z0-9-]{0,62}")
+_SERVICE = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _NUMBER = re.compile(rb"[0-9]{1,9}")
 _UNPRINTABLE = re.compile(rb"[^ -~]")
 _SHOWN_MAX = 128
@@ -143,6 +144,8 @@ def _claim(algorithm: bytes, credential: bytes, signed_headers: bytes) -> Claim:
         raise wrong_signature(f"Credential should be scoped with a valid terminator: {wrong}.")
     if not _REGION.fullmatch(elements[2]):
         raise wrong_region()
+    if not _SERVICE.fullmatch(elements[3]):
+        raise wrong_signature("Credential should be scoped to a valid service.")
     access_key, date, region, service = (element.decode("ascii", "replace") for element in elements[:-1])
     scope = b"/".join(elements[1:])
     return Claim(access_key, date, region, service, scope, signed_headers, names, distinct | _COVERED)

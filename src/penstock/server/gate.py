@@ -57,7 +57,8 @@ class Gate:
     def _new_caller(self, signed: Signed) -> Caller:
         principal = self._directory.principal(signed.access_key, signed.token)
         caller = Caller(Space(principal.account, signed.region), principal.id, principal, signed.service)
-        if len(self._callers) >= _CALLERS_MAX:
-            self._callers.clear()
-        self._callers[signed] = caller
+        if signed.token is None:  # a token is long, and its session is remembered elsewhere
+            if len(self._callers) >= _CALLERS_MAX:
+                self._callers.clear()
+            self._callers[signed] = caller
         return caller

@@ -16,13 +16,16 @@ from penstock.auth.identity.keys import opened_secret
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
 from penstock.auth.policy import PolicyInvalid
+from penstock.auth.policy.caching import SizedCache
 from penstock.auth.principal import Principal
 from penstock.auth.rootkey import RootKey
 from penstock.clock import Clock
 from penstock.wire.faults import expired_token, unknown_client
 from penstock.wire.registry import Fault
 
-_TOKENS_REMEMBERED_MAX = 4096
+_TOKENS_SIZE_MAX = (
+    2_000_000  # characters: a token holds its session's policy, which compiled takes a hundred times more
+)
 
 
 class _Known(NamedTuple):
@@ -31,8 +34,12 @@ class _Known(NamedTuple):
     key: AccessKey
 
 
-class _KnownSession(NamedTuple):
+class _Given(NamedTuple):
     access_key: str
+    token: str
+
+
+class _KnownSession(NamedTuple):
     secret: str
     principal: Principal
     expires_ms: int
@@ -46,7 +53,7 @@ class Directory:
         self._clock = clock
         self._principals = Principals(book)
         self._by_key: dict[str, _Known] = {}
-        self._by_token: dict[str, _KnownSession] = {}
+        self._sessions = SizedCache(self._opened, lambda given: len(given.token), _TOKENS_SIZE_MAX)
         for key, account, name in all_keys(book):
             secret = opened_secret(root_key, key)
             if key.active:
@@ -78,16 +85,13 @@ class Directory:
             if known is None:
                 raise _invalid()
             return known
-        session = self._by_token.get(token)
-        if session is None:
-            session = self._opened(access_key, token)
-        if session.access_key != access_key:
-            raise _invalid()
+        session = self._sessions(_Given(access_key, token))
         if session.expires_ms <= self._clock.wall_ms():
             raise expired_token()
         return session
 
-    def _opened(self, access_key: str, token: str) -> _KnownSession:
+    def _opened(self, given: _Given) -> _KnownSession:
+        access_key, token = given
         session = self.sessions.open(access_key, token)
         parent = None if session is None else self._by_key.get(session.parent_key)
         if session is None or parent is None:
@@ -99,11 +103,7 @@ class Directory:
         except PolicyInvalid:  # it was a policy when the session began; rules of another version made it none
             raise _invalid() from None
         secret = self.sessions.secret(access_key)
-        known = _KnownSession(access_key, secret, principal, session.expires_s * 1000)
-        if len(self._by_token) >= _TOKENS_REMEMBERED_MAX:
-            del self._by_token[next(iter(self._by_token))]  # the oldest: all others stay known
-        self._by_token[token] = known
-        return known
+        return _KnownSession(secret, principal, session.expires_s * 1000)
 
 
 def _invalid() -> Fault:

@@ -30,7 +30,7 @@ from penstock.auth.principal import Principal
 from penstock.errors import QueueMissing
 from penstock.names import QueueName
 from penstock.wire.call import Call
-from penstock.wire.faults import access_denied
+from penstock.wire.faults import access_denied, invalid_parameter
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -44,7 +44,7 @@ _SINGLE = {
     "DeleteMessageBatch": "DeleteMessage",
     "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
 }
-_SETTLED_MAX = 16_384
+_SETTLED_MAX = 8192
 _TO_TAKE_MESSAGES = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
@@ -121,6 +121,7 @@ def _check(
     if settled is not None:
         _, call.resource, call.verdict = settled
         return
+    _check_told_apart(asked.tags)
     question = Question(
         principal=call.principal,
         action=f"sqs:{action}",
@@ -138,10 +139,17 @@ def _check(
     call.resource, call.verdict = question.resource, verdict
     if not verdict.allowed:
         raise access_denied(refusal(question, verdict, address=f"{call.base_url}/"))
-    if is_fixed(question):
+    if is_fixed(question) and question.principal.session_policy is None:
+        # A session brings a policy of its own choosing: those are kept in one place only, where they are bounded.
         if len(_settled) >= _SETTLED_MAX:
             _settled.clear()
         _settled[key] = _Settled(call.principal, question.resource, verdict)
+
+
+def _check_told_apart(tags: Mapping[str, str]) -> None:
+    """IAM: conditions do not tell upper from lower case in a tag's name, so one tag could hide another from them."""
+    if len({key.lower() for key in tags}) < len(tags):
+        raise invalid_parameter("Tag keys that differ only in case cannot be given together.")
 
 
 def _compiled(text: str) -> Policy:
