@@ -162,12 +162,13 @@ class House:
     def ask_sts(self, who: bytes, form: bytes) -> Answer:
         return self.ask(who, None, form, Asked(b"POST", b"/", b"", FORM, b""))
 
-    def knows(self, who: bytes) -> bool:
-        return who in self._people
+    def principal(self, who: bytes) -> Principal | None:
+        """None: an open server is called."""
+        return self._people.get(who)
 
     def ask(self, who: bytes, target: str | None, body: bytes, asked: Asked | None = None) -> Answer:
         """Somebody of that name asks; a name that is not known calls an open server."""
-        principal = self._people.get(who)
+        principal = self.principal(who)
         space = Space(principal.account if principal and principal.account else HOME, REGION)
         call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost", asked=asked)
         call.principal, call.source_ip = principal, "192.0.2.7"

@@ -9,6 +9,7 @@ from fuzz.house import ROLE_ARN, given_in, house_as_built, town
 from fuzz.targets.policy import QUEUE_POLICY
 from identities import HOME
 from penstock.auth.identity.open import open_account
+from penstock.auth.principal import Principal
 from penstock.services.sts import ACTIONS
 from penstock.wire.dispatch import Answer
 
@@ -20,6 +21,7 @@ _SEEDS = [
     f"alice POST / xml {_ASSUME}&DurationSeconds=900&Policy={_POLICY}&Tags.member.1.Key=team&Tags.member.1.Value=red&"
     "TransitiveTagKeys.member.1=team&ExternalId=ext",
     f"alice POST / json {_ASSUME}&Policy={quote(QUEUE_POLICY)}",
+    "mallory POST / xml Action=GetSessionToken&Version=2011-06-15",
     "alice GET /?Action=GetSessionToken&Version=2011-06-15&DurationSeconds=3600 xml ",
     *(
         f"{who} POST / xml Action=GetCallerIdentity&Version=2011-06-15"
@@ -48,16 +50,19 @@ def check(data: bytes) -> None:
     for line in lines_of(data):
         answer = conversation.query(line)
         if b"<SessionToken>" in answer.body:
-            _check_handed_out(answer, is_open=not house.knows(line.partition(b" ")[0]))
+            _check_handed_out(answer, house.principal(line.partition(b" ")[0]))
 
 
-def _check_handed_out(answer: Answer, *, is_open: bool) -> None:
+def _check_handed_out(answer: Answer, caller: Principal | None) -> None:
     key, secret, token = given_in(answer)
-    assert (open_account(token) is not None) == is_open
-    if is_open:
+    assert (open_account(token) is not None) == (caller is None)
+    if caller is None:
         return
     directory = town().credentials.directory
     assert directory.secret(key, token) == secret
     principal = directory.principal(key, token)
-    assert principal.kind in ("user", "session")
-    assert principal.account == HOME, "the role's and alice's; nobody else may have one"
+    if principal.kind == "user":
+        assert principal.arn == caller.arn, "a session of one's own"
+    else:
+        assert principal.kind == "session"
+        assert caller.account == principal.account == HOME, "the role's; nobody else may have one"
