@@ -35,7 +35,7 @@ test-clients: setup ## clients of other languages and frameworks; ARGS="go rust"
 
 fuzz: setup ## hostile input, found by coverage; SECONDS=600 or RUNS=1000000 in all; ARGS="policy sigv4" picks some
 	-@$(BIN)/python -m pip install --quiet --only-binary :all: --group fuzz
-	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RUNS),--runs $(RUNS)) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 check: setup ## format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .

@@ -78,6 +78,9 @@ def _arguments() -> Namespace:
     parser.add_argument("targets", nargs="*", help=f"some of: {' '.join(SHARES)}")
     parser.add_argument("--seconds", type=int, help=f"for all together; {SECONDS} if nothing is said")
     parser.add_argument("--runs", type=int, help="inputs for all together")
+    parser.add_argument(
+        "--seed", type=int, help="the same inputs as the last time with this number, or nearly"
+    )
     parser.add_argument("--replay", type=Path, help="a file with one input, for one target")
     asked = parser.parse_args()
     unknown = set(asked.targets) - set(SHARES)
@@ -97,6 +100,8 @@ def _fuzzed(name: str, asked: Namespace) -> Report:
         limits.append(f"-max_total_time={max(1, round(asked.seconds * share))}")
     if asked.runs is not None:
         limits.append(f"-runs={max(1, round(asked.runs * share))}")
+    if asked.seed is not None:
+        limits.append(f"-seed={asked.seed}")
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{name} ...", flush=True)
