@@ -18,6 +18,11 @@ class Clock(Protocol):
     def wall_ms(self) -> int: ...
 
 
+def iso_time(epoch_s: float) -> str:
+    """2026-01-31T12:00:00Z"""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
+
+
 class SystemClock:
     """The machine's clocks. ``resume`` goes on from the last readings that a store remembers."""
 

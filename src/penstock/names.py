@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 PARTITION = "aws"
+
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def is_account(text: str) -> bool:
+    return _ACCOUNT.fullmatch(text) is not None
+
+
+def is_region(text: str) -> bool:
+    return _REGION.fullmatch(text) is not None
 
 
 class Space(msgspec.Struct, frozen=True):

@@ -273,3 +273,8 @@ def test_progress_is_kept_and_its_loss_does_no_harm(tmp_path: Path) -> None:
     assert file.load() is None
     ProgressFile(None).keep(progress)
     assert ProgressFile(None).load() is None
+
+
+def test_a_keyring_that_is_named_without_a_root_key_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(RootKeyError, match="there is no root key: give --root-key-file"):
+        Encryption(Config(data=tmp_path, keyring=tmp_path / "not-there.json"), None, ManualClock())

@@ -269,3 +269,14 @@ def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> 
     ):
         headers = dict(refusal(fault, "rid", asked).headers)
         assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")
+
+
+def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(service: Service, operation: Operation, request: Echo, *_: Any) -> None:
+        raise RuntimeError(request.Text)
+
+    told = Dispatcher([service("Echo", "", Say=Echo)], fail)
+    answers: list[Answer] = []
+    told.answer("Echo.Say", b'{"Text":"body 4711"}', call(), answers.append)
+    assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]
+    assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text

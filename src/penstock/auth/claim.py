@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.auth.canonical import Parameters
+from penstock.names import is_region
 from penstock.wire.faults import incomplete_signature, wrong_signature
 from penstock.wire.registry import Fault
 
@@ -24,7 +25,6 @@ _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-(?:Algorithm|Credential|Signature)(?:[=&
 _REQUIRED = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "X-Amz-SignedHeaders", "X-Amz-Date")
 _OPTIONAL = ("X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-Content-Sha256")
 _ONCE = frozenset(name.encode() for name in _REQUIRED + _OPTIONAL)
-_REGION = re.compile(rb"[a-z0-9][a-z0-9-]{0,62}")
 _SERVICE = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _NUMBER = re.compile(rb"[0-9]{1,9}")
 _UNPRINTABLE = re.compile(rb"[^ -~]")
@@ -142,11 +142,11 @@ def _claim(algorithm: bytes, credential: bytes, signed_headers: bytes) -> Claim:
     if elements[-1] != _TERMINATOR:
         wrong = f"'aws4_request', not '{shown(elements[-1])}'"
         raise wrong_signature(f"Credential should be scoped with a valid terminator: {wrong}.")
-    if not _REGION.fullmatch(elements[2]):
-        raise wrong_region()
     if not _SERVICE.fullmatch(elements[3]):
         raise wrong_signature("Credential should be scoped to a valid service.")
     access_key, date, region, service = (element.decode("ascii", "replace") for element in elements[:-1])
+    if not is_region(region):
+        raise wrong_region()
     scope = b"/".join(elements[1:])
     return Claim(access_key, date, region, service, scope, signed_headers, names, distinct | _COVERED)
 

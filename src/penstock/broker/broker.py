@@ -7,7 +7,7 @@ being filled, contents being read, the commit being durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Batch, Committer
+from penstock.broker.handles import Handles, Outcomes
 from penstock.broker.held import HeldQueue
 from penstock.broker.keys import KeyGuard, NoGuard, check_key
 from penstock.broker.memory import Keeper
@@ -27,7 +28,6 @@ from penstock.broker.space import DiskSpace
 from penstock.broker.waiters import Ask, Caller
 from penstock.clock import Clock
 from penstock.errors import (
-    PenstockError,
     PurgedRecently,
     StoreBroken,
     StoreError,
@@ -38,12 +38,12 @@ from penstock.errors import (
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
-from penstock.queues.changes import EntryRow, MoveTaskRecord, QueueRecord
+from penstock.queues.changes import MoveTaskRecord, QueueRecord
 from penstock.queues.dedup import SendDigests
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent
-from penstock.queues.queue import Delivery, Stored, Unknown
-from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
+from penstock.queues.queue import Delivery
+from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueSettings
 from penstock.queues.window import Tools
 from penstock.store.port import Shard, Store
@@ -80,7 +80,6 @@ class Broker:
         self._runtime = runtime
         self._on_fatal = on_fatal
         self._keys = keys or NoGuard()
-        self._receipts = ReceiptSigner(shard.secret)
         self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
         ids, digests = MessageIds(shard.secret), SendDigests(dedup_key or shard.secret)
         tools = Tools(limits, self.budget, self._commits.next_number, ids, digests)
@@ -90,9 +89,11 @@ class Broker:
         self._quotas = Quotas(store, runtime, clock, limits, self._commits, self._catalogue)
         self._polls = Polls(runtime, clock, self._take)
         self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
+        receipts = ReceiptSigner(shard.secret)
         self._outlet = Outlet(
-            store, runtime, clock, self._commits, self._keeper, self._polls, self._take, self._receipts
-        )  # fmt: skip
+            store, runtime, clock, self._commits, self._keeper, self._polls, self._take, receipts
+        )
+        self._handles = Handles(store, runtime, clock, self._commits, self._keeper, receipts)
         self._moves = MoveTasks(
             store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, self._keys,
             shard.tasks,
@@ -322,62 +323,11 @@ class Broker:
         queue.rules.take_back(deliveries, self.clock.now_ms(), self._commits.open)
         self._keeper.changed(queue)
 
-    async def delete(self, queue: HeldQueue, handles: list[str]) -> list[PenstockError | None]:
-        def decide(receipt: Receipt, i: int, now_ms: int, stored: Stored | None) -> PenstockError | None:
-            return queue.rules.delete(receipt, now_ms, self._commits.open, stored)
+    async def delete(self, queue: HeldQueue, handles: Sequence[str]) -> Outcomes:
+        return await self._handles.delete(queue, handles)
 
-        return await self._by_handle(queue, handles, decide)
-
-    async def change_visibility(
-        self, queue: HeldQueue, changes: list[tuple[str, int]]
-    ) -> list[PenstockError | None]:
-        def decide(receipt: Receipt, i: int, now_ms: int, stored: Stored | None) -> PenstockError | None:
-            open = self._commits.open
-            return queue.rules.change_visibility(receipt, changes[i][1], now_ms, open, stored)
-
-        return await self._by_handle(queue, [handle for handle, _ in changes], decide)
-
-    async def _by_handle(
-        self,
-        queue: HeldQueue,
-        handles: list[str],
-        decide: Callable[[Receipt, int, int, Stored | None], PenstockError | None],
-    ) -> list[PenstockError | None]:
-        """One decision per handle; those that memory cannot judge are judged again with the store's help."""
-        if not queue.loaded:
-            await self._keeper.loaded(queue)
-        outcomes: list[PenstockError | None] = [None] * len(handles)
-        unknown: list[tuple[int, Receipt]] = []
-        now_ms = self.clock.now_ms()
-        for i, handle in enumerate(handles):
-            try:
-                receipt = self._receipts.read(handle, queue.id)
-                outcomes[i] = decide(receipt, i, now_ms, None)
-            except PenstockError as error:
-                outcomes[i] = error
-            except Unknown:
-                unknown.append((i, receipt))
-        self._keeper.changed(queue)
-        if unknown:
-            queue.rules.lookups += 1
-            try:
-                stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
-                now_ms = self.clock.now_ms()
-                for i, receipt in unknown:
-                    outcomes[i] = decide(receipt, i, now_ms, stored)
-            finally:
-                queue.rules.lookups -= 1
-            self._keeper.changed(queue)
-        await self._commits.settled()
-        return outcomes
-
-    async def _look_up(self, queue: HeldQueue, seqs: list[int]) -> dict[int, EntryRow]:
-        rules = queue.rules
-        await self._commits.settled()
-        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
-        if not queue.loaded:
-            await self._keeper.loaded(queue)
-        return {row.seq: row for row in rows}
+    async def change_visibility(self, queue: HeldQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
+        return await self._handles.change_visibility(queue, changes)
 
     # -- moves between queues --------------------------------------------------------------------------------
 

@@ -6,14 +6,13 @@ import os
 
 import click
 
-from penstock.auth.identity import Credentials
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
 from penstock.server.config import Config, settings
 from penstock.server.encryption import root_key
 from penstock.server.exposure import check_exposure
-from penstock.server.locks import LOCK_ERRORS, sealed_credentials, tls_files
+from penstock.server.locks import LOCK_ERRORS, opened_credentials, tls_files
 from penstock.server.tls import Tls
 
 
@@ -45,9 +44,7 @@ def _read_files(config: Config) -> None:
     check_exposure(config)
     if (files := tls_files(config)) is not None:
         Tls(files)
-    root = root_key(config, os.environ)
-    if config.credentials is not None:
-        Credentials(*sealed_credentials(config.credentials, root), SystemClock())
+    opened_credentials(config, root_key(config, os.environ), SystemClock())
 
 
 def _print_queues(config: Config) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from textwrap import wrap
 
 from penstock.migrate.plan import Plan, PlannedQueue, Scalar
+from penstock.toml import toml_key, toml_text
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LINE_LENGTH = 110
 
 
@@ -28,7 +26,7 @@ def written(plan: Plan, origin: str) -> str:
 
 
 def _queue(queue: PlannedQueue) -> Iterator[str]:
-    yield f"[queues.{_key(queue.name)}]"
+    yield f"[queues.{toml_key(queue.name)}]"
     for note in queue.notes:
         yield from _comment(note)
     for name, value in queue.attributes.items():
@@ -37,7 +35,7 @@ def _queue(queue: PlannedQueue) -> Iterator[str]:
         target, receives = queue.dead_letter
         yield f"dead_letter = {{ queue = {_value(target)}, max_receives = {receives} }}"
     if queue.tags:
-        tags = ", ".join(f"{_key(key)} = {_value(value)}" for key, value in queue.tags.items())
+        tags = ", ".join(f"{toml_key(key)} = {_value(value)}" for key, value in queue.tags.items())
         yield f"tags = {{ {tags} }}"
 
 
@@ -50,14 +48,9 @@ def _comment(text: str, indent: str = "") -> list[str]:
     return [f"# {line}" for line in lines]
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
-
-
 def _value(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    # A JSON text is a TOML text, but for DEL, which JSON leaves as it is.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_text(value)

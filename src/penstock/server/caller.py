@@ -16,13 +16,11 @@ from urllib.parse import unquote_to_bytes
 
 from penstock.auth.identity.open import open_account
 from penstock.auth.principal import Principal
-from penstock.names import Space
+from penstock.names import Space, is_account, is_region
 from penstock.server.request import Request
 
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
 _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")
-_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_ACCOUNT = re.compile(r"[0-9]{12}")
 _REMEMBERED_MAX = 1024
 
 
@@ -57,9 +55,9 @@ class Callers:
         # Credential scope: access key / date / region / service / aws4_request
         key, _, scope = credential.partition("/")
         parts = scope.split("/")
-        named = len(parts) == 4 and _REGION.fullmatch(parts[1])
+        named = len(parts) == 4 and is_region(parts[1])
         region = parts[1] if named else self._region
-        account = key if _ACCOUNT.fullmatch(key) else self._account
+        account = key if is_account(key) else self._account
         return Caller(Space(account, region), sender_id(key))
 
 

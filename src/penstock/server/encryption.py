@@ -68,6 +68,8 @@ class Encryption:
             raise RootKeyError(
                 f"there is a keyring, {self._path}, and no root key to open it: give --root-key-file"
             )
+        if config.keyring is not None:
+            raise RootKeyError(f"keyring is {config.keyring}, and there is no root key: give --root-key-file")
         self._cipher = NoKeys()
         self.said = "off: there is no root key; messages are stored as they are"
         if config.credentials is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from penstock.names import is_account, is_region
 from penstock.server.address import Address, read_address
 
 
@@ -47,10 +48,10 @@ def _string(value: object) -> str:
     return value.strip()
 
 
-def _matching(pattern: str) -> Callable[[object], str]:
+def _such(fits: Callable[[str], object]) -> Callable[[object], str]:
     def read(value: object) -> str:
         text = _string(value)
-        if re.fullmatch(pattern, text) is None:
+        if not fits(text):
             raise ValueError
         return text
 
@@ -158,16 +159,16 @@ def choice(*options: str) -> Kind:
     return Kind("one of " + ", ".join(options), read, "|".join(options))
 
 
-HOST = Kind("a host name or an IP address", _matching(r"[A-Za-z0-9._:%-]+"), "ADDRESS")
+HOST = Kind("a host name or an IP address", _such(re.compile(r"[A-Za-z0-9._:%-]+").fullmatch), "ADDRESS")
 BOOLEAN = Kind("true or false", _boolean, "true|false")
 TEXT = Kind("text", _string, "TEXT")
 PATH = Kind("a path", lambda value: Path(_string(value)).expanduser(), "PATH")
 TRAIL = Kind("auto, off, or the path of a file", _trail, "auto|off|PATH")
-ACCOUNT = Kind("twelve digits (quoted, as text)", _matching(r"[0-9]{12}"), "DIGITS")
-REGION = Kind("a region such as us-east-1", _matching(r"[a-z0-9][a-z0-9-]{0,62}"), "REGION")
+ACCOUNT = Kind("twelve digits (quoted, as text)", _such(is_account), "DIGITS")
+REGION = Kind("a region such as us-east-1", _such(is_region), "REGION")
 REGIONS = Kind(
     "regions such as us-east-1, separated by commas",
-    lambda value: _list(value, _matching(r"[a-z0-9][a-z0-9-]{0,62}")),
+    lambda value: _list(value, _such(is_region)),
     "REGIONS",
     repeatable=True,
 )

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.keyring import KeyringError
@@ -45,11 +44,7 @@ class Locks:
         root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
-        self.credentials = (
-            None
-            if config.credentials is None
-            else Credentials(*sealed_credentials(config.credentials, root), clock)
-        )
+        self.credentials = opened_credentials(config, root, clock)
         self.encryption = Encryption(config, root, clock)
         self.callers = (
             Callers(config.account, config.region)
@@ -105,11 +100,14 @@ def tls_files(config: Config) -> TlsFiles | None:
     return TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth)
 
 
-def sealed_credentials(path: Path, root: RootKey | None) -> tuple[Path, RootKey]:
-    """The credentials file and what opens it. Raises RootKeyError."""
+def opened_credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
+    """None: the server is open. Raises CredentialsError or RootKeyError."""
+    path = config.credentials
+    if path is None:
+        return None
     if root is None:
         raise RootKeyError(
             f"the secrets in {path} are sealed, and there is no root key to open them: "
             "give --root-key-file, or put penstock-root.key beside it"
         )
-    return path, root
+    return Credentials(path, root, clock)

@@ -142,7 +142,7 @@ class Routes:
                 hello = {
                     "service": "penstock",
                     "version": __version__,
-                    "speaks": ["sqs"],
+                    "speaks": ["sqs", "sts"],
                     "health": "/health",
                 }
                 return _json(request, 200, hello)

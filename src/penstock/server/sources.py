@@ -39,9 +39,8 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> 
     for source in (_from_file(table, str(path)), _from_environment(environment), _from_flags(flags)):
         found = {given.setting.name: _value(given) for given in source}
         if "listen" not in found and not found.keys().isdisjoint(("host", "port")):
-            values.pop(
-                "listen", None
-            )  # the simple form of a stronger source stands for the list of a weaker one
+            # The simple form of a stronger source stands for the list of a weaker one.
+            values.pop("listen", None)
         values |= found
     config = Config(**values, queues=queues)
     _check_together(config)

@@ -132,7 +132,12 @@ class Dispatcher:
                     give_back()
             done(answer)
             if self._on_end is not None:
-                self._on_end(service, operation, request, call, response, fault)
+                try:
+                    self._on_end(service, operation, request, call, response, fault)
+                except (
+                    Exception
+                ) as error:  # the request has its answer: whatever this is, it gets no second one
+                    _log_trace(error, call)
 
         try:
             if call.signed_for is not None and call.signed_for != service.signing_name:
@@ -177,6 +182,10 @@ def _fault(error: BaseException, service: Service, call: Call) -> Fault:
     fault = service.to_fault(error) if isinstance(error, Exception) else None
     if fault is not None:
         return fault
+    _log_trace(error, call)
+    return internal_error()
+
+
+def _log_trace(error: BaseException, call: Call) -> None:
     trace = "".join(traceback.format_tb(error.__traceback__))
     _log.error("request %s failed with %s\n%s", call.request_id, type(error).__name__, trace)
-    return internal_error()

@@ -5,7 +5,6 @@ Writing makes the whole text anew. Comments at the top are kept; further down th
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -15,15 +14,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.auth.identity.book import ROOT, Account, Book, CredentialsError, Holder, Role, User, all_keys
+from penstock.names import is_account
+from penstock.toml import toml_key, toml_text
 
 _PREAMBLE = """\
 # The credentials of this broker. Made by `penstock user`, `penstock role` and `penstock policy`; it can be edited
 # by hand, and a running broker takes changes up by itself. Secrets are sealed with the root key.
 """
 
-_ACCOUNT = re.compile(r"[0-9]{12}")
 _NAME = re.compile(r"[\w+=,.@-]+", re.ASCII)
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TOP_COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*")
 _LITERAL = re.compile(r"(?:(?!''')[^\x00-\x08\x0b-\x1f\x7f])*")
 
@@ -52,7 +51,7 @@ def read_book(text: str) -> Book:
 
 
 def _account(number: str, table: dict[str, Any]) -> Account:
-    if not _ACCOUNT.fullmatch(number):
+    if not is_account(number):
         raise CredentialsError(f'account "{number}" is not twelve digits')
     where = f"account {number}"
     users = _take_tables(table, "users", where)
@@ -120,10 +119,10 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     below = {name: value for name, value in table.items() if _is_below(name, value)}
     for name, value in table.items():
         if name not in below:
-            yield f"{_key(name)} = {_value(value)}"
+            yield f"{toml_key(name)} = {_value(value)}"
     for name, value in below.items():
         inner = (*path, name)
-        header = ".".join(map(_key, inner))
+        header = ".".join(map(toml_key, inner))
         for each in value if isinstance(value, list) else [value]:
             lines = list(_table(each, inner))
             if isinstance(value, list):
@@ -139,10 +138,6 @@ def _is_below(name: str, value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _quoted(name)
-
-
 def _value(value: Any) -> str:
     match value:
         case bool():
@@ -154,16 +149,11 @@ def _value(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_value, value))}]"
         case dict():
-            return f"{{ {', '.join(f'{_key(name)} = {_value(each)}' for name, each in value.items())} }}"
+            return f"{{ {', '.join(f'{toml_key(name)} = {_value(each)}' for name, each in value.items())} }}"
     return str(value)
 
 
 def _text(text: str) -> str:
     if "\n" in text and _LITERAL.fullmatch(text) and not text.endswith("'"):
         return f"'''\n{text}'''"
-    return _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    # A JSON text is a TOML text, but for DEL, which JSON leaves as it is.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_text(text)

@@ -25,9 +25,8 @@ class SizedCache(Generic[K, V]):
         self._size_max = size_max
         self._size = 0
         self._made: dict[K, V] = {}
-        self._lock = (
-            Lock()
-        )  # credentials are read again in a thread of their own, and bring policies with them
+        # Credentials are read again in a thread of their own, and bring policies with them.
+        self._lock = Lock()
 
     def __call__(self, key: K) -> V:
         made = self._made.get(key)

@@ -7,9 +7,9 @@ on AWS where the request has no such property (an organisation, a VPC).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 from penstock.auth.policy.question import Question
+from penstock.clock import iso_time
 
 Value = str | tuple[str, ...] | None
 """A text; several, for the few keys that have several; None if the request has no such key."""
@@ -32,16 +32,12 @@ def _principal_type(question: Question) -> Value:
 
 
 def _current_time(question: Question) -> Value:
-    return _moment(question.now_s)
+    return iso_time(question.now_s)
 
 
 def _token_issue_time(question: Question) -> Value:
     issued_s = question.principal.issued_s
-    return None if issued_s is None else _moment(issued_s)
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if issued_s is None else iso_time(issued_s)
 
 
 def _requested_region(question: Question) -> Value:

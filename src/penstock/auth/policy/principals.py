@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 from penstock.auth.policy.document import Listed, PolicyInvalid
 from penstock.auth.principal import Principal
-from penstock.names import PARTITION
+from penstock.names import PARTITION, is_account
 
 NOBODY, ACCOUNT, BOUNDED, DIRECT = range(4)
 Means = Callable[[Principal], int]
 
-_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _ROOT = re.compile(rf"arn:{PARTITION}:iam::(\d{{12}}):root", re.ASCII)
 _ARN = re.compile(
     r"arn:[a-z0-9-]+:(iam::\d{12}:(root|(user|role)/[^*?]+)|sts::\d{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+)",
@@ -27,9 +26,9 @@ _ARN = re.compile(
 def compile_principals(listed: Listed) -> Means:
     names = frozenset(listed.values) - {"*"}
     for name in names:
-        if not _ACCOUNT.fullmatch(name) and not _ARN.fullmatch(name):
+        if not is_account(name) and not _ARN.fullmatch(name):
             raise PolicyInvalid(f"{name} is no account, and no ARN of a user, role or session")
-    accounts = frozenset(filter(_ACCOUNT.fullmatch, names)) | {
+    accounts = frozenset(filter(is_account, names)) | {
         root[1] for name in names if (root := _ROOT.fullmatch(name))
     }
     everyone = "*" in listed.values

@@ -42,9 +42,8 @@ class Policy:
         self.kind = kind
         self.name = name
         self.statements = statements
-        self.unknown_keys = (
-            unknown_keys  # of its conditions: no request here has them, so they count as missing
-        )
+        # Of its conditions: no request here has them, so they count as missing.
+        self.unknown_keys = unknown_keys
         self._remembered: dict[tuple[str, str], About] = {}
 
     def __repr__(self) -> str:

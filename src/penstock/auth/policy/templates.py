@@ -19,9 +19,8 @@ class Variable(NamedTuple):
 
     def value(self, question: Question) -> str | None:
         value = self.read(question)
-        return (
-            value if isinstance(value, str) else self.default
-        )  # IAM: a key with several values is no variable
+        # IAM: a key with several values is no variable.
+        return value if isinstance(value, str) else self.default
 
 
 class Template(NamedTuple):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.clock import iso_time
 from penstock.server.audit.actions import Kept, kept
 from penstock.server.audit.fitting import fitted
 from penstock.server.audit.spelling import spelled
@@ -95,7 +95,7 @@ def cloudtrail(event: AuditEvent) -> dict[str, Any]:
     told: dict[str, Any] = {
         "eventVersion": EVENT_VERSION,
         "userIdentity": _identity(event),
-        "eventTime": iso_time(event.at_ms),
+        "eventTime": iso_time(event.at_ms / 1000),
         "eventSource": f"{event.service}.amazonaws.com",
         "eventName": _cut(event.action) or "Unknown",
         "awsRegion": event.region,
@@ -129,7 +129,7 @@ def notice(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """What the trail has to say about itself."""
     return {
         "eventVersion": EVENT_VERSION,
-        "eventTime": iso_time(at_ms),
+        "eventTime": iso_time(at_ms / 1000),
         "eventSource": NOTICE_SOURCE,
         "eventName": name,
         "eventID": str(uuid.uuid4()),
@@ -143,10 +143,6 @@ def notice(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
 def encoded(told: Mapping[str, Any]) -> bytes:
     """One line."""
     return spelled(told) + b"\n"
-
-
-def iso_time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _identity(event: AuditEvent) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from penstock.clock import iso_time
 from penstock.server.audit.event import NOTICE_SOURCE
 
 Event = dict[str, Any]
@@ -91,7 +92,7 @@ def read_moment(text: str, now: datetime) -> str:
     ago = _AGO.fullmatch(text)
     passed = timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else None
     moment = datetime.fromisoformat(text) if passed is None else now - passed
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return iso_time(moment.timestamp())
 
 
 class Trail:

@@ -5,12 +5,11 @@ A policy that was set as an attribute is kept and shown byte for byte. Only the 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from penstock.auth.policy import PolicyInvalid, compile_policy, read_document
 from penstock.auth.policy.facts import SQS_OWNER_ONLY
-from penstock.names import PARTITION
+from penstock.names import PARTITION, is_account
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import invalid_value, sqs_fault
 from penstock.services.sqs.validation import is_legal
@@ -22,7 +21,6 @@ _CONDITIONS_MAX = 10  # one for each operator and key
 _ACTIONS_MAX = 7
 _ACCOUNTS_MAX = 1000  # more would not fit the document anyway
 _ACCOUNT_LENGTH_MAX = 64  # more is padding, not a mistake
-_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 
 _GRANTABLE = {
     "*",
@@ -86,7 +84,7 @@ def known_accounts(accounts: list[str]) -> list[str]:
     if len(accounts) > _ACCOUNTS_MAX:
         message = f"{len(accounts)} AWSAccountIds were found, maximum allowed is {_ACCOUNTS_MAX}."
         raise sqs_fault("OverLimit", message)
-    known = [account for account in dict.fromkeys(accounts) if _ACCOUNT.fullmatch(account)]
+    known = [account for account in dict.fromkeys(accounts) if is_account(account)]
     if not known or any(len(account) > _ACCOUNT_LENGTH_MAX for account in accounts):
         raise invalid_value(f"[{', '.join(accounts)}]", "PrincipalId", "Unable to verify.")
     return known

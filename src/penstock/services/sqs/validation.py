@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from penstock.names import is_account
 from penstock.services.sqs.faults import invalid_value, sqs_fault
 from penstock.wire.faults import invalid_parameter, missing_parameter
 from penstock.wire.registry import Fault
@@ -20,7 +21,6 @@ BATCH_ENTRIES_MAX = 10
 ILLEGAL_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
-_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _ID = re.compile(r"[!-~]{1,128}")  # alphanumeric and punctuation, which is ASCII without space and controls
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -62,7 +62,7 @@ def check_queue_name(name: str, *, fifo: bool) -> None:
 
 def can_be_queue(account: str, name: str) -> bool:
     """Whether there can be such a queue at all, of either type. What cannot be is not asked about."""
-    return _ACCOUNT.fullmatch(account) is not None and (
+    return is_account(account) and (
         _NAME.fullmatch(name) is not None or _FIFO_NAME.fullmatch(name) is not None
     )
 

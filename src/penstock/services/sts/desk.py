@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.sessions import Issued
 from penstock.auth.principal import Principal
-from penstock.clock import Clock
+from penstock.clock import Clock, iso_time
 from penstock.services.sts import operations as op
 from penstock.services.sts.faults import unsigned
 from penstock.wire.call import Call
@@ -37,5 +36,5 @@ def handed_out(issued: Issued, expires_s: int) -> op.Credentials:
         AccessKeyId=issued.access_key,
         SecretAccessKey=issued.secret,
         SessionToken=issued.token,
-        Expiration=datetime.fromtimestamp(expires_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        Expiration=iso_time(expires_s),
     )

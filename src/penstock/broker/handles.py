@@ -1,0 +1,95 @@
+"""What receivers say about messages they hold, by receipt handle: delete it, or hide it for so long.
+
+Rule 1: one decision per handle, and one outcome: a bad handle spoils nothing for the others of its batch.
+Rule 2: what memory cannot judge is judged again with the store's help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from penstock.broker.commits import Committer
+from penstock.broker.held import HeldQueue
+from penstock.broker.memory import Keeper
+from penstock.broker.runtime import Runtime
+from penstock.clock import Clock
+from penstock.errors import PenstockError
+from penstock.queues.changes import EntryRow
+from penstock.queues.queue import Stored, Unknown
+from penstock.queues.receipts import Receipt, ReceiptSigner
+from penstock.store.port import Store
+
+Outcomes = list[PenstockError | None]
+"""In the order of the handles; None where it was done."""
+
+_Decide = Callable[[int, Receipt, int, Stored | None], PenstockError | None]
+"""(which handle, what it says, the time, what the store has) -> its outcome. Raises Unknown if memory cannot tell."""
+
+
+class Handles:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        commits: Committer,
+        keeper: Keeper,
+        receipts: ReceiptSigner,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._commits = commits
+        self._keeper = keeper
+        self._receipts = receipts
+
+    async def delete(self, queue: HeldQueue, handles: Sequence[str]) -> Outcomes:
+        def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
+            return queue.rules.delete(receipt, now_ms, self._commits.open, stored)
+
+        return await self._judge(queue, handles, decide)
+
+    async def change_visibility(self, queue: HeldQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
+        """``changes``: handles, each with the milliseconds to hide its message for."""
+
+        def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
+            return queue.rules.change_visibility(receipt, changes[i][1], now_ms, self._commits.open, stored)
+
+        return await self._judge(queue, [handle for handle, _ in changes], decide)
+
+    async def _judge(self, queue: HeldQueue, handles: Sequence[str], decide: _Decide) -> Outcomes:
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
+        outcomes: Outcomes = [None] * len(handles)
+        unknown: list[tuple[int, Receipt]] = []
+        now_ms = self._clock.now_ms()
+        for i, handle in enumerate(handles):
+            try:
+                receipt = self._receipts.read(handle, queue.id)
+                outcomes[i] = decide(i, receipt, now_ms, None)
+            except PenstockError as error:
+                outcomes[i] = error
+            except Unknown:
+                unknown.append((i, receipt))
+        self._keeper.changed(queue)
+        if unknown:
+            queue.rules.lookups += 1
+            try:
+                stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
+                now_ms = self._clock.now_ms()
+                for i, receipt in unknown:
+                    outcomes[i] = decide(i, receipt, now_ms, stored)
+            finally:
+                queue.rules.lookups -= 1
+            self._keeper.changed(queue)
+        await self._commits.settled()
+        return outcomes
+
+    async def _look_up(self, queue: HeldQueue, seqs: list[int]) -> dict[int, EntryRow]:
+        rules = queue.rules
+        await self._commits.settled()
+        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
+        if not queue.loaded:
+            await self._keeper.loaded(queue)
+        return {row.seq: row for row in rows}
