@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+# The same examples in every run: a gate that fails by chance says nothing about the change it judges. The long runs
+# (PENSTOCK_HYPOTHESIS=long) look further, each time elsewhere.
+LONG = os.environ.get("PENSTOCK_HYPOTHESIS") == "long"
+hypothesis.settings.register_profile("penstock", derandomize=not LONG)
+hypothesis.settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -115,7 +115,7 @@ class History(RuleBasedStateMachine):
     def is_dead(self, letter: Any) -> bool:
         """Was it moved to the dead-letter queue? Only the store knows; the next receive would change it."""
         handle = next(h.handle for h in self.handles if h.body == letter.body and h.queue == self.work)
-        seq = self.world.broker._receipts.read(handle, self.world.queue(self.work).id).seq
+        seq = self.world.stored_number(self.work, handle)
         return bool(self.world.store.lookup(self.world.queue(self.dead).id, 0, [seq]))
 
     def choose_handle(self, which: int) -> Any:

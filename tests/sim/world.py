@@ -27,6 +27,7 @@ from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName
 from penstock.queues.changes import Changes, MoveTaskRecord
 from penstock.queues.message import Outgoing, Received, Sent
+from penstock.queues.receipts import ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.port import Mark
 from penstock.store.sqlite import SqliteStore
@@ -128,6 +129,7 @@ class World:
     def _open(self) -> None:
         self.store = FaultyStore(self._directory)
         shard = self.store.open()
+        self._receipts = ReceiptSigner(shard.secret)
         self.runtime = SimulatedRuntime(self.clock, self._choose)
         self.broker = Broker(
             self.store, self.runtime, self.clock, self.limits, shard, on_fatal=self.fatal.append
@@ -239,6 +241,10 @@ class World:
         return counts.visible, counts.in_flight, counts.delayed
 
     # -- messages --------------------------------------------------------------------------------------------
+
+    def stored_number(self, short: str, handle: str) -> int:
+        """Under which number the store has the message that this handle was given for."""
+        return self._receipts.read(handle, self.queue(short).id).seq
 
     def sending(self, short: str, *messages: Outgoing) -> Later[list[Sent]]:
         return self.start(self.broker.send(self.queue(short), list(messages)))
