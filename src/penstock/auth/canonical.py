@@ -9,7 +9,8 @@ The path is escaped once more than it was sent, as every service but S3 wants it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _UNRESERVED = "-._~"  # besides letters and digits (RFC 3986, 2.3)
@@ -59,9 +60,30 @@ def merged_headers(
     return {name: b",".join(values) for name, values in lists.items()}
 
 
-def canonical_headers(names: Iterable[bytes], headers: Mapping[bytes, bytes]) -> bytes:
-    """A line for each name, with every run of white space, line folds included, as one space.
+class HeaderLines:
+    """A line for each signed header, with every run of white space, line folds included, as one space.
 
-    Raises KeyError for a name that is not there.
+    Clients sign the same headers in every request, so their names are put in place once.
     """
-    return b"".join([b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in names])
+
+    __slots__ = ("_names", "_template", "_values")
+
+    def __init__(self, names: Sequence[bytes]) -> None:
+        self._names = names
+        self._template = b"".join([b"%b:%%b\n" % name.replace(b"%", b"%%") for name in names])
+        self._values = itemgetter(*names)
+
+    def of(self, headers: Mapping[bytes, bytes]) -> bytes:
+        """Raises KeyError for a name that is not there."""
+        lines: bytes = self._template % self._values(headers)
+        if lines.count(b"\n") == len(self._names):
+            for untidy in _UNTIDY:
+                if untidy in lines:
+                    break
+            else:
+                return lines
+        return b"".join([b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in self._names])
+
+
+# One of these is in the lines if a value has white space at an end, or other than a single space within.
+_UNTIDY = (b": ", b" \n", b"  ", b"\t", b"\r", b"\v", b"\f")

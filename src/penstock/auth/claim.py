@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.auth.canonical import Parameters
+from penstock.auth.canonical import HeaderLines, Parameters
 from penstock.names import is_region
 from penstock.wire.faults import incomplete_signature, wrong_signature
 from penstock.wire.registry import Fault
@@ -35,16 +35,24 @@ _SHOWN_MAX = 128
 _COVERED = frozenset((b"x-amz-date", b"x-amz-content-sha256", b"x-amz-user-agent"))
 
 
-class Claim(NamedTuple):
-    """What is the same in all requests that one client signs on one day."""
+class Signed(NamedTuple):
+    """Who signed a request, and for what."""
 
     access_key: str
     date: str
     region: str
     service: str
+    token: str | None
+
+
+class Claim(NamedTuple):
+    """What is the same in all requests that one client signs on one day."""
+
+    by: Signed  # as far as the claim goes: it knows no token
+    day: bytes
     scope: bytes  # date/region/service/aws4_request, as it was sent
     signed_headers: bytes  # as they were sent
-    names: tuple[bytes, ...]  # of the signed headers
+    lines: HeaderLines
     covered: frozenset[bytes]  # headers that cannot be changed without breaking the signature
 
 
@@ -148,7 +156,8 @@ def _claim(algorithm: bytes, credential: bytes, signed_headers: bytes) -> Claim:
     if not is_region(region):
         raise wrong_region()
     scope = b"/".join(elements[1:])
-    return Claim(access_key, date, region, service, scope, signed_headers, names, distinct | _COVERED)
+    signed = Signed(access_key, date, region, service, None)
+    return Claim(signed, elements[1], scope, signed_headers, HeaderLines(names), distinct | _COVERED)
 
 
 def _lifetime_s(expires: bytes | None) -> int | None:

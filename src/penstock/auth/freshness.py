@@ -22,18 +22,20 @@ _HTTP_DATE = re.compile(rb"[A-Z][a-z]{2}, (\d\d) (%b) (\d{4}) (\d\d):(\d\d):(\d\
 class Freshness:
     """The bounds are made anew once a second, not for each request."""
 
-    __slots__ = ("_earliest", "_latest", "_second")
+    __slots__ = ("_earliest", "_fresh", "_latest", "_second")
 
     def __init__(self) -> None:
         self._second = -1
-        self._earliest = self._latest = b""
+        self._earliest = self._latest = self._fresh = b""
 
     def check(self, stamp: bytes, now_s: float, lifetime_s: int | None = None) -> None:
         """Refuse what is too old or not yet made. ``lifetime_s`` is what a presigned URL asks for itself."""
         second = int(now_s)
         if second != self._second:
-            self._second = second
+            self._second, self._fresh = second, b""
             self._earliest, self._latest = to_stamp(second - SKEW_S), to_stamp(second + SKEW_S)
+        elif stamp == self._fresh and lifetime_s is None:
+            return  # many requests are made in one second
         earliest = self._earliest if lifetime_s is None else to_stamp(second - lifetime_s)
         if not _STAMP.fullmatch(stamp):
             got = f"Got '{shown(stamp)}'. See http://en.wikipedia.org/wiki/ISO_8601"
@@ -46,6 +48,8 @@ class Freshness:
             ahead = f"{to_stamp(second).decode()} + {_span(SKEW_S)}"
             bound = f"{stamp.decode()} is still later than {self._latest.decode()}"
             raise wrong_signature(f"Signature not yet current: {bound} ({ahead}.)")
+        if lifetime_s is None:
+            self._fresh = stamp
 
 
 def to_stamp(second: int) -> bytes:

@@ -10,21 +10,17 @@ Rule 4: no secret, and nothing made of one, is in an error or a repr.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Generic, TypeVar
 
-from penstock.auth.canonical import (
-    canonical_headers,
-    canonical_path,
-    canonical_query,
-    merged_headers,
-    read_parameters,
-)
+from penstock.auth.canonical import canonical_path, canonical_query, merged_headers, read_parameters
 from penstock.auth.claim import (
     ALGORITHM,
     Claim,
+    Signed,
     is_presigned,
     read_authorization,
     read_presigned,
@@ -35,6 +31,8 @@ from penstock.auth.claim import (
 )
 from penstock.auth.freshness import Freshness, from_date_header
 from penstock.wire.faults import incomplete_signature, wrong_signature
+
+__all__ = ["MISMATCH", "Secrets", "Signed", "Verifier"]
 
 Headers = Sequence[tuple[bytes, bytes]]
 Secrets = Callable[[str, str | None], str]
@@ -47,6 +45,7 @@ MISMATCH = (
 
 _UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
 _SIGNATURE_BYTES = 64
+_BLOCK_BYTES = 64  # of SHA-256
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 1024  # of what one claim says: SDKs need 250
 
@@ -54,24 +53,14 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Signed(NamedTuple):
-    """Who signed a request, and for what."""
-
-    access_key: str
-    date: str
-    region: str
-    service: str
-    token: str | None
-
-
 class Verifier:
     def __init__(self, secrets: Secrets, *, regions: Collection[str] | None = None) -> None:
         """``regions`` are those a request may be signed for; None for any."""
-        self._secrets = secrets
+        self.secrets = secrets
         self._regions = None if regions is None else frozenset(regions)
         self._freshness = Freshness()
         self._claims: _Remembered[bytes, Claim] = _Remembered()  # by all of Authorization but the signature
-        self._keys: _Remembered[tuple[str, bytes], bytes] = _Remembered()  # by secret and scope
+        self._keys: _Remembered[tuple[str, bytes], SigningKey] = _Remembered()  # by secret and scope
 
     def verify(
         self,
@@ -111,10 +100,11 @@ class Verifier:
                 claim, signature = read_authorization(authorization, dated=dated)
             stamp = by_name.get(b"x-amz-date") or _date(authorization, by_name)
             self._freshness.check(stamp, now_s)
-        self._check_scope(claim, stamp)
+        if claim.day != stamp[:8] or self._regions is not None:
+            self._check_scope(claim, stamp)
         canonical = b"%b\n%b\n%b\n%b\n%b\n%b" % (
             method,
-            canonical_path(path),
+            path if path == b"/" else canonical_path(path),
             canonical_query(parameters) if parameters else b"",
             _header_lines(claim, headers, by_name),
             claim.signed_headers,
@@ -124,7 +114,7 @@ class Verifier:
         self._prove(claim, stamp, canonical, signature, session)
         if authorization is not None and known is None:
             self._remember(authorization, claim)
-        return Signed(claim.access_key, claim.date, claim.region, claim.service, session)
+        return claim.by if session is None else claim.by._replace(token=session)
 
     def _remember(self, authorization: bytes, claim: Claim) -> None:
         """Clients send the same header again and again, apart from the signature at its end."""
@@ -133,11 +123,11 @@ class Verifier:
             self._claims.add(rest, claim)
 
     def _check_scope(self, claim: Claim, stamp: bytes) -> None:
-        if self._regions is not None and claim.region not in self._regions:
+        if self._regions is not None and claim.by.region not in self._regions:
             raise wrong_region()
-        day = stamp[:8].decode()
-        if claim.date != day:
-            dates = f"'{shown(claim.date.encode())}' != '{day}', from '{stamp.decode()}'"
+        day = stamp[:8]
+        if claim.day != day:
+            dates = f"'{shown(claim.day)}' != '{day.decode()}', from '{stamp.decode()}'"
             raise wrong_signature(
                 f"Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP: {dates}."
             )
@@ -145,12 +135,13 @@ class Verifier:
     def _prove(
         self, claim: Claim, stamp: bytes, canonical: bytes, signature: bytes, session: str | None
     ) -> None:
-        secret = self._secrets(claim.access_key, session)
+        secret = self.secrets(claim.by.access_key, session)
         remembered = self._keys.get((secret, claim.scope))
-        key = remembered or _signing_key(secret, claim.scope)
-        digest = hashlib.sha256(canonical).hexdigest().encode()
-        to_sign = b"%b\n%b\n%b\n%b" % (ALGORITHM, stamp, claim.scope, digest)
-        if not hmac.compare_digest(hmac.digest(key, to_sign, "sha256").hex().encode(), signature):
+        key = remembered or SigningKey(secret, claim.scope)
+        digest = sha256(canonical).hexdigest().encode()
+        if not compare_digest(
+            key.sign(b"%b\n%b\n%b\n%b" % (ALGORITHM, stamp, claim.scope, digest)), signature
+        ):
             raise wrong_signature(MISMATCH)
         if remembered is None and len(claim.scope) <= _REMEMBERED_BYTES_MAX:
             self._keys.add((secret, claim.scope), key)
@@ -184,7 +175,7 @@ def _header_lines(claim: Claim, headers: Headers, by_name: Mapping[bytes, bytes]
         if name not in claim.covered and name.startswith(b"x-amz-"):
             raise unsigned_header(name)
     try:
-        return canonical_headers(claim.names, merged_headers(headers, by_name))
+        return claim.lines.of(merged_headers(headers, by_name))
     except KeyError:
         raise wrong_signature(MISMATCH) from None
 
@@ -193,7 +184,7 @@ def _payload(body: bytes, claimed: bytes | None) -> bytes:
     """What stands for the body: its hash, or the caller's word that it is not signed."""
     if claimed == _UNSIGNED_PAYLOAD:
         return claimed
-    digest = hashlib.sha256(body).hexdigest().encode()
+    digest = sha256(body).hexdigest().encode()
     if claimed is None or claimed == digest:
         return digest
     if claimed.startswith(b"STREAMING-"):
@@ -201,8 +192,21 @@ def _payload(body: bytes, claimed: bytes | None) -> bytes:
     raise wrong_signature("The provided 'x-amz-content-sha256' header does not match what was computed.")
 
 
-def _signing_key(secret: str, scope: bytes) -> bytes:
-    key = b"AWS4" + secret.encode()
-    for part in scope.split(b"/"):
-        key = hmac.digest(key, part, "sha256")
-    return key
+class SigningKey:
+    """Of one secret, day, region and service. What of HMAC only the key goes into (RFC 2104) is done once."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret: str, scope: bytes) -> None:
+        key = b"AWS4" + secret.encode()
+        for part in scope.split(b"/"):
+            key = hmac.digest(key, part, "sha256")
+        padded = key.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = sha256(bytes([byte ^ 0x36 for byte in padded]))
+        self._outer = sha256(bytes([byte ^ 0x5C for byte in padded]))
+
+    def sign(self, text: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.hexdigest().encode()

@@ -38,15 +38,14 @@ class Gate:
         self._now_s = now_s
         self._directory = credentials.directory
         self._callers: dict[Signed, Caller] = {}  # of that directory
-        self._verifier = Verifier(
-            lambda key, token: self._directory.secret(key, token), regions=regions or None
-        )
+        self._verifier = Verifier(self._directory.secret, regions=regions or None)
 
     def of(self, request: Request) -> Caller:
         """Raises the Fault to answer with."""
         directory = self._credentials.directory
         if directory is not self._directory:
             self._directory, self._callers = directory, {}
+            self._verifier.secrets = directory.secret
         headers, by_name = self._origins.as_signed(request)
         now_s = self._now_s()
         signed = self._verifier.verify(request.method, request.target, headers, by_name, request.body, now_s)
