@@ -70,12 +70,16 @@ class Committer:
     def touch(self, queue: HeldQueue) -> None:
         """The open batch holds changes that memory of this queue has made already."""
         self._batch.touched.add(queue)
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def arrive(self, queue: HeldQueue, entry: Entry) -> None:
         """This message joins this queue when the open batch is durable."""
-        self._batch.arrivals.append((queue, entry))
-        self.touch(queue)
+        batch = self._batch
+        batch.arrivals.append((queue, entry))
+        batch.touched.add(queue)
+        if not self._scheduled:
+            self._schedule()
 
     def coming(self, queue: HeldQueue) -> Set[int]:
         """Messages that join this queue with the batch under way: perhaps durable, not yet known to the queue."""
@@ -91,17 +95,18 @@ class Committer:
 
     def settled(self) -> Later[None]:
         """Done when everything decided so far is durable."""
-        if self._batch.changes:
-            self._schedule()
-            return self._batch.durable
+        batch = self._batch
+        if batch.arrivals or batch.changes:
+            if not self._scheduled:
+                self._schedule()
+            return batch.durable
         if self._under_way is not None:
             return self._under_way.durable
         return _SETTLED
 
     def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._runtime.soon(self._flush)
+        self._scheduled = True
+        self._runtime.soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -136,7 +141,7 @@ class Committer:
                 for queue in batch.touched:
                     queue.forget()
             batch.durable.resolve(None)
-        if self._batch.changes:
+        if self._batch.changes and not self._scheduled:
             self._schedule()
 
     def _refused(self, batch: Batch, error: StoreError) -> None:

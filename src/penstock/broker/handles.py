@@ -64,6 +64,7 @@ class Handles:
         outcomes: Outcomes = [None] * len(handles)
         unknown: list[tuple[int, Receipt]] = []
         now_ms = self._clock.now_ms()
+        queue.rules.advance(now_ms, self._commits.open)
         for i, handle in enumerate(handles):
             try:
                 receipt = self._receipts.read(handle, queue.id)
@@ -78,6 +79,7 @@ class Handles:
             try:
                 stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
                 now_ms = self._clock.now_ms()
+                queue.rules.advance(now_ms, self._commits.open)
                 for i, receipt in unknown:
                     outcomes[i] = decide(i, receipt, now_ms, stored)
             finally:

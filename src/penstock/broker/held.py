@@ -17,8 +17,8 @@ from penstock.queues.window import Tools
 
 class HeldQueue:
     __slots__ = (
-        "dropped", "generation", "loaded", "loading", "outdated", "paged", "record", "rules", "short_polls", "timer",
-        "timer_ms", "waiters",
+        "_record", "dropped", "generation", "id", "loaded", "loading", "name", "outdated", "paged", "rules",
+        "settings", "short_polls", "timer", "timer_ms", "waiters",
     )  # fmt: skip
 
     def __init__(self, record: QueueRecord, tools: Tools) -> None:
@@ -38,16 +38,16 @@ class HeldQueue:
         self.timer_ms = 0
 
     @property
-    def id(self) -> int:
-        return self.record.id
+    def record(self) -> QueueRecord:
+        return self._record
 
-    @property
-    def name(self) -> QueueName:
-        return self.record.name
-
-    @property
-    def settings(self) -> QueueSettings:
-        return self.record.settings
+    @record.setter
+    def record(self, record: QueueRecord) -> None:
+        self._record = record
+        # Asked for with every message.
+        self.id: int = record.id
+        self.name: QueueName = record.name
+        self.settings: QueueSettings = record.settings
 
     @property
     def tags(self) -> dict[str, str]:

@@ -243,13 +243,12 @@ class Queue(PagedQueue[L]):
         changes.remove(entry.seq)
         return True
 
-    # -- by receipt handle -----------------------------------------------------------------------------------
+    # -- by receipt handle: of many handles at once, so whoever asks lets time pass by ``advance`` first --------
 
     def delete(
         self, receipt: Receipt, now_ms: int, changes: Changes, stored: Stored | None = None
     ) -> PenstockError | None:
         """Raises Unknown if the store must be asked first; its answer is then given as ``stored``."""
-        self.advance(now_ms, changes)
         entry = self._find(receipt, now_ms, stored)
         refusal = self._judge_delete(receipt, entry)
         if refusal is None and entry is not None:
@@ -267,7 +266,6 @@ class Queue(PagedQueue[L]):
         changes: Changes,
         stored: Stored | None = None,
     ) -> PenstockError | None:
-        self.advance(now_ms, changes)
         entry = self._find(receipt, now_ms, stored)
         refusal = self._judge_change(receipt, entry)
         if refusal is not None:

@@ -22,6 +22,7 @@ _LENGTH = len(_MAGIC) + _FIELDS.size + _TAG_BYTES
 _TEXT_LENGTH = _LENGTH * 4 // 3
 assert _LENGTH % 3 == 0, "no padding: every character of a handle matters"
 _TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +45,7 @@ class ReceiptSigner:
         if len(handle) != _TEXT_LENGTH or not handle.isascii():
             raise HandleInvalid
         try:
-            raw = a2b_base64(handle.replace("-", "+").replace("_", "/"), strict_mode=True)
+            raw = a2b_base64(handle.encode("ascii").translate(_FROM_URL), strict_mode=True)
         except NotBase64 as error:
             raise HandleInvalid from error
         fields, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]

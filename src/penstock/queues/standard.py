@@ -210,7 +210,7 @@ class StandardQueue(Queue[StandardLane]):
         self.in_flight += 1
 
     def _after_flight(self, lane: StandardLane, now_ms: int) -> None:
-        if lane.empty:
+        if not lane.in_flight and lane.empty:
             self._fairness.forget(lane)
 
     def _admit(self, lane: StandardLane, entries: list[Entry], now_ms: int) -> None:

@@ -97,7 +97,8 @@ class Window(ABC, Generic[L]):
         lane.in_flight -= 1
         entry.state = State.GONE
         self._after_flight(lane, now_ms)
-        self._drop_if_empty(lane)
+        if not lane.in_flight:
+            self._drop_if_empty(lane)
 
     def _drop_if_empty(self, lane: L) -> None:
         if lane.empty and self.lanes.get(lane.group) is lane:

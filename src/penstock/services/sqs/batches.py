@@ -157,11 +157,10 @@ def _checked(entries: Sequence[AnyEntry] | None, kind: str) -> Sequence[AnyEntry
                 "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
                 "It can be at most 80 letters long.",
             )
-    seen: set[str] = set()
-    for entry in entries:
-        if _id(entry) in seen:
-            raise sqs_fault("BatchEntryIdsNotDistinct", f"Id {entry.Id} repeated.")
-        seen.add(_id(entry))
+    ids = [entry.Id for entry in entries]
+    if len(set(ids)) < len(ids):
+        repeated = next(id for number, id in enumerate(ids) if id in ids[:number])
+        raise sqs_fault("BatchEntryIdsNotDistinct", f"Id {repeated} repeated.")
     return entries
 
 
