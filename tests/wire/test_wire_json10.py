@@ -110,6 +110,7 @@ def test_wrong_types_get_the_texts_of_aws(body: bytes, message: str) -> None:
         b'{"Other":' + b"[" * 200_000,
         b'{"Name":' + b'{"a":' * 200_000,
         b'{"Count":' + b"9" * 100_000 + b"}",
+        b'{"Name":5,"Other":' + b"9" * 41 + b"}",
     ],
     ids=lambda body: repr(body[:24]),
 )
@@ -117,6 +118,10 @@ def test_what_is_no_request_is_malformed_input(body: bytes) -> None:
     with pytest.raises(Fault) as caught:
         decode(body)
     assert caught.value.code == "MalformedInput"
+
+
+def test_a_long_number_that_nobody_asked_for_is_passed_over_up_to_its_bound() -> None:
+    assert decode(b'{"Name":5,"Other":' + b"9" * 40 + b"}").Name == "5"
 
 
 @pytest.mark.parametrize("stray", [{}, {"Name": 5}], ids=["read in one go", "read by hand"])

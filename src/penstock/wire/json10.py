@@ -33,6 +33,7 @@ _CONTENT_TYPE = (b"Content-Type", CONTENT_TYPE)
 _encode = msgspec.json.Encoder().encode
 _ALL_MEMBERS_MAX = 20_000
 _SMALL_BYTES = 64 * 1024
+_DIGITS_MAX = 40
 _TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
 
 
@@ -58,7 +59,8 @@ class RequestDecoder:
     def _read_by_hand(self, body: bytes) -> msgspec.Struct:
         try:
             # Only the standard library reads "\ud800", which as a message body has an error of its own.
-            value = json.loads(body.decode("utf-8", "surrogatepass"), parse_constant=_refuse_constant)
+            text = body.decode("utf-8", "surrogatepass")
+            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
         except (ValueError, RecursionError):
             raise malformed_input("The request body is not valid JSON.") from None
         if not isinstance(value, dict):
@@ -92,6 +94,13 @@ FRAMEWORK_VOICE = JsonVoice(FRAMEWORK_NAMESPACE)
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)  # NaN and Infinity are not JSON
+
+
+def _integer(digits: str) -> int:
+    # Thousands of digits take as long as thousands of members.
+    if len(digits) > _DIGITS_MAX:
+        raise ValueError(digits)
+    return int(digits)
 
 
 def _too_many(most: int) -> Fault:
