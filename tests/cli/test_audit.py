@@ -116,6 +116,17 @@ def test_filters(trail: Path, arguments: list[str], found: list[str]) -> None:
     assert actions(trail, *arguments) == found
 
 
+def test_the_certificate_that_a_client_showed(path: Path) -> None:
+    shown = [event(certificate="CN=worker-7,O=Orders"), event(action="TagQueue", certificate="CN=ci")]
+    path.write_bytes(b"".join(encoded(cloudtrail(each)) for each in [*shown, event(action="PurgeQueue")]))
+    assert actions(path, "--certificate", "cn=worker-*") == ["CreateQueue"]
+    assert actions(path, "--certificate", "*") == ["CreateQueue", "TagQueue"]
+    head, created, _ = penstock(path, "--certificate", "*").output.splitlines()
+    assert head.split()[-2:] == ["CERTIFICATE", "ERROR"]
+    assert created.index("CN=worker-7,O=Orders") == head.index("CERTIFICATE")
+    assert "CERTIFICATE" not in penstock(path).output
+
+
 def test_what_nobody_decided_is_neither_allowed_nor_denied(path: Path) -> None:
     path.write_bytes(encoded(cloudtrail(event(verdict=None, error_code="MissingParameter"))))
     assert penstock(path).output.splitlines()[1].split()[1] == "none"
@@ -149,8 +160,9 @@ def test_what_is_no_event_is_passed_over(path: Path) -> None:
 
 
 def test_what_callers_chose_cannot_steer_the_terminal(path: Path) -> None:
-    path.write_bytes(encoded(cloudtrail(refused(access_key="\x1b[2J\x07evil", action="\x9b31mX"))))
-    shown = penstock(path).output
+    steering = refused(access_key="\x1b[2J\x07evil", action="\x9b31mX", certificate="CN=\x1b[2J\x9b")
+    path.write_bytes(encoded(cloudtrail(steering)))
+    shown = penstock(path, "--certificate", "*").output
     assert "evil" in shown and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
 
 

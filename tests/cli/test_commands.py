@@ -135,6 +135,16 @@ def test_health_of_a_ready_server(page: tuple[Page, str]) -> None:
     assert penstock("health", PENSTOCK_PORT=port, PENSTOCK_HOST="0.0.0.0").exit_code == 0
 
 
+def test_health_of_a_server_that_refuses_sends(page: tuple[Page, str]) -> None:
+    shown, port = page
+    shown.body = b'{"status": "ready", "sends": "taken"}'
+    assert penstock("health", PENSTOCK_PORT=port).output == "ready\n"
+    shown.body = b'{"status": "ready", "sends": "refused: the disk is full"}'
+    result = penstock("health", PENSTOCK_PORT=port)
+    assert result.exit_code == 0, "a container that is started anew has no more space"
+    assert result.output == "ready, but sends are refused: the disk is full\n"
+
+
 def test_health_asks_where_the_settings_say(page: tuple[Page, str], tmp_path: Path) -> None:
     _, port = page
     file = tmp_path / "penstock.toml"

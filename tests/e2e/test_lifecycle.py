@@ -89,7 +89,7 @@ def test_declared_queues_are_there_when_it_is_ready_in_any_order(tmp_path: Path,
     file = tmp_path / "penstock.toml"
     file.write_text("".join(reversed(tables) if backwards else tables))
     with ServerProcess("--memory", "--config", str(file)) as server:
-        assert health(server.port) == (200, {"status": "ready"})
+        assert health(server.port) == (200, {"status": "ready", "sends": "taken"})
         sqs = sqs_client(server.url, ACCOUNT)
         assert len(sqs.list_queues()["QueueUrls"]) == 3
         orders = sqs.get_queue_attributes(QueueUrl="orders", AttributeNames=["All"])["Attributes"]

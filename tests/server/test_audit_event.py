@@ -172,6 +172,21 @@ def test_without_tls_nothing_is_said_of_it() -> None:
     assert "tlsDetails" not in told(event(secure=False))
 
 
+def test_whose_certificate_a_client_showed() -> None:
+    assert told(event(certificate="CN=worker-7"))["tlsDetails"] == {
+        "clientProvidedHostHeader": "queues.example.com",
+        "clientCertificateSubject": "CN=worker-7",
+    }
+    # A proxy's own, which says that its client came without TLS.
+    behind = told(event(secure=False, certificate="CN=proxy"))
+    assert behind["tlsDetails"] == {"clientCertificateSubject": "CN=proxy"}
+
+
+def test_a_certificate_s_name_cannot_steer_a_terminal() -> None:
+    line = encoded(cloudtrail(event(certificate="CN=\x1b[2J\x7f\x9b31m")))
+    assert b"CN=\\u001b[2J\\u007f\\u009b31m" in line
+
+
 _DATA = [name for name, what in ACTIONS["sqs"].items() if what.category != "Management"]
 
 
@@ -205,11 +220,12 @@ def test_nothing_a_caller_sends_makes_a_line_long() -> None:
         action=long,
         user_agent=long,
         host=long,
+        certificate=long,
         access_key=long,
         error_message=long,
         parameters={"queueName": long},
     )
-    most = 2000 + 4 * TEXT_MAX + ERROR_TEXT_MAX + UNPERMITTED_PARAMETERS_BYTES_MAX
+    most = 2000 + 5 * TEXT_MAX + ERROR_TEXT_MAX + UNPERMITTED_PARAMETERS_BYTES_MAX
     assert len(encoded(cloudtrail(one))) < most
 
 

@@ -18,9 +18,9 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import Audit, AuditError, open_audit, trail_path
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import PER_CALLER_MAX, WINDOW_MS
+from penstock.server.audit.unpermitted import REQUESTS, SESSIONS, WINDOW_MS
 from penstock.server.config import Config
-from server.audit_events import DENIED, NOW_MS, WORKER, event, refused
+from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused
 
 LARGE = 1024 * 1024
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -120,7 +120,7 @@ def test_a_denied_request_is_always_written(file: TrailFile, path: Path, action:
 def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
     clock = Clock()
     with running(file, clock) as audit:
-        for _ in range(PER_CALLER_MAX + 7):
+        for _ in range(REQUESTS.per_caller + 7):
             audit.record(refused("192.0.2.66"))
         audit.record(event())
         audit.tick()
@@ -131,7 +131,7 @@ def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
         told = events(path)[-1]
         assert told["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
         audit.record(refused("192.0.2.66", at_ms=clock.ms))
-    assert names(path).count("CreateQueue") == 1 + PER_CALLER_MAX + 1
+    assert names(path).count("CreateQueue") == 1 + REQUESTS.per_caller + 1
 
 
 def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
@@ -139,13 +139,13 @@ def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
 ) -> None:
     senseless = event(principal=ANONYMOUS, verdict=None, error_code="MissingParameter")
     with running(file) as audit:
-        for _ in range(PER_CALLER_MAX + 7):
+        for _ in range(REQUESTS.per_caller + 7):
             audit.record(senseless)
-        for _ in range(PER_CALLER_MAX + 7):
+        for _ in range(REQUESTS.per_caller + 7):
             audit.record(event(error_code="InvalidAttributeName"))
         assert not audit.wants("sqs", "GetQueueUrl")
         audit.record(event(action="GetQueueUrl", principal=ANONYMOUS, verdict=None, error_code="X"))
-    assert names(path).count("CreateQueue") == PER_CALLER_MAX + PER_CALLER_MAX + 7
+    assert names(path).count("CreateQueue") == REQUESTS.per_caller + REQUESTS.per_caller + 7
     assert "GetQueueUrl" not in names(path)
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
@@ -155,22 +155,53 @@ def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
 def test_a_flood_of_requests_that_need_no_permission_is_counted_too(file: TrailFile, path: Path) -> None:
     """Whoever has a key, and no rights, cannot push older events out of the trail."""
     with running(file) as audit:
-        for _ in range(PER_CALLER_MAX + 7):
+        for _ in range(REQUESTS.per_caller + 7):
             audit.record(event(service="sts", action="GetCallerIdentity", verdict=None, principal=WORKER))
-        for _ in range(PER_CALLER_MAX + 7):
+        for _ in range(REQUESTS.per_caller + 7):
             audit.record(event(service="sts", action="AssumeRole"))
-    assert names(path).count("GetCallerIdentity") == PER_CALLER_MAX
-    assert names(path).count("AssumeRole") == PER_CALLER_MAX + 7
+    assert names(path).count("GetCallerIdentity") == REQUESTS.per_caller
+    assert names(path).count("AssumeRole") == REQUESTS.per_caller + 7
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
     assert suppressed["serviceEventDetails"] == {"caller": WORKER.role_arn, "count": 7}
 
 
+SESSION = {"service": "sts", "action": "GetSessionToken", "verdict": None, "resource": ""}
+
+
+def test_credentials_that_were_given_out_do_not_drown_in_refusals(file: TrailFile, path: Path) -> None:
+    with running(file) as audit:
+        for number in range(REQUESTS.in_all + 7):
+            audit.record(refused(f"192.0.2.{number}"))
+            audit.record(event(**SESSION, error_code="ValidationError"))
+            audit.record(event(verdict=DENIED, error_code="AccessDenied"))
+        audit.record(event(**SESSION, response={"accessKeyId": "ASIAGIVEN"}))
+    given = [each for each in events(path) if each.get("responseElements") == {"accessKeyId": "ASIAGIVEN"}]
+    assert [each["userIdentity"]["userName"] for each in given] == ["alice"]
+
+
+def test_a_flood_of_given_credentials_is_counted_by_caller(file: TrailFile, path: Path) -> None:
+    """No policy is asked for them: whoever has a key, and no rights, can have as many as he likes."""
+    clock = Clock()
+    with running(file, clock) as audit:
+        for _ in range(SESSIONS.per_caller + 7):
+            audit.record(event(**SESSION))
+        audit.record(event(**SESSION, principal=WORKER))
+        clock.ms += WINDOW_MS
+        audit.tick()
+        audit.record(event(**SESSION, at_ms=clock.ms))
+    assert names(path).count("GetSessionToken") == SESSIONS.per_caller + 2
+    (suppressed,) = (each for each in events(path) if each["eventName"] == "SessionsSuppressed")
+    assert suppressed["serviceEventDetails"] == {"caller": ALICE.arn, "count": 7}
+
+
 def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
     with running(file) as audit:
-        for _ in range(PER_CALLER_MAX + 1):
+        for _ in range(REQUESTS.per_caller + 1):
             audit.record(refused())
-    assert names(path)[-2:] == ["RefusalsSuppressed", "StopLogging"]
+        for _ in range(SESSIONS.per_caller + 1):
+            audit.record(event(**SESSION))
+    assert names(path)[-3:] == ["RefusalsSuppressed", "SessionsSuppressed", "StopLogging"]
 
 
 # -- the file ------------------------------------------------------------------------------------------------

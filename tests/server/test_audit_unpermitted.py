@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from penstock.server.audit.unpermitted import (
     CALLERS_MAX,
-    IN_ALL_MAX,
     OTHERS,
-    PER_CALLER_MAX,
+    REQUESTS,
+    SESSIONS,
     TOLD_MAX,
     WINDOW_MS,
     Unpermitted,
@@ -18,15 +18,15 @@ from penstock.server.audit.unpermitted import (
 
 def test_the_first_of_a_caller_are_written_and_the_rest_counted() -> None:
     flood = Unpermitted()
-    written = [flood.take("a", 0, denied=True) for _ in range(PER_CALLER_MAX + 5)]
-    assert written == [True] * PER_CALLER_MAX + [False] * 5
+    written = [flood.take("a", 0, denied=True) for _ in range(REQUESTS.per_caller + 5)]
+    assert written == [True] * REQUESTS.per_caller + [False] * 5
     assert flood.take("b", 0, denied=True)
     assert flood.end() == [("a", True, 5)]
 
 
 def test_what_was_denied_and_what_was_not_share_a_bound_and_are_told_apart() -> None:
     flood = Unpermitted()
-    written = [flood.take("a", 0, denied=number < 3) for number in range(PER_CALLER_MAX)]
+    written = [flood.take("a", 0, denied=number < 3) for number in range(REQUESTS.per_caller)]
     assert all(written)
     for denied in (True, False, False):
         assert not flood.take("a", 0, denied=denied)
@@ -35,9 +35,18 @@ def test_what_was_denied_and_what_was_not_share_a_bound_and_are_told_apart() -> 
 
 def test_all_callers_together_have_a_bound() -> None:
     flood = Unpermitted()
-    written = [flood.take(f"caller-{number}", 0, denied=True) for number in range(IN_ALL_MAX + 3)]
-    assert sum(written) == IN_ALL_MAX
+    written = [flood.take(f"caller-{number}", 0, denied=True) for number in range(REQUESTS.in_all + 3)]
+    assert sum(written) == REQUESTS.in_all
     assert len(flood.end()) == 3
+
+
+def test_the_bound_is_the_one_that_was_given() -> None:
+    sessions = Unpermitted(SESSIONS)
+    written = [sessions.take("a", 0, denied=False) for _ in range(SESSIONS.per_caller + 1)]
+    assert written == [True] * SESSIONS.per_caller + [False]
+    assert sum(sessions.take(f"b-{number}", 0, denied=False) for number in range(SESSIONS.in_all)) == (
+        SESSIONS.in_all - SESSIONS.per_caller
+    )
 
 
 def test_a_window_begins_with_its_first_request_and_lasts_a_minute() -> None:
@@ -55,7 +64,7 @@ def test_a_window_begins_with_its_first_request_and_lasts_a_minute() -> None:
 def test_the_worst_are_told_by_name() -> None:
     flood = Unpermitted()
     for number in range(TOLD_MAX + 10):
-        for _ in range(PER_CALLER_MAX + 1 + number):
+        for _ in range(REQUESTS.per_caller + 1 + number):
             flood.take(f"caller-{number}", 0, denied=True)
     told = flood.end()
     assert len(told) == TOLD_MAX + 1
@@ -71,7 +80,7 @@ def test_every_request_is_written_or_counted_and_memory_is_bounded(
     calls = [*(f"stranger-{number}" for number in range(strangers)), *map(str, callers)]
     written = sum(flood.take(caller, 0, denied=number % 3 == 0) for number, caller in enumerate(calls))
     assert len(flood._seen) <= CALLERS_MAX + 1
-    assert written <= IN_ALL_MAX
+    assert written <= REQUESTS.in_all
     told = flood.end()
     assert len(told) <= TOLD_MAX + 2
     assert written + sum(each.requests for each in told) == len(calls)

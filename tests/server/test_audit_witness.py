@@ -64,7 +64,7 @@ def answered(
         base_url="https://queues.example.com:9324",
     )  # fmt: skip
     call.principal, call.source_ip, call.secure, call.user_agent = ALICE, "192.0.2.7", True, "Boto3"
-    call.action, call.resource, call.verdict = action, QUEUE_ARN, verdict
+    call.certificate, call.action, call.resource, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
     trail = Kept(data_events=data_events)
     witness = AuditWitness(trail, Origins(None, ()), HOME, lambda: NOW_MS)
     operation = Operation(action, type(request), None, unused)
@@ -83,7 +83,10 @@ def test_a_change_is_told_with_all_there_is_to_know() -> None:
     assert said["resources"][0]["ARN"] == QUEUE_ARN
     assert (said["requestID"], said["eventTime"]) == ("id-1", "2026-01-01T00:00:00Z")
     assert (said["sourceIPAddress"], said["userAgent"]) == ("192.0.2.7", "Boto3")
-    assert said["tlsDetails"] == {"clientProvidedHostHeader": "queues.example.com:9324"}
+    assert said["tlsDetails"] == {
+        "clientProvidedHostHeader": "queues.example.com:9324",
+        "clientCertificateSubject": "CN=worker-7",
+    }
     assert "errorCode" not in said
 
 
@@ -120,7 +123,7 @@ def test_a_request_that_could_not_be_read_is_told_without_parameters() -> None:
 
 
 def incoming(**headers: bytes) -> Request:
-    request = Request(Peer("192.0.2.66", "https", "127.0.0.1:9324"))
+    request = Request(Peer("192.0.2.66", "https", "127.0.0.1:9324", "CN=stolen"))
     request.method, request.target = b"POST", b"/"
     request.headers = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     return request
@@ -144,6 +147,10 @@ def test_whoever_was_turned_away_is_told_by_what_it_claimed() -> None:
     assert (said["errorCode"], said["sourceIPAddress"]) == ("SignatureDoesNotMatch", "192.0.2.66")
     assert (said["awsRegion"], said["recipientAccountId"]) == ("eu-central-1", "000000000000")
     assert said["requestID"] == request.id and "beef" not in str(said)
+    assert said["tlsDetails"] == {
+        "clientProvidedHostHeader": "q:9324",
+        "clientCertificateSubject": "CN=stolen",
+    }
 
 
 @pytest.mark.parametrize(

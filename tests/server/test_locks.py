@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import logging
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,10 +23,9 @@ from identities import ROOT_KEY, Town
 from penstock.auth.keyring import Keyring
 from penstock.broker.resealing import Resealing
 from penstock.clock import ManualClock
-from penstock.errors import StoreError, StoreRefused
-from penstock.later import spawn
+from penstock.errors import StoreRefused
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import PER_CALLER_MAX, WINDOW_MS
+from penstock.server.audit.unpermitted import REQUESTS, WINDOW_MS
 from penstock.server.compose import Parts
 from penstock.server.config import Config, ConfigError
 from penstock.server.locks import Locks
@@ -41,7 +38,8 @@ from penstock.wire.faults import wrong_signature
 from penstock.wire.registry import Fault
 
 from .certificates import ServerFiles
-from .harness import Client, Response, get, post, run, until
+from .composed import loaded, serving
+from .harness import get, post, run, until
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 OUTSIDE = "queues.example.com"
@@ -160,7 +158,7 @@ def looked_after(config: Config, prepare: Callable[[Locks], object], *, asked: b
     locks = locked(config, clock)
     assert locks.audit is not None and locks.witness is not None
     locks.start()
-    for _ in range(PER_CALLER_MAX + 3):
+    for _ in range(REQUESTS.per_caller + 3):
         locks.witness.turned_away(arrived({}), wrong_signature("no"), None)
     assert locks.audit.flush()
     clock.advance(WINDOW_MS)
@@ -249,56 +247,6 @@ def test_who_asks_has_the_keyring_read_too(secured: Config, caplog: pytest.LogCa
 
 
 # -- joined to a server --------------------------------------------------------------------------------------
-
-
-class Server:
-    def __init__(self, parts: Parts, port: int) -> None:
-        self.parts = parts
-        self._port = port
-
-    async def ask(self, request: bytes) -> Response:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self._port))
-        client.send(request)
-        response = await client.response()
-        client.close()
-        return response
-
-    async def list_queues(self, headers: dict[str, str]) -> int:
-        lines = [f"{name}: {value}" for name, value in headers.items()]
-        head = "\r\n".join(["POST / HTTP/1.1", *lines, "Content-Length: 2", "", "{}"])
-        return (await self.ask(head.encode())).status
-
-    async def unload(self) -> None:
-        later = spawn(self.parts.unload())
-        await until(lambda: later.done)
-        later.result()
-
-
-async def loaded(config: Config) -> Server:
-    failures: list[StoreError] = []
-    parts = Parts(config, failures.append)
-    port = await parts.listener.listen("127.0.0.1", 0, None)
-    later = spawn(parts.load())
-    await until(lambda: later.done)
-    try:
-        later.result()
-    except BaseException:
-        parts.close()
-        await parts.listener.close(0)
-        raise
-    return Server(parts, port)
-
-
-@asynccontextmanager
-async def serving(config: Config) -> AsyncIterator[Server]:
-    server = await loaded(config)
-    try:
-        yield server
-    finally:
-        server.parts.wind_down()
-        await server.parts.listener.close(0)
-        await server.unload()
-        server.parts.close()
 
 
 def test_where_a_request_came_from_is_what_the_trusted_proxy_says(secured: Config) -> None:

@@ -21,11 +21,13 @@ from penstock.server.throttle import Throttle
 from .audit_events import ALICE, ROOT, WORKER
 from .harness import get, post, run, serving
 
-PEER = Peer("10.1.2.3", "http", "127.0.0.1:9324")
+
+def peer() -> Peer:
+    return Peer("10.1.2.3", "http", "127.0.0.1:9324")
 
 
-def request(target: bytes = b"/", **headers: str) -> Request:
-    made = Request(PEER)
+def request(target: bytes = b"/", *, by: Peer | None = None, **headers: str) -> Request:
+    made = Request(by or peer())
     made.method = b"POST"
     made.target = target
     made.headers = {
@@ -117,7 +119,17 @@ FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_for
     ],
 )  # fmt: skip
 def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, str], url: str) -> None:
-    assert origins.of(request(**headers)) == url
+    assert origins.of(request(**headers)).base_url == url
+
+
+def test_a_connection_may_be_used_for_several_hosts() -> None:
+    origins, connection = Origins(None, ()), peer()
+    for host in ("a.test", "a.test", "b.test:1", "a.test"):
+        assert origins.of(request(by=connection, host=host)).base_url == f"http://{host}"
+    with pytest.raises(Refusal):
+        origins.of(request(by=connection, host="no host"))
+    with pytest.raises(Refusal):
+        origins.of(request(by=connection, host="no host"))
 
 
 @pytest.mark.parametrize("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])

@@ -1,14 +1,17 @@
-"""The face of SQS over a broker that only remembers what it was asked: requests go in as bytes."""
+"""SQS over a broker that only remembers what it was asked, with requests as bytes; and STS in a small town."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from sts_client import Sts
 
+from identities import Town
 from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
@@ -196,3 +199,15 @@ def arn(name: str, region: str = REGION, account: str = ACCOUNT) -> str:
 @pytest.fixture(name="arn")
 def arn_fixture() -> Any:
     return arn
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    town = Town(tmp_path)
+    town.user("alice")
+    return town
+
+
+@pytest.fixture
+def sts(town: Town) -> Sts:
+    return Sts(town)

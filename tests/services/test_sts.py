@@ -1,96 +1,19 @@
-"""The face of STS on a secured server: requests go in as forms, answers are read by botocore's own parser."""
+"""The face of STS on a secured server."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
-from botocore.parsers import create_parser
-from botocore.serialize import create_serializer
+from sts_client import MODEL, ROLE, TRUST_ALICE, Sts, assume, denied
 
 from identities import ABROAD, HOME, Town, allow, document
 from penstock.auth.identity.editing import find_user, trust_document
-from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.policy import Question, decide
-from penstock.auth.principal import ANONYMOUS, Principal
-from penstock.names import Space
-from penstock.services.sts import ACTIONS, sts_service
-from penstock.wire.call import Asked, Call
-from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.auth.principal import ANONYMOUS
+from penstock.services.sts import ACTIONS
 from penstock.wire.shapes import ListOf, StructOf, struct_shape
-
-MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
-TRUST_ALICE = trust_document(["alice"], HOME, None)
-FORM = b"application/x-www-form-urlencoded; charset=utf-8"
-
-
-class Sts:
-    """A client: ``sts(principal, "AssumeRole", RoleArn=...)`` gives what boto3 would."""
-
-    def __init__(self, town: Town, *, is_open: bool = False) -> None:
-        self.town = town
-        self.last: Answer
-        self.call: Call
-        self._dispatcher = Dispatcher([sts_service(None if is_open else town.credentials, town.clock)])
-
-    def __call__(self, who: Principal | None, action: str, **members: Any) -> dict[str, Any]:
-        operation = MODEL.operation_model(action)
-        request = create_serializer("query", include_validation=False).serialize_to_request(
-            members, operation
-        )
-        self.answer(who, urlencode(request["body"]).encode())
-        headers = {name.decode(): value.decode() for name, value in self.last.headers}
-        response = {"status_code": self.last.status, "headers": headers, "body": self.last.body}
-        return dict(create_parser("query").parse(response, operation.output_shape))
-
-    def answer(
-        self, who: Principal | None, body: bytes, *, method: bytes = b"POST", query: bytes = b""
-    ) -> Answer:
-        asked = Asked(method, b"/", query, FORM, b"")
-        space = Space(who.account if who else HOME, "us-east-1")
-        self.call = Call(request_id="rid", space=space, sender="s", base_url="http://x", asked=asked)
-        self.call.principal = who
-        self.call.source_ip = "10.1.2.3"
-        answers: list[Answer] = []
-        self._dispatcher.answer(None, body, self.call, answers.append)
-        (self.last,) = answers
-        return self.last
-
-    def refused(self, who: Principal | None, action: str, **members: Any) -> tuple[int, str, str]:
-        reply = self(who, action, **members)
-        assert "Error" in reply, reply
-        assert reply["Error"]["Type"] == "Sender"
-        return self.last.status, reply["Error"]["Code"], reply["Error"]["Message"]
-
-    def principal(self, reply: dict[str, Any]) -> SessionPrincipal:
-        """Whom the server takes the holder of these credentials for."""
-        given, directory = reply["Credentials"], self.town.credentials.directory
-        assert directory.secret(given["AccessKeyId"], given["SessionToken"]) == given["SecretAccessKey"]
-        principal = directory.principal(given["AccessKeyId"], given["SessionToken"])
-        assert isinstance(principal, SessionPrincipal)
-        return principal
-
-
-@pytest.fixture
-def town(tmp_path: Path) -> Town:
-    town = Town(tmp_path)
-    town.user("alice")
-    return town
-
-
-@pytest.fixture
-def sts(town: Town) -> Sts:
-    return Sts(town)
-
-
-def assume(role: str, **members: Any) -> dict[str, Any]:
-    return {"RoleArn": role, "RoleSessionName": "job-7", **members}
-
 
 # -- the wire ------------------------------------------------------------------------------------------------
 
@@ -247,10 +170,6 @@ def test_tags_and_those_that_are_handed_on(sts: Sts, town: Town) -> None:
 # -- AssumeRole: who may -------------------------------------------------------------------------------------
 
 
-def denied(who: Principal, role: str, action: str = "sts:AssumeRole") -> tuple[int, str, str]:
-    return 403, "AccessDenied", f"User: {who.arn} is not authorized to perform: {action} on resource: {role}"
-
-
 def test_a_role_that_does_not_trust_and_one_that_is_not_there_give_one_answer(sts: Sts, town: Town) -> None:
     town.user("bob", "assume-roles")
     role, bob = town.role("worker", TRUST_ALICE), town.principal("bob")
@@ -333,8 +252,6 @@ def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
 
 
 # -- what a request may hold ---------------------------------------------------------------------------------
-
-ROLE = f"arn:aws:iam::{HOME}:role/worker"
 
 
 def one(value: str, at: str, rule: str) -> str:

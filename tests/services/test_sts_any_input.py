@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sts import ROLE, TRUST_ALICE, Sts
+from sts_client import ROLE, TRUST_ALICE, Sts
 
 from identities import Town
 

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sts import TRUST_ALICE, Sts, assume, denied
+from sts_client import TRUST_ALICE, Sts, assume, denied
 
 from identities import HOME, Town, allow, document
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import attach, find_role, find_user, put_policy, remove, trust_document
 from penstock.auth.policy import Question, Verdict, decide
-from penstock.auth.policy.keys import BROUGHT_ALONG
+from penstock.auth.policy.condition_keys import BROUGHT_ALONG
 from penstock.auth.principal import Principal
 from penstock.wire.registry import Fault
-
-
-@pytest.fixture
-def town(tmp_path: Path) -> Town:
-    town = Town(tmp_path)
-    town.user("alice")
-    return town
-
-
-@pytest.fixture
-def sts(town: Town) -> Sts:
-    return Sts(town)
 
 
 def test_inherited_tags_need_the_permission_too(sts: Sts, town: Town) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from test_sts import Sts, assume
+from sts_client import Sts, assume
 
 from identities import ABROAD, HOME, Town
 from penstock.auth.identity.open import open_account

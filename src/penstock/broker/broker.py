@@ -17,7 +17,7 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Batch, Committer
 from penstock.broker.handles import Handles, Outcomes
 from penstock.broker.held import HeldQueue
-from penstock.broker.keys import KeyGuard, NoGuard, check_key
+from penstock.broker.key_guard import KeyGuard, NoGuard, check_key
 from penstock.broker.memory import Keeper
 from penstock.broker.moves import MoveTasks
 from penstock.broker.outlet import Outlet
@@ -120,6 +120,11 @@ class Broker:
 
     async def settled(self) -> None:
         await self._commits.settled()
+
+    @property
+    def is_full(self) -> bool:
+        """Are sends refused because the disk is full?"""
+        return self._space.is_full
 
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: what memory holds of messages is read again, by way of them."""

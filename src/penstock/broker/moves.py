@@ -20,7 +20,7 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Committer
 from penstock.broker.held import HeldQueue
-from penstock.broker.keys import KeyGuard, check_key
+from penstock.broker.key_guard import KeyGuard, check_key
 from penstock.broker.memory import Keeper
 from penstock.broker.runtime import Runtime
 from penstock.broker.space import DiskSpace

@@ -19,6 +19,7 @@ from penstock.server.audit.reading import (
     Line,
     Trail,
     Wanted,
+    certificate_of,
     is_denied,
     part_of,
     queue_of,
@@ -27,7 +28,8 @@ from penstock.server.audit.reading import (
 
 _POLL_S = 0.5
 _HEAD = ("TIME", "DECISION", "WHO", "ACTION", "QUEUE", "FROM", "ERROR")
-_WIDTHS = (20, 8, 32, 28, 24, 15)
+_WIDTHS: tuple[int, ...] = (20, 8, 32, 28, 24, 15)
+_CERTIFICATE_WIDTH = 32  # of one more column, before the last
 
 
 @click.command("audit")
@@ -38,6 +40,9 @@ _WIDTHS = (20, 8, 32, 28, 24, 15)
 @click.option("--action", metavar="PATTERN", help="Action, such as DeleteQueue or sqs:*Permission.")
 @click.option("--queue", metavar="QUEUE", help="Name, URL or ARN of the queue.")
 @click.option("--source-ip", metavar="PATTERN", help="Address that the request came from.")
+@click.option(
+    "--certificate", metavar="PATTERN", help="Subject of the client's certificate, which is then shown."
+)
 @click.option("--denied", is_flag=True, help="Only what was refused.")
 @click.option("--since", metavar="TIME", help="From then on: 2026-01-31T12:00Z, or 15m, 2h, 3d ago.")
 @click.option("--until", metavar="TIME", help="Before then.")
@@ -65,6 +70,7 @@ def command(
       penstock audit --since 1h
       penstock audit --denied --follow
       penstock audit --user alice --action 'sqs:*Permission'
+      penstock audit --certificate 'CN=worker-*'
       penstock audit --queue orders --since 2026-01-31 --until 2026-02-01 --json
       penstock audit /var/lib/penstock/audit/audit.jsonl --last 20
     """
@@ -77,7 +83,7 @@ def command(
             _show(trail, choice, last, as_json)
             while go_on:
                 time.sleep(_POLL_S)
-                _print(_chosen(trail.news(), choice), as_json)
+                _print(_chosen(trail.news(), choice), choice, as_json)
     except BrokenPipeError:
         raise  # whoever read our output has enough
     except OSError as error:
@@ -87,13 +93,17 @@ def command(
 def _show(trail: Trail, wanted: Wanted, last: int | None, as_json: bool) -> None:
     lines = _chosen(trail.past(), wanted)
     if not as_json:
-        click.echo(_row(_HEAD))
-    _print(deque(lines, last) if last else lines, as_json)
+        click.echo(_row(_HEAD, "CERTIFICATE" if wanted.certificate else None))
+    _print(deque(lines, last) if last else lines, wanted, as_json)
 
 
-def _print(lines: Iterable[Line], as_json: bool) -> None:
+def _print(lines: Iterable[Line], wanted: Wanted, as_json: bool) -> None:
     for line in lines:
-        click.echo(line.text if as_json else _row(_cells(line.event)))
+        if as_json:
+            click.echo(line.text)
+        else:
+            certificate = certificate_of(line.event) if wanted.certificate else None
+            click.echo(_row(_cells(line.event), certificate))
 
 
 def _chosen(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
@@ -140,8 +150,11 @@ def _who(event: Event) -> str:
     return "anonymous"
 
 
-def _row(cells: Iterable[str]) -> str:
+def _row(cells: tuple[str, ...], certificate: str | None) -> str:
     """Aligned; what callers chose cannot steer the terminal."""
+    widths = _WIDTHS
+    if certificate is not None:
+        cells, widths = (*cells[:-1], certificate, cells[-1]), (*_WIDTHS, _CERTIFICATE_WIDTH)
     shown = ["".join(c if c.isprintable() else "?" for c in cell) for cell in cells]
-    padded = [f"{cell:<{width}}" for cell, width in zip(shown, _WIDTHS, strict=False)]
+    padded = [f"{cell:<{width}}" for cell, width in zip(shown, widths, strict=False)]
     return " ".join([*padded, shown[-1]]).rstrip()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import click
 
+from penstock.auth.identity.access_keys import opened_secret
 from penstock.auth.identity.editing import find_user
-from penstock.auth.identity.keys import opened_secret
 from penstock.cli.failure import Failure
 from penstock.cli.identity import CredentialsFile, account_option, with_file
 

@@ -67,7 +67,8 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
     # Without --url it is the server on this machine, whose certificate names another host than loopback.
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
-        click.echo("ready")
+        sends = page.get("sends", "taken")
+        click.echo("ready" if sends == "taken" else f"ready, but sends are {sends}")
         return
     reasons = page.get("reasons")
     why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"it answered {status}"

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from penstock.auth.identity.access_keys import check_root_key
 from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, Owner, all_keys
 from penstock.auth.identity.editing import Found, attach, put_policy
 from penstock.auth.identity.file import changed_file, read_file
-from penstock.auth.identity.keys import check_root_key
 from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file, find_root_key
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings

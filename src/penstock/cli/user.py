@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from penstock.auth.identity.access_keys import Pair
 from penstock.auth.identity.book import ROOT, Account, Book, Holder
 from penstock.auth.identity.editing import (
     Found,
@@ -16,7 +17,6 @@ from penstock.auth.identity.editing import (
     retire_older_keys,
     taken_over,
 )
-from penstock.auth.identity.keys import Pair
 from penstock.cli.ending import add_ending_commands
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (

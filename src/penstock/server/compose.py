@@ -55,7 +55,7 @@ class Parts:
             witness=self.locks.witness,
         )
         audit = self.locks.audit
-        if audit is not None:
+        if audit is not None and config.audit_required:
             self.health.watch("the audit trail cannot be written", lambda: audit.must_refuse)
         neighbours = Neighbours(config.trusted_proxies)
         self.listener = Listener(self._routes.serve, config.http_limits, neighbours)
@@ -72,6 +72,7 @@ class Parts:
             encryption.dedup_key,
         )  # fmt: skip
         self.broker.start()
+        self.health.tell("sends", self._sends)
         services = [sqs_service(self.broker), sts_service(self.locks.credentials, self._clock)]
         witness = self.locks.witness
         self._routes.dispatch = Dispatcher(services, witness.answered if witness is not None else None).answer
@@ -79,6 +80,10 @@ class Parts:
         await declare_all(self.broker, self._config.queues, self._config.space)
         encryption.start(self._store, self._runtime, self.broker, self._on_fatal)
         self.health.done(_DECLARING)
+
+    def _sends(self) -> str:
+        """No obstacle: a balancer that took the server out would keep away the receivers, who make room."""
+        return "refused: the disk is full" if self.broker.is_full else "taken"
 
     async def look(self, *, asked: bool) -> None:
         """Take up files that have changed; ``asked`` if an operator wants it now. Runs on the event loop."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 from penstock.server.reader import Phase, Reader
 from penstock.server.request import Peer, Refusal, Request
 from penstock.server.response import CONTINUE, encode_answer, encode_refusal
+from penstock.server.tls import client_subject
 from penstock.wire.dispatch import Answer
 
 if TYPE_CHECKING:
@@ -324,4 +325,4 @@ def _peer_of(transport: asyncio.Transport) -> Peer:
     local = transport.get_extra_info("sockname") or ("localhost", 80)
     scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
     host = f"[{local[0]}]" if ":" in local[0] else local[0]
-    return Peer(remote[0], scheme, f"{host}:{local[1]}")
+    return Peer(remote[0], scheme, f"{host}:{local[1]}", client_subject(transport))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from penstock.server.neighbours import Network, is_within, read_ip
-from penstock.server.request import Refusal, Request
+from penstock.server.request import Origin, Refusal, Request
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -28,8 +28,17 @@ class Origins:
         self._proxies = tuple(trusted_proxies)
         self._trusts = lru_cache(maxsize=1024)(self._is_proxy)
 
-    def of(self, request: Request) -> str:
-        """scheme://host[:port]. Raises Refusal for a Host that cannot be one."""
+    def of(self, request: Request) -> Origin:
+        """Raises Refusal for a Host that cannot be one."""
+        if self._came_by_proxy(request):
+            return Origin(self.base_url(request), self.source_ip(request), self.is_secure(request))
+        peer, host = request.peer, request.headers.get(b"host", b"")
+        if host != peer.host:
+            peer.origin = Origin(self.base_url(request), peer.address, peer.scheme == "https")
+            peer.host = host
+        return peer.origin
+
+    def base_url(self, request: Request) -> str:
         if self._public_url is not None:
             return self._public_url
         scheme = request.peer.scheme
@@ -63,8 +72,7 @@ class Origins:
 
     def as_signed(self, request: Request) -> tuple[Headers, Mapping[bytes, bytes]]:
         """The headers as the client signed them: a proxy that puts its own Host in says what the client's was."""
-        forwarded = _first(request, b"x-forwarded-host") if self._came_by_proxy(request) else ""
-        if not forwarded:
+        if not self._came_by_proxy(request) or not _first(request, b"x-forwarded-host"):
             return request.raw_headers, request.headers
         _, host = _forwarded(request, request.peer.scheme, "")
         signed_host = host.encode("latin-1")

@@ -11,12 +11,27 @@ _VERSION_4 = 4 << 76 | 2 << 62  # and the variant of RFC 4122
 _RANDOM_BITS = (1 << 128) - 1 ^ (0xF << 76 | 3 << 62)
 
 
-class Peer(NamedTuple):
+class Origin(NamedTuple):
+    """From where, and under which address, a request reached us."""
+
+    base_url: str  # scheme://host[:port]
+    source_ip: str
+    secure: bool  # it came by TLS
+
+
+class Peer:
     """The other end of a connection, and ours."""
 
-    address: str
-    scheme: str  # "http" or "https": how this connection itself is made
-    listening: str  # host:port the caller reached us on; stands in for a missing Host header
+    __slots__ = ("address", "certificate", "host", "listening", "origin", "scheme")
+
+    def __init__(self, address: str, scheme: str, listening: str, certificate: str = "") -> None:
+        self.address = address
+        self.scheme = scheme  # "http" or "https": how this connection itself is made
+        self.listening = listening  # host:port the caller reached us on; stands in for a missing Host header
+        self.certificate = certificate  # whose certificate it showed, as far as we asked for one
+        # The Host of its last request, and what came of it: clients do not change it.
+        self.host: bytes | None = None
+        self.origin: Origin
 
 
 class Request:

@@ -70,7 +70,8 @@ class Routes:
 
     def serve(self, request: Request, done: Done) -> None:
         """Answer a request: ``done`` is called once, now or later. Nothing is raised."""
-        done = self._with_cors(request, done)
+        if b"origin" in request.headers:
+            done = self._with_cors(request, done)
         if log.isEnabledFor(logging.DEBUG):
             done = _logged(request, done)
         try:
@@ -101,7 +102,8 @@ class Routes:
             caller = None
             try:
                 caller = self._callers.of(request)
-                self._check_rate(caller, request)
+                if self._throttle is not None:
+                    self._check_rate(self._throttle, caller, request)
             except Fault as fault:
                 if self._witness is not None:
                     self._witness.turned_away(request, fault, caller)
@@ -110,31 +112,29 @@ class Routes:
             request.call = self._call(request, caller)
             self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
 
-    def _check_rate(self, caller: Caller, request: Request) -> None:
-        if self._throttle is not None:
-            name = caller_name(caller.principal, self._origins.source_ip(request))
-            if not self._throttle.take(name, monotonic()):
-                raise request_throttled()
+    def _check_rate(self, throttle: Throttle, caller: Caller, request: Request) -> None:
+        name = caller_name(caller.principal, self._origins.source_ip(request))
+        if not throttle.take(name, monotonic()):
+            raise request_throttled()
 
     def _call(self, request: Request, caller: Caller) -> Call:
-        call = self._plain_call(request, caller)
-        if caller.principal is not None or self._witness is not None:
-            call.principal, call.signed_for = caller.principal, caller.signed_for
-            call.source_ip, call.secure = self._origins.source_ip(request), self._origins.is_secure(request)
-            call.user_agent = request.headers.get(b"user-agent", b"").decode("latin-1")
-        return call
-
-    def _plain_call(self, request: Request, caller: Caller) -> Call:
-        trace = request.headers.get(b"x-amzn-trace-id")
-        return Call(
+        headers, origin = request.headers, self._origins.of(request)
+        trace = headers.get(b"x-amzn-trace-id")
+        call = Call(
             request_id=request.id,
             space=caller.space,
             sender=caller.sender,
-            base_url=self._origins.of(request),
+            base_url=origin.base_url,
             # Clients and proxies add it by themselves: one that is too long is passed over, not refused.
             trace=trace.decode("latin-1") if trace and len(trace) <= TRACE_BYTES_MAX else None,
-            asked=_asked(request),
+            asked=None if b"x-amz-target" in headers else _asked(request),
         )
+        if caller.principal is not None or self._witness is not None:
+            call.principal, call.signed_for = caller.principal, caller.signed_for
+            call.source_ip, call.secure = origin.source_ip, origin.secure
+            call.certificate = request.peer.certificate
+            call.user_agent = headers.get(b"user-agent", b"").decode("latin-1")
+        return call
 
     def _own_page(self, request: Request) -> Answer | None:
         match request.path.rstrip(b"/"):
@@ -162,6 +162,7 @@ class Routes:
             page = {**page, "live": True, "ready": ready, "version": __version__}
         if not ready:
             page["reasons"] = self._health.obstacles
+        page |= self._health.told
         return _json(request, 200 if ready else 503, page)
 
     def _with_cors(self, request: Request, done: Done) -> Done:

@@ -9,6 +9,7 @@ Rule 3: what is wrong is said in one line that names the setting, the file and w
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import ssl
@@ -21,12 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.auth.watch import Watch
 
 if TYPE_CHECKING:
+    import asyncio
+
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 log = logging.getLogger("penstock.tls")
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+_SUBJECT_MAX = 256
 _REMIND_EVERY_S = 24 * 3600.0
 _REMIND_BEFORE = timedelta(days=21)
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -129,6 +133,27 @@ def tls_context(
         context.load_verify_locations(client_ca)
         context.verify_mode = _CLIENT_AUTH[client_auth]
     return context
+
+
+def client_subject(transport: asyncio.BaseTransport) -> str:
+    """Whose certificate the client showed, and OpenSSL believed; empty if we asked for none, or it had none."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    shown = tls.getpeercert(binary_form=True) if tls is not None else None
+    return _subject(shown)[:_SUBJECT_MAX] if shown else ""
+
+
+def _subject(certificate: bytes) -> str:
+    """Its distinguished name (RFC 4514), or where it has none, as SPIFFE's, its alternative names."""
+    from cryptography import x509
+
+    try:
+        read = x509.load_der_x509_certificate(certificate)
+        if read.subject.rdns:
+            return read.subject.rfc4514_string()
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return ", ".join(str(name.value) for name in names)
+    except Exception:  # OpenSSL is less strict; the client is in, and can be told from others by this
+        return f"sha256:{hashlib.sha256(certificate).hexdigest()}"
 
 
 def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:

@@ -28,8 +28,8 @@ class Call:
     """Made by the server for each request, handed down to the handler."""
 
     __slots__ = (
-        "action", "asked", "base_url", "gone", "if_unread", "on_gone", "principal", "request_id", "resource",
-        "secure", "sender", "signed_for", "source_ip", "space", "trace", "user_agent", "verdict",
+        "action", "asked", "base_url", "certificate", "gone", "if_unread", "on_gone", "principal", "request_id",
+        "resource", "secure", "sender", "signed_for", "source_ip", "space", "trace", "user_agent", "verdict",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,7 @@ class Call:
         self.signed_for: str | None = None  # the service in the signature's scope; None without a signature
         self.source_ip = ""
         self.secure = False  # it came by TLS
+        self.certificate = ""  # whose certificate came with it
         self.user_agent = ""
         # What was decided about it, for the audit trail.
         self.resource = ""  # the ARN that was asked for

@@ -60,7 +60,7 @@ class RequestDecoder:
         try:
             # Only the standard library reads "\ud800", which as a message body has an error of its own.
             text = body.decode("utf-8", "surrogatepass")
-            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_number)
         except (ValueError, RecursionError):
             raise malformed_input("The request body is not valid JSON.") from None
         if not isinstance(value, dict):
@@ -96,7 +96,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)  # NaN and Infinity are not JSON
 
 
-def _integer(digits: str) -> int:
+def _number(digits: str) -> int:
     # Thousands of digits take as long as thousands of members.
     if len(digits) > _DIGITS_MAX:
         raise ValueError(digits)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.auth.identity.access_keys import opened_secret
 from penstock.auth.identity.book import AccessKey, Book, all_keys
-from penstock.auth.identity.keys import opened_secret
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
 from penstock.auth.policy import PolicyInvalid

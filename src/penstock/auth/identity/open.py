@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 
-from penstock.auth.identity.keys import new_access_key_id, new_secret
+from penstock.auth.identity.access_keys import new_access_key_id, new_secret
 from penstock.auth.identity.sessions import Issued
 
 _ACCOUNT = re.compile(rb"penstock open session of ([0-9]{12})")

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from penstock.auth.identity.keys import new_access_key_id
+from penstock.auth.identity.access_keys import new_access_key_id
 from penstock.auth.rootkey import RootKey, RootKeyError
 
 _PURPOSE = b"session/1"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.auth.policy.caching import SizedCache
+from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.policy.conditions import Holds, compile_condition
 from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
-from penstock.auth.policy.keys import is_unknown
 from penstock.auth.policy.principals import DIRECT, NOBODY, Means, compile_principals
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy, Reach, Statement

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.auth.policy.condition_keys import Reader, reader
 from penstock.auth.policy.document import Condition, PolicyInvalid
-from penstock.auth.policy.keys import Reader, reader
 from penstock.auth.policy.operators import OPERATORS, Family, Test
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.templates import template

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.auth.policy.keys import Reader, reader
+from penstock.auth.policy.condition_keys import Reader, reader
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.wildcards import ANY, LENGTH_MAX, Token, TooLong, length_of, tokens
 

@@ -15,6 +15,7 @@ Category = Literal["Management", "Data"]
 class Kept(NamedTuple):
     category: Category | None  # None: left out
     read_only: bool = False
+    gives_credentials: bool = False
 
 
 _MANAGEMENT = Kept("Management")
@@ -48,9 +49,9 @@ ACTIONS: dict[str, dict[str, Kept]] = {
         "UntagQueue": _MANAGEMENT,
     },
     "sts": {
-        "AssumeRole": Kept("Management", read_only=True),
+        "AssumeRole": Kept("Management", read_only=True, gives_credentials=True),
         "GetCallerIdentity": Kept("Management", read_only=True),
-        "GetSessionToken": Kept("Management", read_only=True),
+        "GetSessionToken": Kept("Management", read_only=True, gives_credentials=True),
     },
 }
 

@@ -56,6 +56,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user_agent: str
     secure: bool
     host: str = ""  # the Host header
+    certificate: str = ""  # whose certificate the client showed
     principal: Principal | None = None  # None: the server is open, or the caller could not be made sure of
     access_key: str = ""  # that was claimed, where there is no principal
     resource: str = ""  # ARN of the queue or role
@@ -75,6 +76,11 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def unpermitted(self) -> bool:
         """Denied, or nobody was asked, though the server is secured: who may do nothing at all can make such."""
         return self.denied or (self.principal is not None and self.verdict is None)
+
+    @property
+    def gave_credentials(self) -> bool:
+        answered = self.error_code is None and not self.denied
+        return answered and kept(self.service, self.action).gives_credentials
 
     @property
     def caller(self) -> str:
@@ -120,8 +126,8 @@ def cloudtrail(event: AuditEvent) -> dict[str, Any]:
     }
     if event.resource:
         told["resources"] = [_resource(event.resource)]
-    if event.secure:
-        told["tlsDetails"] = {"clientProvidedHostHeader": _cut(event.host)}
+    if details := _tls(event):
+        told["tlsDetails"] = details
     return told
 
 
@@ -200,6 +206,12 @@ def _decision(event: AuditEvent) -> dict[str, Any]:
         if not event.verdict.allowed:
             told["reason"] = event.verdict.reason  # a caller of another account is not told it
     return told
+
+
+def _tls(event: AuditEvent) -> dict[str, str]:
+    """The certificate is ours: CloudTrail knows none."""
+    told = {"clientProvidedHostHeader": _cut(event.host)} if event.secure else {}
+    return told | {"clientCertificateSubject": _cut(event.certificate)} if event.certificate else told
 
 
 def _may_be_told(event: AuditEvent, what: Kept) -> bool:

@@ -40,6 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     action: str | None = None  # pattern
     queue: str | None = None  # name, URL or ARN
     source_ip: str | None = None  # pattern
+    certificate: str | None = None  # pattern for whose it was
     denied: bool = False
     since: str | None = None  # as events tell the time, so that texts can be compared
     until: str | None = None
@@ -54,6 +55,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             _matches(self.principal, names_of_caller(event))
             and _matches(self.action and self.action.rpartition(":")[2], [event.get("eventName")])
             and _matches(self.source_ip, [event.get("sourceIPAddress")])
+            and _matches(self.certificate, [certificate_of(event)])
             and (self.queue is None or queue_of(event) == re.split(r"[:/]", self.queue)[-1])
         )
 
@@ -75,6 +77,12 @@ def names_of_caller(event: Event) -> list[Any]:
         issuer.get("arn"),
         part_of(event, "serviceEventDetails").get("caller"),
     ]
+
+
+def certificate_of(event: Event) -> str | None:
+    """Whose certificate the client showed; None if it showed none."""
+    subject = part_of(event, "tlsDetails").get("clientCertificateSubject")
+    return None if subject is None else str(subject)
 
 
 def queue_of(event: Event) -> str:

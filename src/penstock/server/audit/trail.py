@@ -13,7 +13,7 @@ from penstock import __version__
 from penstock.server.audit.actions import kept
 from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import Unpermitted
+from penstock.server.audit.unpermitted import SESSIONS, Unpermitted
 from penstock.server.audit.writer import HELD_BYTES_MAX, TrailWriter
 
 
@@ -32,6 +32,7 @@ class Audit:
         self._data_events = data_events
         self._required = required
         self._unpermitted = Unpermitted()
+        self._sessions = Unpermitted(SESSIONS)  # given to whoever asked, as no policy has to allow it
         self._writer = TrailWriter(file, self._lost_line, held_bytes_max=held_bytes_max)
 
     def start(self) -> None:
@@ -47,8 +48,10 @@ class Audit:
     def record(self, event: AuditEvent) -> None:
         if not event.denied and not self.wants(event.service, event.action):
             return
-        if event.unpermitted and not self._unpermitted.take(event.caller, event.at_ms, denied=event.denied):
-            return
+        if event.unpermitted:
+            seen = self._sessions if event.gave_credentials else self._unpermitted
+            if not seen.take(event.caller, event.at_ms, denied=event.denied):
+                return
         self._writer.put(encoded(cloudtrail(event)))
 
     @property
@@ -63,8 +66,11 @@ class Audit:
 
     def tick(self) -> None:
         """Called about once a second: tells what was suppressed, when its minute is over."""
-        if self._unpermitted.is_over(self._now_ms()):
-            self._tell_suppressed()
+        now_ms = self._now_ms()
+        if self._unpermitted.is_over(now_ms):
+            self._tell_suppressed_requests()
+        if self._sessions.is_over(now_ms):
+            self._tell_suppressed_sessions()
 
     def reopen(self) -> None:
         """Begin with the file that now has the name: whoever moved the other one away may have it."""
@@ -77,14 +83,19 @@ class Audit:
         """What was never started has nothing to say."""
         if not self._writer.started:
             return
-        self._tell_suppressed()
+        self._tell_suppressed_requests()
+        self._tell_suppressed_sessions()
         self._note("StopLogging", {"lost": self.lost})
         self._writer.close()
 
-    def _tell_suppressed(self) -> None:
+    def _tell_suppressed_requests(self) -> None:
         for caller, denied, requests in self._unpermitted.end():
             name = "RefusalsSuppressed" if denied else "RequestsSuppressed"
             self._note(name, {"caller": caller, "count": requests})
+
+    def _tell_suppressed_sessions(self) -> None:
+        for caller, _, sessions in self._sessions.end():
+            self._note("SessionsSuppressed", {"caller": caller, "count": sessions})
 
     def _lost_line(self, count: int) -> bytes:
         return encoded(notice(self._now_ms(), "EventsLost", {"count": count}))

@@ -2,6 +2,9 @@
 
 In each window of a minute every caller has its first ones written, up to a total for all callers; the rest are
 counted, and at the window's end the counts are written instead.
+
+Credentials that were given out have a bound of their own, which only those who got some can use up: they cannot be
+hidden among requests that were refused, the caller's or a stranger's.
 """
 
 from __future__ import annotations
@@ -10,11 +13,20 @@ from collections import Counter
 from typing import NamedTuple
 
 WINDOW_MS = 60_000
-PER_CALLER_MAX = 20
-IN_ALL_MAX = 120
 CALLERS_MAX = 1000
 TOLD_MAX = 20
 OTHERS = "others"
+
+
+class Bound(NamedTuple):
+    """Of what is written in a window."""
+
+    per_caller: int
+    in_all: int
+
+
+REQUESTS = Bound(per_caller=20, in_all=120)
+SESSIONS = Bound(per_caller=60, in_all=300)
 
 
 class Suppressed(NamedTuple):
@@ -26,7 +38,8 @@ class Suppressed(NamedTuple):
 class Unpermitted:
     """Bounded: more callers than it can tell apart share one count."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: Bound = REQUESTS) -> None:
+        self._bound = bound
         self._begin()
 
     def _begin(self) -> None:
@@ -42,7 +55,7 @@ class Unpermitted:
         if caller not in self._seen and len(self._seen) >= CALLERS_MAX:
             caller = OTHERS
         self._seen[caller] += 1
-        if self._seen[caller] <= PER_CALLER_MAX and self._written < IN_ALL_MAX:
+        if self._seen[caller] <= self._bound.per_caller and self._written < self._bound.in_all:
             self._written += 1
             return True
         self._suppressed[caller, denied] += 1

@@ -49,8 +49,21 @@ def new_pair() -> Pair:
 
 def sealed_key(root_key: RootKey, pair: Pair, now: datetime) -> AccessKey:
     """The key as the file keeps it."""
-    sealed = root_key.seal(_PURPOSE, pair.secret.encode(), pair.id.encode())
-    return AccessKey(id=pair.id, secret=base64.b64encode(sealed).decode(), created=now)
+    return AccessKey(id=pair.id, secret=_sealed_secret(root_key, pair), created=now)
+
+
+def reroot_key(key: AccessKey, old: RootKey, new: RootKey) -> bool:
+    """Seal its secret under another root key. False: it is so already. Raises CredentialsError."""
+    try:
+        opened_secret(new, key)
+    except SealedElsewhere:
+        key.secret = _sealed_secret(new, Pair(key.id, opened_secret(old, key)))
+        return True
+    return False
+
+
+def _sealed_secret(root_key: RootKey, pair: Pair) -> str:
+    return base64.b64encode(root_key.seal(_PURPOSE, pair.secret.encode(), pair.id.encode())).decode()
 
 
 def opened_secret(root_key: RootKey, key: AccessKey) -> str:

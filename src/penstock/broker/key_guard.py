@@ -24,9 +24,9 @@ class NoGuard:
 
 
 def check_key(keys: KeyGuard, queue: HeldQueue) -> None:
-    key = queue.record.settings.kms_key
+    key = queue.settings.kms_key
     if key is not None:
-        keys.check(queue.record.name.space, key)
+        keys.check(queue.name.space, key)
 
 
 def without_key(keys: KeyGuard, queues: Iterable[HeldQueue]) -> list[HeldQueue]:

@@ -1,0 +1,64 @@
+"""A whole server, put together as its settings say, on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.errors import StoreError
+from penstock.later import spawn
+from penstock.server.compose import Parts
+from penstock.server.config import Config
+
+from .harness import Client, Response, until
+
+
+class Server:
+    def __init__(self, parts: Parts, port: int) -> None:
+        self.parts = parts
+        self._port = port
+
+    async def ask(self, request: bytes) -> Response:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self._port))
+        client.send(request)
+        response = await client.response()
+        client.close()
+        return response
+
+    async def list_queues(self, headers: dict[str, str]) -> int:
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        head = "\r\n".join(["POST / HTTP/1.1", *lines, "Content-Length: 2", "", "{}"])
+        return (await self.ask(head.encode())).status
+
+    async def unload(self) -> None:
+        later = spawn(self.parts.unload())
+        await until(lambda: later.done)
+        later.result()
+
+
+async def loaded(config: Config) -> Server:
+    failures: list[StoreError] = []
+    parts = Parts(config, failures.append)
+    port = await parts.listener.listen("127.0.0.1", 0, None)
+    later = spawn(parts.load())
+    await until(lambda: later.done)
+    try:
+        later.result()
+    except BaseException:
+        parts.close()
+        await parts.listener.close(0)
+        raise
+    return Server(parts, port)
+
+
+@asynccontextmanager
+async def serving(config: Config) -> AsyncIterator[Server]:
+    server = await loaded(config)
+    try:
+        yield server
+    finally:
+        server.parts.wind_down()
+        await server.parts.listener.close(0)
+        await server.unload()
+        server.parts.close()

@@ -1,0 +1,58 @@
+"""What a server says of itself when it can do some of its work: ready, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.server.config import Config
+from penstock.store import reserve
+
+from .composed import Server, serving
+from .harness import get, post, run
+
+QUEUE = "http://127.0.0.1/000000000000/q"
+
+
+async def asked(server: Server, action: str, **members: Any) -> int:
+    request = post(f"AmazonSQS.{action}", json.dumps(members).encode())
+    return (await server.ask(request)).status
+
+
+async def said_of_sends(server: Server, path: str) -> str:
+    page = await server.ask(get(path))
+    assert page.status == 200 and page.json()["status"] == "ready"
+    return str(page.json()["sends"])
+
+
+def test_a_full_disk_is_told_and_the_server_stays_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A balancer that took it out would keep away those who make room: receivers."""
+
+    async def taken() -> None:
+        async with serving(Config(data=tmp_path, port=0)) as server:
+            assert await asked(server, "CreateQueue", QueueName="q") == 200
+            assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 200
+            assert await said_of_sends(server, "/health/ready") == "taken"
+
+    async def refused_for_a_while() -> None:
+        async with serving(Config(data=tmp_path, port=0)) as server:
+            while await said_of_sends(server, "/health/ready") == "taken":  # the first look is under way
+                pass
+            for path in ("/health/ready", "/health"):
+                assert await said_of_sends(server, path) == "refused: the disk is full"
+            assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 503
+            assert await asked(server, "ReceiveMessage", QueueUrl=QUEUE) == 200
+            monkeypatch.undo()
+            while await said_of_sends(server, "/health/ready") != "taken":  # it looks again every second
+                pass
+            assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 200
+
+    run(taken)
+    (tmp_path / "penstock.reserve").unlink()
+    monkeypatch.setattr(reserve, "free_bytes", lambda _: 0)
+    run(refused_for_a_while)
