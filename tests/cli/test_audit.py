@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -252,6 +253,11 @@ def test_a_rotation_while_the_past_is_read_shows_everything_once(path: Path) -> 
     trail.close()
 
 
+def _interruptible() -> None:
+    """Tests that run in the background of a shell begin with this signal ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
     command = [
         sys.executable,
@@ -264,14 +270,14 @@ def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
         "--action",
         "*Permission",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_interruptible)
     try:
         with trail.open("ab") as opened:
             opened.write(line("SetQueueAttributes", 7) + line("AddPermission", 8))
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["eventName"] == "AddPermission"
     finally:
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         assert process.stdout is not None
         process.stdout.close()
