@@ -88,6 +88,21 @@ def test_a_key_is_rotated_disabled_and_enabled(key: Shell) -> None:
     assert key.opened().keys.find(HOME, "alias/orders").enabled
 
 
+def test_all_keys_are_rotated_at_once(key: Shell) -> None:
+    arns = {
+        key.prints("create", "--account", account).strip() for account in ("111122223333", "444455556666")
+    }
+    key.prints("disable", min(arns))
+    generation = key.opened().keys.file.generation
+    said = key.prints("rotate", "--all").splitlines()
+    assert len(said) == 4 and all(line.endswith(" has 2 versions") for line in said)
+    assert arns <= {line.partition(" ")[0] for line in said}
+    assert key.opened().keys.file.generation == generation + 1, "stored messages are looked at"
+    assert key.opened().keys.disabled, "what was disabled stays so"
+    for arguments in ([], ["alias/aws/sqs", "--all"]):
+        assert "give one key, or --all" in key.fails("rotate", *arguments)
+
+
 def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
     key.prints("create", "--alias", "alias/orders")
     key.prints("disable", "alias/orders")

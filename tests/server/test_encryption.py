@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from penstock.auth.encryption_keys import SSE_ALIAS
 from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.keys import SSE_ALIAS
 from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
 from penstock.broker.held import HeldQueue

@@ -128,6 +128,22 @@ def rotated(root: RootKey, key: Key, wall_ms: int) -> Key:
     return msgspec.structs.replace(key, versions=(*key.versions, added))
 
 
+def rerooted(file: Keyfile, old: RootKey, new: RootKey) -> Keyfile:
+    """The same keys, sealed under another root key. Raises KeysUnusable."""
+    Keys(file, old)  # what cannot be opened is told as when it is read
+
+    def sealed(key: Key, version: Version) -> Version:
+        bound_to = _bound_to(key.id, version.number)
+        opened = old.open(_PURPOSE, version.sealed, bound_to)
+        return msgspec.structs.replace(version, sealed=new.seal(_PURPOSE, opened, bound_to))
+
+    keys = tuple(
+        msgspec.structs.replace(key, versions=tuple(sealed(key, version) for version in key.versions))
+        for key in file.keys
+    )
+    return msgspec.structs.replace(file, root_key=new.fingerprint, keys=keys)
+
+
 def _new_version(root: RootKey, key_id: str, number: int, wall_ms: int) -> Version:
     sealed = root.seal(_PURPOSE, os.urandom(KEY_BYTES), _bound_to(key_id, number))
     return Version(number, wall_ms, sealed)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.auth.keys import (
+from penstock.auth.encryption_keys import (
     AWS_ALIAS,
     EVERYWHERE,
     SSE_ALIAS,
@@ -26,10 +26,11 @@ from penstock.auth.keys import (
     Keys,
     KeysUnusable,
     new_key,
+    rerooted,
     rotated,
 )
 from penstock.auth.private import NotPrivate, Stamp, read_private, replace_file, stamp, turn
-from penstock.auth.rootkey import RootKey
+from penstock.auth.rootkey import INTERRUPTED, RootKey
 from penstock.clock import Clock
 from penstock.names import Space
 
@@ -57,8 +58,13 @@ class Keyring:
         self.keys = self._first(path)
 
     def keep(self) -> None:
-        """Make the file if there is none: from now on something may be encrypted under its keys."""
-        if self._path is None or self._seen is not None:
+        """Make the file if there is none: from now on something may be encrypted under its keys. One that was there
+        is read again if it has changed: its root key could be exchanged until the data was ours."""
+        if self._path is None:
+            return
+        if self._seen is not None:
+            if stamp(self._path) != self._seen:
+                self._take_up(self._path)
             return
         with _told_with(self._path):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,6 +112,14 @@ class Keyring:
             key = rotated(self._root, self.keys.find_for_operator(space, name), self._clock.wall_ms())
             self._put(key, generation=self.keys.file.generation + 1)
             return key
+
+    def rotate_all(self) -> tuple[Key, ...]:
+        """Add a version to every key, those of all accounts and those that are disabled too."""
+        with self._turn():
+            file, wall_ms = self.keys.file, self._clock.wall_ms()
+            keys = tuple(rotated(self._root, key, wall_ms) for key in file.keys)
+            self._write(msgspec.structs.replace(file, keys=keys, generation=file.generation + 1))
+            return keys
 
     def set_enabled(self, space: Space, name: str, enabled: bool) -> Key:
         with self._turn():
@@ -160,24 +174,63 @@ class Keyring:
 
     def _read(self, path: Path) -> Keys:
         found = stamp(path)  # taken before the file is read: a change meanwhile is seen the next time
-        # Its keys are sealed: whoever owns the file cannot have made them up.
-        data = read_private(path, root_takes_any_owner=True)
+        data = _bytes_of(path)
         self._seen = found
-        try:
-            file = _decode(data)
-        except msgspec.MsgspecError as error:
-            raise KeysUnusable(f"it is not a keyring of this version: {error}") from None
+        file = _decoded(data)
         if file.root_key != self._root.fingerprint:
-            raise KeysUnusable("it was made with another root key than the one given")
+            given = self._root.fingerprint
+            raise KeysUnusable(
+                f"it is sealed under another root key (fingerprint {file.root_key}) than the one given ({given}); "
+                f"{INTERRUPTED}"
+            )
         return Keys(file, self._root)
 
     def _write(self, file: Keyfile) -> None:
         keys = Keys(file, self._root)  # what could not be opened again is not written
         if self._path is not None:
             with _told_with(self._path):
-                replace_file(self._path, msgspec.json.format(_encode(file)) + b"\n")
+                replace_file(self._path, _encoded(file))
             self._seen = stamp(self._path)
         self.keys = keys
+
+
+@contextmanager
+def rerooted_keyring(path: Path, old: RootKey, new: RootKey) -> Iterator[bytes | None]:
+    """What the file has to say to be sealed under another root key; None if it is already. Within the block it is
+    ours to change. Raises KeyringError."""
+    with ExitStack() as stack:
+        with _told_with(path):
+            stack.enter_context(turn(path))
+            text = _rerooted(_decoded(_bytes_of(path)), old, new)
+        yield text
+
+
+def _rerooted(file: Keyfile, old: RootKey, new: RootKey) -> bytes | None:
+    if file.root_key not in (old.fingerprint, new.fingerprint):
+        given = f"neither the present one ({old.fingerprint}) nor the new one ({new.fingerprint})"
+        raise KeysUnusable(f"it is sealed under the root key with the fingerprint {file.root_key}: {given}")
+    if file.root_key == new.fingerprint:
+        Keys(file, new)
+        return None
+    text = _encoded(rerooted(file, old, new))
+    Keys(_decoded(text), new)  # what could not be opened again is not written
+    return text
+
+
+def _bytes_of(path: Path) -> bytes:
+    # Its keys are sealed: whoever owns the file cannot have made them up.
+    return read_private(path, root_takes_any_owner=True)
+
+
+def _decoded(data: bytes) -> Keyfile:
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError as error:
+        raise KeysUnusable(f"it is not a keyring of this version: {error}") from None
+
+
+def _encoded(file: Keyfile) -> bytes:
+    return msgspec.json.format(_encode(file)) + b"\n"
 
 
 @contextmanager

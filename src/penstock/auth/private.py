@@ -14,8 +14,8 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,8 +136,29 @@ def replace_file(path: Path, data: bytes) -> None:
 
     What root changes keeps its owner, group and mode: a service may read it by way of its group, and must go on.
     """
-    path = path.resolve()  # the file behind a link is what changes, not the link
-    descriptor, beside = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)  # 0600
+    replace_files({path: data})
+
+
+def replace_files(contents: Mapping[Path, bytes]) -> None:
+    """As above, and none is put in its place before all are written: what fails until then changes nothing.
+
+    Two are not replaced in one step: a kill may come between them.
+    """
+    with ExitStack() as unfinished:
+        written = {}
+        for path, data in contents.items():
+            path = path.resolve()  # the file behind a link is what changes, not the link
+            written[path] = unfinished.enter_context(_beside(path, data))
+        for path, beside in written.items():
+            os.replace(beside, path)
+    for folder in {path.parent for path in written}:
+        _make_durable(folder)
+
+
+@contextmanager
+def _beside(path: Path, data: bytes) -> Iterator[Path]:
+    """What the file will be; gone when the block ends, unless it was put in the file's place."""
+    descriptor, name = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)  # 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             if os.geteuid() == 0 and path.exists():
@@ -145,15 +166,17 @@ def replace_file(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
+        yield Path(name)
     finally:
-        os.close(folder)
+        Path(name).unlink(missing_ok=True)
+
+
+def _make_durable(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _keep_owner(found: os.stat_result, descriptor: int) -> None:

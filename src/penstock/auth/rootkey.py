@@ -21,6 +21,11 @@ from penstock.auth.private import NotPrivate, read_private
 VARIABLE = "PENSTOCK_ROOT_KEY"
 """Holds the key itself. There is no such flag: the arguments of a process are for everyone to read."""
 
+NEW_VARIABLE = "PENSTOCK_NEW_ROOT_KEY"
+"""Holds the key that takes the place of another, for the command that exchanges the two."""
+
+INTERRUPTED = "if penstock key reroot was interrupted, repeat it"
+
 FILE_NAME = "penstock-root.key"
 _COMMAND_PATIENCE_S = 30
 _FILE_BYTES_MAX = 4096
@@ -65,15 +70,17 @@ def find_root_key(
     *, environ: Mapping[str, str], command: str | None, file: Path | None, beside: Path | None
 ) -> RootKey | None:
     """The first source that is given wins. ``beside`` is the credentials file: a key file may lie next to it."""
-    if environ.get(VARIABLE):
-        return RootKey(_read(environ[VARIABLE], f"the variable {VARIABLE}"))
-    if command is not None:
-        return RootKey(_read(_output(command), "what root_key_command printed"))
-    if file is not None:
-        return read_root_key_file(file)
-    if beside is not None and (found := beside.with_name(FILE_NAME)).exists():
+    given = _first_given(environ, VARIABLE, command, "root_key_command", file)
+    if given is None and beside is not None and (found := beside.with_name(FILE_NAME)).exists():
         return read_root_key_file(found)
-    return None
+    return given
+
+
+def find_new_root_key(
+    *, environ: Mapping[str, str], command: str | None, file: Path | None
+) -> RootKey | None:
+    """The one that takes the place of another: from the same sources, under names of their own."""
+    return _first_given(environ, NEW_VARIABLE, command, "--new-root-key-command", file)
 
 
 def read_root_key_file(path: Path) -> RootKey:
@@ -102,20 +109,30 @@ def create_root_key_file(path: Path) -> RootKey:
     return RootKey(key)
 
 
-def _output(command: str) -> str:
+def _first_given(
+    environ: Mapping[str, str], variable: str, command: str | None, command_name: str, file: Path | None
+) -> RootKey | None:
+    if environ.get(variable):
+        return RootKey(_read(environ[variable], f"the variable {variable}"))
+    if command is not None:
+        return RootKey(_read(_output(command, command_name), f"what {command_name} printed"))
+    return None if file is None else read_root_key_file(file)
+
+
+def _output(command: str, name: str) -> str:
     try:
         done = subprocess.run(
             shlex.split(command), capture_output=True, timeout=_COMMAND_PATIENCE_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise RootKeyUnavailable(f"root_key_command took longer than {_COMMAND_PATIENCE_S} seconds") from None
+        raise RootKeyUnavailable(f"{name} took longer than {_COMMAND_PATIENCE_S} seconds") from None
     except (OSError, ValueError, IndexError) as error:
-        raise RootKeyUnavailable(f"cannot run root_key_command: {error}") from None
+        raise RootKeyUnavailable(f"cannot run {name}: {error}") from None
     if done.returncode != 0:
         # Its output may hold the key; what it says to the operator goes to standard error.
         said = done.stderr.decode(errors="replace").strip().splitlines()
         reason = f": {said[-1]}" if said else ""
-        raise RootKeyUnavailable(f"root_key_command ended with status {done.returncode}{reason}")
+        raise RootKeyUnavailable(f"{name} ended with status {done.returncode}{reason}")
     return done.stdout.decode("latin-1")
 
 

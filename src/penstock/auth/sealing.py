@@ -22,8 +22,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.auth.aead import KEY_BYTES, NONCE_BYTES, Aead, Forged
+from penstock.auth.encryption_keys import TAG_BYTES, Key, Keys, named_arn
 from penstock.auth.keyring import Keyring
-from penstock.auth.keys import TAG_BYTES, Key, Keys, named_arn
 from penstock.clock import Clock
 from penstock.errors import KeyDisabled, KeyMissing, SealBroken
 from penstock.names import KeyUse, Space

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.keys import Key
+from penstock.auth.encryption_keys import Key
+from penstock.auth.keyring import Keyring
 from penstock.auth.rootkey import RootKeyError, create_root_key_file
 from penstock.cli.failure import Failure
-from penstock.cli.identity import DEFAULT_FILE, table
-from penstock.cli.options import configured, with_these_settings
-from penstock.clock import SystemClock
-from penstock.errors import KeyMissing
+from penstock.cli.identity import table
+from penstock.cli.key_reroot import reroot
+from penstock.cli.keyring import with_keyring
 from penstock.server.config import Config
-from penstock.server.encryption import ProgressFile, root_key
+from penstock.server.encryption import ProgressFile
 
-_SETTINGS = ("data", "keyring", "root_key_file", "root_key_command", "credentials", "account", "region")
 _ALIAS = re.compile(r"alias/(?!aws/)[A-Za-z0-9/_-]{1,250}")
 
 
 @click.group("key")
 def command() -> None:
-    """Keys that messages are encrypted under. A running broker takes changes up within seconds.
+    """Keys that messages are encrypted under. A running broker takes changes up within seconds; only for reroot it
+    must be stopped.
 
     A key is named by its id, its alias (alias/NAME), or the ARN of either: what a queue's KmsMasterKeyId takes.
 
@@ -40,7 +34,11 @@ def command() -> None:
       penstock key create --alias alias/orders
       penstock key rotate alias/orders
       penstock key list
+      penstock key reroot --new-root-key-file new.key
     """
+
+
+command.add_command(reroot)
 
 
 @command.command("root")
@@ -57,48 +55,9 @@ def root(file: Path) -> None:
     click.echo(f"made {file} (fingerprint {made.fingerprint})")
 
 
-def _with_keyring(function: Callable[..., None]) -> Callable[..., None]:
-    """The flags for the keyring; the function gets the settings and the keyring first."""
-
-    @with_these_settings(*_SETTINGS)
-    @wraps(function)
-    def run(**given: Any) -> None:
-        config = configured({name: given.pop(name) for name in ("config", *_SETTINGS)})
-        try:
-            function(config, _opened(config), **given)
-        except (RootKeyError, KeyringError) as error:
-            raise Failure(str(error)) from None
-        except KeyMissing as error:
-            raise Failure(f"there is no key {error.key}") from None
-
-    return run
-
-
-def _opened(config: Config) -> Keyring:
-    """Never makes one: only the server knows whether its data needs an older one."""
-    path = config.keyring_file
-    if path is None:
-        raise Failure("a broker that keeps everything in memory has no keyring: give --keyring")
-    if not path.exists():
-        raise Failure(
-            f"there is no keyring {path}: give the server's --config or --data; "
-            "its first start with a root key makes it"
-        )
-    found = root_key(_with_default_credentials(config), os.environ)
-    if found is None:
-        raise Failure("there is no root key: give --root-key-file, or the server's --config")
-    return Keyring(path, found, SystemClock())
-
-
-def _with_default_credentials(config: Config) -> Config:
-    """As penstock user finds them: the root key may lie beside the file that it makes if it is told no other."""
-    here = config.credentials is None and DEFAULT_FILE.exists()
-    return replace(config, credentials=DEFAULT_FILE) if here else config
-
-
 @command.command("create")
 @click.option("--alias", metavar="alias/NAME", help="A name for the key.")
-@_with_keyring
+@with_keyring
 def create(config: Config, keyring: Keyring, alias: str | None) -> None:
     """Make a key, and print its ARN."""
     if alias is not None and _ALIAS.fullmatch(alias) is None:
@@ -107,7 +66,7 @@ def create(config: Config, keyring: Keyring, alias: str | None) -> None:
 
 
 @command.command("list")
-@_with_keyring
+@with_keyring
 def list_(config: Config, keyring: Keyring) -> None:
     """List all keys, and say how far encrypting stored messages anew has come."""
     rows: list[tuple[str, ...]] = [("ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE")]
@@ -117,21 +76,24 @@ def list_(config: Config, keyring: Keyring) -> None:
 
 
 @command.command("rotate")
-@click.argument("key")
-@_with_keyring
-def rotate(config: Config, keyring: Keyring, key: str) -> None:
+@click.argument("key", required=False)
+@click.option("--all", "every", is_flag=True, help="Every key of the keyring, of all accounts and regions.")
+@with_keyring
+def rotate(config: Config, keyring: Keyring, key: str | None, every: bool) -> None:
     """Add a version to a key: what is sent from now on uses it.
 
     A running broker then looks at all stored messages in the background, as after penstock key reseal, and encrypts
     anew what older versions have encrypted; if none runs, the next one does. penstock key list shows how far it is.
     """
-    changed = keyring.rotate(config.space, key)
-    click.echo(f"{changed.arn} has {len(changed.versions)} versions")
+    if (key is None) is not every:
+        raise Failure("give one key, or --all")
+    for changed in keyring.rotate_all() if key is None else (keyring.rotate(config.space, key),):
+        click.echo(f"{changed.arn} has {len(changed.versions)} versions")
 
 
 @command.command("disable")
 @click.argument("key")
-@_with_keyring
+@with_keyring
 def disable(config: Config, keyring: Keyring, key: str) -> None:
     """Refuse sends to and receives from queues that name this key. Nothing is lost: see enable."""
     click.echo(f"disabled {keyring.set_enabled(config.space, key, False).arn}")
@@ -139,14 +101,14 @@ def disable(config: Config, keyring: Keyring, key: str) -> None:
 
 @command.command("enable")
 @click.argument("key")
-@_with_keyring
+@with_keyring
 def enable(config: Config, keyring: Keyring, key: str) -> None:
     """Allow a key to be used again. Stored messages are looked at as after penstock key reseal."""
     click.echo(f"enabled {keyring.set_enabled(config.space, key, True).arn}")
 
 
 @command.command("reseal")
-@_with_keyring
+@with_keyring
 def reseal(_config: Config, keyring: Keyring) -> None:
     """Encrypt stored messages anew where they are not encrypted under the key that their queue names today.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -33,9 +33,11 @@ def with_these_settings(*names: str) -> Callable[[F], F]:
     return add
 
 
-def configured(flags: Mapping[str, object]) -> Config:
+def configured(flags: Mapping[str, object], *, besides: Container[str] = ()) -> Config:
+    """``besides`` are variables that only the command itself knows."""
+    environment = {name: value for name, value in os.environ.items() if name not in besides}
     try:
-        return load_config(flags, os.environ)
+        return load_config(flags, environment)
     except ConfigError as error:
         raise Failure(str(error)) from None
 

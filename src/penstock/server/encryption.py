@@ -18,7 +18,7 @@ from penstock.auth.rootkey import RootKey, RootKeyError, find_root_key
 from penstock.auth.sealing import Cipher, NoKeys, key_named
 from penstock.broker.broker import Broker
 from penstock.broker.held import HeldQueue
-from penstock.broker.keys import KeyGuard, NoGuard, without_key
+from penstock.broker.key_guard import KeyGuard, NoGuard, without_key
 from penstock.broker.resealing import Progress, Resealing
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from penstock.errors import StoreRefused
 
+LOCK_FILE = "penstock.lock"
+"""In the data directory."""
+
 
 class LockFile:
     def __init__(self, path: Path) -> None:

@@ -19,7 +19,7 @@ from penstock.errors import StoreLost, StoreRefused
 from penstock.queues.changes import Changes
 from penstock.store import batch, datafile, migrations, tidying
 from penstock.store.faults import store_fault
-from penstock.store.lockfile import LockFile
+from penstock.store.lockfile import LOCK_FILE, LockFile
 from penstock.store.meter import Meter
 from penstock.store.port import Mark, Shard, Usage
 from penstock.store.reading import Reads
@@ -44,7 +44,7 @@ class SqliteStore(Reads):
         self._sync_every_s = sync_every_s
         self._sync: TimedSync | None = None
         self._steps = steps
-        self._lock_file = LockFile(directory / "penstock.lock") if directory else None
+        self._lock_file = LockFile(directory / LOCK_FILE) if directory else None
         self._reserve = Reserve(directory / "penstock.reserve") if directory else None
         self._writer: sqlite3.Connection
         self._connections: list[sqlite3.Connection] = []

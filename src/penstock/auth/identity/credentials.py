@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from penstock.auth.identity.access_keys import SealedElsewhere
 from penstock.auth.identity.book import CredentialsError, CredentialsUnreadable
 from penstock.auth.identity.differences import differences, in_short
 from penstock.auth.identity.directory import Directory
 from penstock.auth.identity.file import read_file
-from penstock.auth.rootkey import RootKey
+from penstock.auth.rootkey import INTERRUPTED, RootKey
 from penstock.auth.watch import Watch
 from penstock.clock import Clock
 
@@ -92,7 +93,8 @@ class Credentials:
         try:
             return Directory(book, self._root_key, self._clock)
         except CredentialsError as error:
-            raise CredentialsError(f"cannot use the credentials file {self._path}: {error}") from None
+            hint = f"; {INTERRUPTED}" if isinstance(error, SealedElsewhere) else ""
+            raise CredentialsError(f"cannot use the credentials file {self._path}: {error}{hint}") from None
 
 
 def _still_in_force(error: CredentialsError) -> str:

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from penstock.auth.identity.book import Book, CredentialsError, CredentialsUnreadable
+from penstock.auth.identity.access_keys import reroot_key
+from penstock.auth.identity.book import Book, CredentialsError, CredentialsUnreadable, all_keys
 from penstock.auth.identity.principals import check_book
 from penstock.auth.identity.toml import read_book, written
 from penstock.auth.private import NotPrivate, read_private, replace_file, turn
+from penstock.auth.rootkey import RootKey
 
 
 def read_file(path: Path) -> Book:
@@ -34,9 +36,27 @@ def changed_file(path: Path) -> Iterator[Book]:
             book = Book() if text is None else read_book(text)
         yield book
         with _told_with(path):
-            after = written(book, text or "")
-            check_book(read_book(after))  # what a server would refuse is not written
-            replace_file(path, after.encode())
+            replace_file(path, _text(book, text or ""))
+
+
+@contextmanager
+def rerooted_credentials(path: Path, old: RootKey, new: RootKey) -> Iterator[bytes | None]:
+    """What the file has to say to be sealed under another root key; None if it is already. Within the block it is
+    ours to change. Raises CredentialsError."""
+    with ExitStack() as stack:
+        with _told_with(path):
+            stack.enter_context(turn(path))
+            text = _read(path)
+            book = read_book(text)
+            changed = [reroot_key(each.key, old, new) for each in all_keys(book)]
+            after = _text(book, text) if any(changed) else None
+        yield after
+
+
+def _text(book: Book, before: str) -> bytes:
+    after = written(book, before)
+    check_book(read_book(after))  # what a server would refuse is not written
+    return after.encode()
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,337 @@
+"""The root key is exchanged: all that the old one opened the new one opens, whatever happens on the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from identities import HOME, THEN
+from penstock.auth.identity import Credentials, CredentialsError
+from penstock.auth.identity.book import all_keys
+from penstock.auth.identity.editing import add_key, add_user
+from penstock.auth.identity.file import changed_file, read_file
+from penstock.auth.keyring import Keyring, KeyringError
+from penstock.auth.rerooting import reroot
+from penstock.auth.rootkey import RootKey, RootKeyError
+from penstock.auth.sealing import Cipher
+from penstock.clock import ManualClock
+from penstock.names import KeyUse, Space
+
+HERE = Space(HOME, "eu-west-1")
+OLD, NEW, OTHER = (RootKey(bytes([number]) * 32) for number in (1, 2, 3))
+
+
+class House:
+    """A keyring and a credentials file, in folders of their own."""
+
+    def __init__(self, folder: Path, root: RootKey = OLD) -> None:
+        self.keyring = folder / "data" / "penstock-keys.json"
+        self.credentials = folder / "etc" / "credentials.toml"
+        self.credentials.parent.mkdir()
+        self.ring(root).keep()
+        self.secrets: dict[str, str] = {}
+        with changed_file(self.credentials):
+            pass
+
+    def user(self, name: str, root: RootKey = OLD) -> str:
+        with changed_file(self.credentials) as book:
+            pair = add_key(add_user(book, HOME, name, THEN), root, THEN)
+        self.secrets[pair.id] = pair.secret
+        return pair.id
+
+    def ring(self, root: RootKey) -> Keyring:
+        return Keyring(self.keyring, root, ManualClock())
+
+    def trouble(self, root: RootKey) -> str:
+        """Why a server does not start with this root key; empty if it does."""
+        try:
+            directory = Credentials(self.credentials, root, ManualClock()).directory
+            self.ring(root)
+        except (CredentialsError, KeyringError) as error:
+            return str(error)
+        assert {key: directory.secret(key, None) for key in self.secrets} == self.secrets
+        return ""
+
+    def reroot(self, old: RootKey = OLD, new: RootKey = NEW) -> set[Path]:
+        return set(reroot(self.keyring, self.credentials, old, new))
+
+    @property
+    def both(self) -> set[Path]:
+        return {self.keyring, self.credentials}
+
+    def texts(self) -> dict[Path, bytes]:
+        """All that is there; only the empty files of those who took turns do not count."""
+        found = (path for folder in self.both for path in folder.parent.iterdir())
+        return {path: path.read_bytes() for path in found if path.suffix != ".lock"}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    house.user("alice")
+    house.user("bob")
+    return house
+
+
+def test_everything_is_under_the_new_key_and_nothing_under_the_old(house: House) -> None:
+    assert house.reroot() == house.both
+    assert house.trouble(NEW) == ""
+    with pytest.raises(KeyringError):
+        house.ring(OLD)
+    with pytest.raises(CredentialsError):
+        Credentials(house.credentials, OLD, ManualClock())
+    before = house.texts()
+    assert house.reroot() == set(), "there is nothing left to do"
+    assert house.texts() == before
+
+
+@settings(max_examples=25, deadline=None)  # each makes some twenty files durable
+@given(
+    keys=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=4),
+    users=st.integers(0, 3),
+    inactive=st.integers(0, 3),
+)
+def test_keys_are_the_same_whatever_there_is(keys: list[tuple[int, bool]], users: int, inactive: int) -> None:
+    with TemporaryDirectory() as folder:
+        house = House(Path(folder))
+        ring = house.ring(OLD)
+        for rotations, enabled in keys:
+            key = ring.create(HERE, None)
+            for _ in range(rotations):
+                ring.rotate(HERE, key.id)
+            ring.set_enabled(HERE, key.id, enabled)
+        for number in range(users):
+            house.user(f"user{number}")
+        with changed_file(house.credentials) as book:
+            for each in list(all_keys(book))[:inactive]:
+                each.key.status = "inactive"
+                del house.secrets[each.key.id]
+        said, before = described(ring), read_file(house.credentials)
+        sealed = Cipher(ring, ManualClock()).seal([(KeyUse(HERE, None, 0), 7, b"content")])
+
+        assert house.reroot() == ({house.keyring, house.credentials} if users else {house.keyring})
+
+        assert house.trouble(NEW) == ""
+        after = house.ring(NEW)
+        assert described(after) == said
+        assert Cipher(after, ManualClock()).open(7, sealed[0]) == b"content"
+        book = read_file(house.credentials)
+        for old, new in zip(all_keys(before), all_keys(book), strict=True):
+            assert old.key.secret != new.key.secret
+            new.key.secret = old.key.secret
+        assert book == before, "nothing but the seals is another"
+
+
+def described(ring: Keyring) -> object:
+    """All that a keyring says, but for what is sealed and by whom."""
+    file = ring.keys.file
+    return file.generation, [
+        (key.id, key.space, key.aliases, key.enabled, [(each.number, each.created_ms) for each in key.versions])
+        for key in file.keys
+    ]  # fmt: skip
+
+
+# -- what fails changes nothing ------------------------------------------------------------------------------
+
+
+def damage(path: Path, old: bytes, new: bytes) -> None:
+    text = path.read_bytes()
+    assert old in text
+    path.write_bytes(text.replace(old, new, 1))
+
+
+def foreign_secret(house: House) -> None:
+    house.user("carol", OTHER)
+
+
+def secret_by_hand(house: House) -> None:
+    damage(house.credentials, b'secret = "', b'secret = "by hand, ')
+
+
+def damaged_seal(house: House) -> None:
+    damage(house.keyring, b'"sealed": "', b'"sealed": "AAAA')
+
+
+def no_json(house: House) -> None:
+    house.keyring.write_bytes(b"{")
+
+
+def open_to_all(house: House) -> None:
+    house.credentials.chmod(0o644)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (foreign_secret, "cannot use the credentials file .*sealed with another root key"),
+        (secret_by_hand, "cannot use the credentials file .*is not a sealed one"),
+        (damaged_seal, "cannot use the keyring .*one of its keys cannot be used"),
+        (no_json, "cannot use the keyring .*not a keyring of this version"),
+        (open_to_all, "chmod 6[04]0"),
+    ],
+)
+def test_what_cannot_be_opened_leaves_all_as_it_was(
+    house: House, spoil: Callable[[House], None], told: str
+) -> None:
+    spoil(house)
+    before = house.texts()
+    with pytest.raises((KeyringError, CredentialsError), match=told):
+        house.reroot()
+    assert house.texts() == before
+
+
+def test_a_wrong_root_key_is_named_and_leaves_all_as_it_was(house: House) -> None:
+    before = house.texts()
+    with pytest.raises(KeyringError) as caught:
+        house.reroot(OTHER, NEW)
+    for root in (OLD, OTHER, NEW):
+        assert root.fingerprint in str(caught.value)
+    with pytest.raises(CredentialsError, match="sealed with another root key"):
+        reroot(None, house.credentials, OTHER, NEW)
+    assert house.texts() == before
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
+    """The call of that number fails."""
+    real, calls = getattr(os, name), 0
+
+    def call(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, name, call)
+
+
+@pytest.mark.parametrize(("name", "at"), [("fsync", 1), ("fsync", 2), ("replace", 1)])
+def test_a_full_disk_leaves_all_as_it_was(
+    house: House, monkeypatch: pytest.MonkeyPatch, name: str, at: int
+) -> None:
+    before = house.texts()
+    failing(monkeypatch, name, at)
+    with pytest.raises(RootKeyError, match="No space left on device; repeat the command when that is mended"):
+        house.reroot()
+    assert house.texts() == before
+    assert house.reroot() == house.both
+    assert house.trouble(NEW) == ""
+
+
+# -- what is not finished is finished ------------------------------------------------------------------------
+
+
+def assert_half(house: House) -> None:
+    """A server starts with neither key, and says what to do."""
+    for root in (OLD, NEW):
+        assert house.trouble(root).endswith("; if penstock key reroot was interrupted, repeat it")
+
+
+def test_a_failure_between_the_two_is_mended_by_the_next_try(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, "replace", 2)
+    with pytest.raises(RootKeyError, match="repeat the command"):
+        house.reroot()
+    assert_half(house)
+    assert house.reroot() == {house.credentials}
+    assert house.trouble(NEW) == ""
+
+
+def test_a_backup_of_one_file_is_brought_up(house: House) -> None:
+    before = house.texts()
+    house.reroot()
+    for path in house.both:
+        path.write_bytes(before[path])
+        assert_half(house)
+        assert house.reroot() == {path}
+        assert house.trouble(NEW) == ""
+
+
+KILLED = """
+import os, pathlib, signal, sys, tempfile
+from penstock.auth.rerooting import reroot
+from penstock.auth.rootkey import RootKey
+
+left = int(sys.argv[3])
+
+def counted(call):
+    def run(*arguments):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return call(*arguments)
+    return run
+
+os.fsync, os.replace, tempfile.mkstemp = map(counted, (os.fsync, os.replace, tempfile.mkstemp))
+reroot(*map(pathlib.Path, sys.argv[1:3]), RootKey(bytes([1]) * 32), RootKey(bytes([2]) * 32))
+"""
+
+STEPS = ["make 1", "sync 1", "make 2", "sync 2", "replace 1", "replace 2", "sync folder 1", "sync folder 2"]
+
+
+@pytest.mark.parametrize("step", range(len(STEPS) + 1), ids=[*STEPS, "not killed"])
+def test_who_is_killed_at_any_moment_loses_nothing(house: House, step: int) -> None:
+    command = [sys.executable, "-c", KILLED, str(house.keyring), str(house.credentials), str(step)]
+    ended = subprocess.run(command, timeout=60).returncode
+    assert ended == (-signal.SIGKILL if step < len(STEPS) else 0)
+    second = STEPS.index("replace 2")
+    if step == second:
+        assert_half(house)
+    else:
+        assert house.trouble(OLD if step < second else NEW) == ""
+    house.reroot()
+    assert house.trouble(NEW) == ""
+    assert house.texts().keys() == house.both, "and no litter stays"
+
+
+# -- beside the files ----------------------------------------------------------------------------------------
+
+
+def test_files_stay_their_owners_and_private(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.reroot()
+    for path in house.both:
+        assert path.stat().st_mode & 0o777 == 0o600
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append((owner, group)))
+    before = house.keyring.stat()
+    reroot(house.keyring, None, NEW, OLD)
+    assert given == [(before.st_uid, before.st_gid)], "what root changes stays the service's"
+    assert house.keyring.stat().st_mode == before.st_mode
+
+
+def test_a_link_stays_a_link(house: House) -> None:
+    real = house.keyring.rename(house.keyring.with_name("real.json"))
+    house.keyring.symlink_to(real)
+    house.reroot()
+    assert house.keyring.is_symlink()
+    assert house.trouble(NEW) == ""
+
+
+def test_a_server_that_read_the_keyring_before_does_not_start_on_it(house: House) -> None:
+    """It reads its files, and then takes the data: the exchange may come in between."""
+    early, running = house.ring(OLD), house.ring(OLD)
+    early.keep()
+    house.reroot()
+    with pytest.raises(KeyringError, match="another root key"):
+        early.keep()
+    assert running.reload().startswith("the keys stay as they were: ")
+
+
+def test_only_what_there_is_is_changed(house: House) -> None:
+    assert set(reroot(house.keyring, None, OLD, NEW)) == {house.keyring}
+    assert_half(house)
+    assert set(reroot(None, house.credentials, OLD, NEW)) == {house.credentials}
+    assert house.trouble(NEW) == ""
