@@ -35,7 +35,9 @@ class Bench:
 
     generator: Generator
     plan: Plan
-    _backlogs: dict[str, tuple[str, int]] = field(default_factory=dict)  # of a system: queue, messages
+    _backlogs: dict[tuple[str, int], tuple[str, int]] = field(
+        default_factory=dict
+    )  # system, groups: queue, messages
     _queues: int = 0
 
     def run(self, system: System, job: Job) -> Done:
@@ -52,30 +54,30 @@ class Bench:
         for queue in queues:
             system.call("DeleteQueue", {"QueueUrl": queue})
 
-    def fill(self, system: System, queue: str, count: int, limit_s: float) -> int:
+    def fill(self, system: System, queue: str, count: int, limit_s: float, groups: int = 0) -> int:
         """Answers how many messages are there when the time is over."""
         filled, deadline = 0, time.monotonic() + limit_s
         while filled < count and (left := deadline - time.monotonic()) > 0:
             part = min(10_000, count - filled)
             fill = Job(
-                kind="send", url="", queues=[queue], count=part, connections=16, batch=10, limit_s=left
-            )
+                kind="send", url="", queues=[queue], count=part, connections=16, batch=10, limit_s=left, groups=groups
+            )  # fmt: skip
             filled += self.run(system, fill).messages
         return filled
 
-    def backlog(self, system: System, count: int, limit_s: float) -> str:
+    def backlog(self, system: System, count: int, limit_s: float, groups: int = 0) -> str:
         """A queue in which that many messages wait. It stays, and only grows, until the system is restarted."""
-        queue, there = self._backlogs.get(system.name, ("", 0))
-        queue = queue or self.queue(system)
+        queue, there = self._backlogs.get((system.name, groups), ("", 0))
+        queue = queue or self.queue(system, fifo=groups > 0)
         if there < count:
-            there += self.fill(system, queue, count - there, limit_s)
-            self._backlogs[system.name] = queue, there
+            there += self.fill(system, queue, count - there, limit_s, groups)
+            self._backlogs[system.name, groups] = queue, there
         if there < count:
             raise Wrong(f"took only {there:,} of {count:,} messages within {limit_s:.0f} s")
         return queue
 
     def restart(self, system: System) -> None:
-        self._backlogs.pop(system.name, None)
+        self._backlogs = {key: backlog for key, backlog in self._backlogs.items() if key[0] != system.name}
         system.restart()
 
 
@@ -159,24 +161,26 @@ def _waking(bench: Bench, system: System) -> Figures:
     return {"p50_ms": figures["p50_ms"], "p99_ms": figures["p99_ms"]}
 
 
-def _with_backlog(count: int) -> Callable[[Bench, System], Figures]:
-    """Send, receive and delete, on a queue with a backlog and on an empty one, in turn."""
+def _with_backlog(count: int, groups: int = 0) -> Callable[[Bench, System], Figures]:
+    """Receive and delete: on a queue with a backlog, FIFO if it has groups, and on an empty standard one, in turn."""
 
     def measure(bench: Bench, system: System) -> Figures:
         plan = bench.plan
-        full = bench.backlog(system, count, plan.fill_limit_s * max(1, count / 100_000))
+        full = bench.backlog(system, count, plan.fill_limit_s * max(1, count / 100_000), groups)
         empty = bench.queue(system)
-        costs = {}
-        for queue in (empty, full):
-            there = bench.fill(system, queue, int(5_000 * plan.scale), plan.limit_s)
-            costs[queue] = bench.run(
-                system,
-                Job(kind="drain", url="", queues=[queue], count=there, connections=16, limit_s=plan.limit_s),
-            )
+        costs = []
+        for queue, its_groups in ((empty, 0), (full, groups)):
+            there = bench.fill(system, queue, int(5_000 * plan.scale), plan.limit_s, its_groups)
+            job = Job(
+                kind="drain", url="", queues=[queue], count=there, connections=16, groups=its_groups,
+                limit_s=plan.limit_s,
+            )  # fmt: skip
+            costs.append(of_load(bench.run(system, job), system.pid is not None))
         bench.drop(system, empty)
-        figures, alone = (of_load(costs[queue], system.pid is not None) for queue in (full, empty))
+        alone, figures = costs
+        figures["rate_of_empty"] = figures["rate"] / alone["rate"]
         if "cpu_us" in figures:
-            figures["of_empty"] = figures["cpu_us"] / alone["cpu_us"]
+            figures["cpu_of_empty"] = figures["cpu_us"] / alone["cpu_us"]
         return figures
 
     return measure
@@ -274,6 +278,8 @@ CASES = (
     Case(name="memory", title="Memory of a waiting message (100,000)", measure=_remembering, headline="bytes",
          fresh=True, warm=False, rounds_max=1, fits=_is_seen),
     Case(name="backlog-100k", title="Receive and delete, 100,000 messages waiting", measure=_with_backlog(100_000)),
+    Case(name="fifo-100k", title="Receive and delete on a FIFO queue, 100,000 groups waiting",
+         measure=_with_backlog(100_000, groups=100_000)),
     Case(name="backlog-1M", title="Receive and delete, 1,000,000 messages waiting",
          measure=_with_backlog(1_000_000), fits=_is_penstock),
     Case(name="start-1M", title="A start with 1,000,000 messages to the first received", measure=_starting_full,
