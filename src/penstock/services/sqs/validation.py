@@ -19,6 +19,7 @@ BATCH_ENTRIES_MAX = 10
 
 # What XML 1.0 cannot carry, SQS refuses in both protocols.
 ILLEGAL_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROLS = bytes(code for code in range(0x20) if ILLEGAL_CHARACTER.match(chr(code)))
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 _ID = re.compile(r"[!-~]{1,128}")  # alphanumeric and punctuation, which is ASCII without space and controls
@@ -86,7 +87,9 @@ def check_label(label: str) -> None:
 
 
 def is_legal(text: str) -> bool:
-    # Printable is the common case, holds nothing illegal, and is told several times faster.
+    # What is printable holds nothing illegal, and ASCII only some control characters: both is told far faster.
+    if text.isascii():
+        return len(text.encode().translate(None, _CONTROLS)) == len(text)
     return text.isprintable() or ILLEGAL_CHARACTER.search(text) is None
 
 
