@@ -41,6 +41,29 @@ def test_an_unacknowledged_send_is_lost_in_a_crash_an_acknowledged_one_is_not(
     assert world.drain(queue) == ["kept"]
 
 
+def test_one_send_alone_is_written_at_the_next_turn_of_the_loop(roomy: World) -> None:
+    roomy.create("orders")
+    before = len(roomy.store.appended)
+    roomy.sending("orders", outgoing("alone"))
+    roomy.runtime.step()  # the loop
+    roomy.runtime.step()  # the thread that writes
+    assert len(roomy.store.appended) == before + 1
+
+
+def test_sends_that_keep_coming_share_a_commit_but_not_for_long(roomy: World) -> None:
+    roomy.create("orders")
+    before = len(roomy.store.appended)
+    for _ in range(5):
+        assert len(roomy.store.appended) == before
+        roomy.sending("orders", outgoing("one"))
+        roomy.sending("orders", outgoing("other"))
+        roomy.runtime.step()  # a turn of the loop
+    roomy.sending("orders", outgoing("too late"))
+    roomy.runtime.step()  # another, which finds a commit under way
+    roomy.runtime.step()  # the thread that writes
+    assert [len(changes.added) for changes in roomy.store.appended[before:]] == [10]
+
+
 def test_decisions_made_meanwhile_share_the_next_commit(world: World) -> None:
     world.create("q")
     world.hold_commits()

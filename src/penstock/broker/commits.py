@@ -24,6 +24,10 @@ from penstock.store.port import Mark, Shard, Store
 log = logging.getLogger("penstock.broker")
 
 
+_ROWS_ENOUGH = 256
+_ROUNDS_MAX = 4
+
+
 class Batch:
     """The changes of one commit, and who waits for it."""
 
@@ -55,6 +59,7 @@ class Committer:
         self._batch = Batch(shard.position + 1, shard.position)
         self._under_way: Batch | None = None
         self._scheduled = False
+        self._rounds = self._rows = 0  # how often we looked whether more comes, and how much there was
         self._end: StoreError | None = None  # after this, no commit is ever tried again
 
     @property
@@ -106,9 +111,14 @@ class Committer:
 
     def _schedule(self) -> None:
         self._scheduled = True
+        self._rounds = 0
+        self._rows = self._batch.changes.rows
         self._runtime.soon(self._flush)
 
     def _flush(self) -> None:
+        if self._under_way is None and self._grows():
+            self._runtime.soon(self._flush)
+            return
         self._scheduled = False
         if self._under_way is not None or not self._batch.changes:
             return
@@ -121,6 +131,14 @@ class Committer:
         mark = Mark(self._next_number, self._clock.now_ms(), self._clock.wall_ms())
         append = partial(self._store.append, batch.changes, mark)
         self._runtime.write(append, short=batch.changes.is_short).on_done(self._written)
+
+    def _grows(self) -> bool:
+        """Are requests coming in just now? Then their changes come along: many cost one commit, as one does.
+
+        Whoever is alone does not wait, and nobody waits for long."""
+        rows, self._rows = self._rows, self._batch.changes.rows
+        self._rounds += 1
+        return rows < self._rows < _ROWS_ENOUGH and self._rounds <= _ROUNDS_MAX
 
     def _written(self, outcome: Later[None]) -> None:
         batch, self._under_way = self._under_way, None

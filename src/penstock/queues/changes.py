@@ -118,10 +118,14 @@ class Changes:
         )  # fmt: skip
 
     @property
+    def rows(self) -> int:
+        """Of messages."""
+        return len(self.added) + len(self.updated) + len(self.removed)
+
+    @property
     def is_short(self) -> bool:
         """Can it be written quickly, if anything can? Forgotten sends are many rows, thousands perhaps."""
-        rows = len(self.added) + len(self.updated) + len(self.removed)
-        return rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES and len(self.dedup_forgotten) <= 1
+        return self.rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES and len(self.dedup_forgotten) <= 1
 
     def add(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
