@@ -8,6 +8,7 @@ import pytest
 
 from penstock.names import Space
 from penstock.server.audit import Audit, AuditEvent, AuditWitness
+from penstock.server.audit.actions import left_out
 from penstock.server.audit.event import cloudtrail
 from penstock.server.caller import Caller
 from penstock.server.origin import Origins
@@ -35,7 +36,7 @@ class Kept(Audit):
 
     def __init__(self, *, data_events: bool = False) -> None:
         self.events: list[AuditEvent] = []
-        self._data_events = data_events
+        self._left_out = left_out(data_events=data_events)
 
     def record(self, event: AuditEvent) -> None:
         self.events.append(event)

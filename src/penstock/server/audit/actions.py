@@ -59,3 +59,14 @@ ACTIONS: dict[str, dict[str, Kept]] = {
 def kept(service: str, action: str) -> Kept:
     """What is known of no service changes something, as far as the trail knows: it is kept."""
     return ACTIONS.get(service, {}).get(action, _MANAGEMENT)
+
+
+def left_out(*, data_events: bool) -> frozenset[tuple[str, str]]:
+    """Services and their actions that are not worth an event, unless they are refused."""
+    categories: set[Category | None] = {None} if data_events else {None, "Data"}
+    return frozenset(
+        (service, action)
+        for service, actions in ACTIONS.items()
+        for action, kept in actions.items()
+        if kept.category in categories
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock import __version__
-from penstock.server.audit.actions import kept
+from penstock.server.audit.actions import left_out
 from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
 from penstock.server.audit.file import TrailFile
 from penstock.server.audit.unpermitted import SESSIONS, Unpermitted
@@ -30,6 +30,7 @@ class Audit:
         self.path = file.path
         self._now_ms = now_ms  # the wall clock
         self._data_events = data_events
+        self._left_out = left_out(data_events=data_events)
         self._required = required
         self._unpermitted = Unpermitted()
         self._sessions = Unpermitted(SESSIONS)  # given to whoever asked, as no policy has to allow it
@@ -42,8 +43,7 @@ class Audit:
 
     def wants(self, service: str, action: str) -> bool:
         """Whether a request that was not refused is worth an event. One that was refused always is."""
-        category = kept(service, action).category
-        return category == "Management" or (category == "Data" and self._data_events)
+        return (service, action) not in self._left_out
 
     def record(self, event: AuditEvent) -> None:
         if not event.denied and not self.wants(event.service, event.action):
