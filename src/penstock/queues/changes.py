@@ -135,6 +135,14 @@ class Changes:
             entry.receives_before, entry.first_received_ms, entry.source, entry.content,
         )))  # fmt: skip
 
+    def with_added(self, added: list[EntryRow]) -> Changes:
+        """The same batch, but for these rows."""
+        twin = Changes(self.number, self.durable)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.added = added
+        return twin
+
     def update(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
         self.updated[entry.seq] = _new(EntryUpdate, (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 
 import msgspec
@@ -22,6 +22,7 @@ _SQL = statements.load("usage")
 _encode = msgspec.json.Encoder().encode
 _read = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 _NOTHING = Usage(0, 0)
+_NOBODY_ASKS = nullcontext()
 
 Weights = dict[int, Usage]
 
@@ -38,17 +39,19 @@ class Meter:
             self._usage = _weights(connection, "everything")
         return dict(self._usage)
 
-    @contextmanager
-    def watching(self, connection: sqlite3.Connection, changes: Changes) -> Iterator[None]:
+    def watching(self, connection: sqlite3.Connection, changes: Changes) -> AbstractContextManager[None]:
         """Around the writing of a batch within its transaction."""
+        return _NOBODY_ASKS if self._usage is None else self._watching(connection, changes)
+
+    @contextmanager
+    def _watching(self, connection: sqlite3.Connection, changes: Changes) -> Iterator[None]:
         touched = chain((row.seq for row in changes.added), changes.updated, changes.removed)
         with self.weighing(connection, touched):
             yield
-        if self._usage is not None:
-            for queue in changes.purged:
-                self._next[queue] = _weights(connection, "of_purged_queue", queue=queue).get(queue, _NOTHING)
-            for queue in changes.dropped:
-                self._next[queue] = _NOTHING
+        for queue in changes.purged:
+            self._next[queue] = _weights(connection, "of_purged_queue", queue=queue).get(queue, _NOTHING)
+        for queue in changes.dropped:
+            self._next[queue] = _NOTHING
 
     @contextmanager
     def weighing(self, connection: sqlite3.Connection, seqs: Iterable[int]) -> Iterator[None]:

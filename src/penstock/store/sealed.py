@@ -11,7 +11,6 @@ Rule 5: the store knows under which versions of keys anything was ever sealed, b
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -125,9 +124,9 @@ class SealedStore:
     def append(self, changes: Changes, mark: Mark) -> None:
         told = {record.id: _use(record) for record in changes.queues.values()}
         if changes.added and self._cipher.seals:
-            sealed = copy.copy(changes)  # whoever made the batch still holds it, and it stays plain
-            sealed.added = self._sealed(changes.added, {**self._uses, **told} if told else self._uses)
-            self._store.append(sealed, mark)
+            # Whoever made the batch still holds it, and it stays plain.
+            added = self._sealed(changes.added, {**self._uses, **told} if told else self._uses)
+            self._store.append(changes if added is changes.added else changes.with_added(added), mark)
         else:
             self._store.append(changes, mark)
         if told:
@@ -143,6 +142,8 @@ class SealedStore:
             use = uses.get(row.queue, _NO_QUEUE)
             if use is not None:
                 wanted.append((use, row.seq, row.content))
+        if not wanted:
+            return added
         sealed = dict(zip((seq for _, seq, _ in wanted), self._cipher.seal(wanted), strict=True))
         self._remember(sealed.values())
         return [EntryRow(*row[:-1], sealed.get(row.seq, row.content)) for row in added]

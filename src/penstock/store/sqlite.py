@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.errors import StoreLost, StoreRefused
 from penstock.queues.changes import Changes
@@ -25,6 +26,8 @@ from penstock.store.port import Mark, Shard, Usage
 from penstock.store.reading import Reads
 from penstock.store.reserve import Reserve, free_bytes, room_for
 from penstock.store.syncing import TimedSync
+
+T = TypeVar("T")
 
 WORKING_BYTES = 1024 * 1024
 """SQLite needs some room even to read: the index of its log is a file."""
@@ -80,6 +83,7 @@ class SqliteStore(Reads):
         path = directory / "penstock.db"
         self._writer = datafile.open_file(path, self._synchronous, self._steps)
         self._connections = [self._writer]
+        self._file = str(path)
         self._inode = os.stat(path).st_ino
         with datafile.damage_refused(path):
             self._reader = datafile.connect(path, self._synchronous, reads_only=True)
@@ -100,25 +104,30 @@ class SqliteStore(Reads):
                 self._lock_file.release()
 
     def append(self, changes: Changes, mark: Mark) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with self._meter.watching(connection, changes):
+                batch.write(connection, changes, mark)
+
         self._check_file_is_there()
         with self._write_lock:
-            with self._transaction(), self._meter.watching(self._writer, changes):
-                batch.write(self._writer, changes, mark)
+            self._in_transaction(write)
             self._meter.durable()
 
     def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with self._meter.weighing(connection, [seq for seq, _ in contents]):
+                batch.rewrite(connection, contents)
+
         if not contents:
             return
         self._check_file_is_there()
         with self._write_lock:
-            with self._transaction(), self._meter.weighing(self._writer, [seq for seq, _ in contents]):
-                batch.rewrite(self._writer, contents)
+            self._in_transaction(write)
             self._meter.durable()
 
     def remember_seals(self, seals: Set[bytes]) -> None:
         self._check_file_is_there()
-        with self._transaction():
-            batch.replace_seals(self._writer, seals)
+        self._in_transaction(lambda connection: batch.replace_seals(connection, seals))
 
     def usage(self) -> dict[int, Usage]:
         with self._write_lock, self._faults():
@@ -129,16 +138,15 @@ class SqliteStore(Reads):
         if self._directory is None:
             return
         try:
-            found = os.stat(self._directory / "penstock.db").st_ino
+            found = os.stat(self._file).st_ino
         except OSError:
             found = 0
         if found != self._inode:
             raise StoreLost(f"the data file in {self._directory} was removed or replaced while in use")
 
     def tidy(self, rows_max: int) -> bool:
-        with self._transaction():
-            if tidying.remove_bite(self._writer, rows_max):
-                return True
+        if self._in_transaction(lambda connection: tidying.remove_bite(connection, rows_max)):
+            return True
         with self._write_lock, self._faults():
             return self._shrink(rows_max)
 
@@ -155,29 +163,34 @@ class SqliteStore(Reads):
             self._pages_given_back = 0
         return surplus > 0
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._writer
         with self._write_lock:
             if self._sync is not None:
                 self._sync.check()
+            committing = False
             try:
-                with self._faults():
-                    self._writer.execute("BEGIN IMMEDIATE")
-                    yield
-                with self._faults(committing=True):
-                    self._writer.execute("COMMIT")
-            except BaseException:
-                datafile.rollback(self._writer)
-                raise
+                connection.execute("BEGIN IMMEDIATE")
+                outcome = work(connection)
+                committing = True
+                connection.execute("COMMIT")
+            except BaseException as error:
+                try:
+                    if isinstance(error, sqlite3.Error):
+                        raise store_fault(error, has_room=self._has_room, committing=committing) from error
+                    raise
+                finally:
+                    datafile.rollback(connection)
             if self._sync is not None:
                 self._sync.written()
+            return outcome
 
     @contextmanager
-    def _faults(self, *, committing: bool = False) -> Iterator[None]:
+    def _faults(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise store_fault(error, has_room=self._has_room, committing=committing) from error
+            raise store_fault(error, has_room=self._has_room) from error
 
     def _has_room(self) -> bool:
         if self._directory is None:
