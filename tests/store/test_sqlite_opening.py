@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from store_driver import T0, Driver, bare, queue_record, row
 
-from penstock.errors import StoreBroken, StoreRefused
+from penstock.errors import StoreBroken, StoreLost, StoreRefused
 from penstock.store import datafile, migrations
 from penstock.store.sqlite import SqliteStore
 
@@ -264,3 +264,31 @@ def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
 def test_the_present_format_is_the_last_step() -> None:
     assert migrations.present_version() == 1 + len(migrations.STEPS)
     assert migrations.present_version((LATER_1, LATER_2)) == 3
+
+
+_VISIT = (
+    "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM entries').fetchall()"
+)
+
+
+def test_another_process_may_look_into_the_file_and_nothing_is_lost(data: Path, tmp_path: Path) -> None:
+    """As a backup does. Whoever closes a database that nobody else has locked removes the log, with all in it."""
+    filled(data, rows=3)
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(added=[row(4)])
+    subprocess.run([sys.executable, "-c", _VISIT, str(data / "penstock.db")], check=True, timeout=30)
+    driver.append(added=[row(5)])
+    crashed = tmp_path / "crashed"
+    shutil.copytree(data, crashed)
+    driver.store.close()
+    assert len(Driver(lambda: SqliteStore(crashed)).store.contents([1, 2, 3, 4, 5])) == 5
+
+
+@pytest.mark.parametrize("name", ["penstock.db", "penstock.db-wal"])
+def test_a_file_that_is_gone_takes_nothing_more(data: Path, name: str) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(added=[row(1)], queues={1: queue_record(1)})
+    (data / name).unlink()
+    with pytest.raises(StoreLost, match=name):
+        driver.append(added=[row(2)])
+    driver.store.close()

@@ -80,23 +80,25 @@ def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = Fa
 
 
 def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sqlite3.Connection:
-    """A connection to a file that was found good, made new if there was none."""
+    """A connection to a file that was found good, made new if there was none.
+
+    From here on nobody in this process may open the file but SQLite: to close it, even once and only after reading,
+    drops every lock that the process holds on it (POSIX). The next visitor, such as a backup, would then take itself
+    for the last one that uses the database, and remove the log that we write to. So the connection that lives is
+    made after all looking.
+    """
     with damage_refused(path):
         if not path.exists():
             _refuse_leftovers(path)
             _create_file(path)
         _check_header(path)
-        connection = connect(path, synchronous)
-        try:
+        with closing(connect(path, synchronous)) as connection:
             _check_version(connection, path, steps)
             _check_pages(connection, path)
             _check_tables(connection, path)
             # A copy made by VACUUM INTO is in another mode, in which readers and the writer block each other.
             connection.execute("PRAGMA journal_mode = WAL")
-        except BaseException:
-            connection.close()
-            raise
-    return connection
+        return connect(path, synchronous)
 
 
 def _refuse_leftovers(path: Path) -> None:

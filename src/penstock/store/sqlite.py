@@ -29,6 +29,7 @@ from penstock.store.syncing import TimedSync
 
 T = TypeVar("T")
 
+_LOG_FILE = "penstock.db-wal"
 WORKING_BYTES = 1024 * 1024
 """SQLite needs some room even to read: the index of its log is a file."""
 
@@ -54,6 +55,7 @@ class SqliteStore(Reads):
         self._write_lock = threading.RLock()
         # In memory there is one connection for both, so reads and writes take turns.
         self._read_lock = threading.RLock() if directory else self._write_lock
+        self._files: dict[str, int] = {}  # that hold the data, by inode
         self._meter = Meter()
         self._pages_given_back = 0  # in the log; the file itself is cut from time to time
 
@@ -83,15 +85,14 @@ class SqliteStore(Reads):
         path = directory / "penstock.db"
         self._writer = datafile.open_file(path, self._synchronous, self._steps)
         self._connections = [self._writer]
-        self._file = str(path)
-        self._inode = os.stat(path).st_ino
         with datafile.damage_refused(path):
             self._reader = datafile.connect(path, self._synchronous, reads_only=True)
             self._connections.append(self._reader)
             shard = self._shard()
+            self._files = {str(file): os.stat(file).st_ino for file in (path, directory / _LOG_FILE)}
         self.restore_reserve()
         if self._sync_every_s is not None:
-            self._sync = TimedSync(directory / "penstock.db-wal", self._sync_every_s)
+            self._sync = TimedSync(directory / _LOG_FILE, self._sync_every_s)
         return shard
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class SqliteStore(Reads):
             with self._meter.watching(connection, changes):
                 batch.write(connection, changes, mark)
 
-        self._check_file_is_there()
+        self._check_files_are_there()
         with self._write_lock:
             self._in_transaction(write)
             self._meter.durable()
@@ -120,29 +121,28 @@ class SqliteStore(Reads):
 
         if not contents:
             return
-        self._check_file_is_there()
+        self._check_files_are_there()
         with self._write_lock:
             self._in_transaction(write)
             self._meter.durable()
 
     def remember_seals(self, seals: Set[bytes]) -> None:
-        self._check_file_is_there()
+        self._check_files_are_there()
         self._in_transaction(lambda connection: batch.replace_seals(connection, seals))
 
     def usage(self) -> dict[int, Usage]:
         with self._write_lock, self._faults():
             return self._meter.usage(self._writer)
 
-    def _check_file_is_there(self) -> None:
+    def _check_files_are_there(self) -> None:
         """A file that was removed or replaced under our feet takes every write and keeps none."""
-        if self._directory is None:
-            return
-        try:
-            found = os.stat(self._file).st_ino
-        except OSError:
-            found = 0
-        if found != self._inode:
-            raise StoreLost(f"the data file in {self._directory} was removed or replaced while in use")
+        for file, inode in self._files.items():
+            try:
+                found = os.stat(file).st_ino
+            except OSError:
+                found = 0
+            if found != inode:
+                raise StoreLost(f"{file} was removed or replaced while in use")
 
     def tidy(self, rows_max: int) -> bool:
         if self._in_transaction(lambda connection: tidying.remove_bite(connection, rows_max)):
@@ -195,7 +195,7 @@ class SqliteStore(Reads):
     def _has_room(self) -> bool:
         if self._directory is None:
             return True
-        log = self._directory / "penstock.db-wal"
+        log = self._directory / _LOG_FILE
         return room_for(self._directory, log.stat().st_size + WORKING_BYTES)
 
     def free_bytes(self) -> int | None:

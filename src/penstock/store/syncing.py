@@ -16,6 +16,9 @@ from penstock.errors import StoreBroken
 class TimedSync:
     def __init__(self, log: Path, every_s: float) -> None:
         self._log = log
+        self._fd = os.open(
+            log, os.O_RDONLY
+        )  # kept: when callers use up all descriptors there is none to be had
         self._every_s = every_s
         self._unsynced = Event()
         self._ended = Event()
@@ -36,12 +39,13 @@ class TimedSync:
         self._ended.set()
         self._unsynced.set()
         self._thread.join()
+        os.close(self._fd)
 
     def _run(self) -> None:
         while self._unsynced.wait() and not self._ended.wait(self._every_s):
             self._unsynced.clear()  # first: what is written from here on may be too late for this sync
             try:
-                sync_file(self._log)
+                os.fsync(self._fd)
             except OSError as error:
                 self._failure = error
                 return
