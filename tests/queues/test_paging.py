@@ -50,6 +50,20 @@ def test_more_groups_than_are_listed(queue: str) -> None:
         assert sorted(work_off(world, queue)) == sorted(sent)
 
 
+@KINDS
+def test_large_messages_of_many_groups_do_not_go_past_the_budget(queue: str) -> None:
+    """A few of each group are kept whatever the budget says; not their contents, which the store has."""
+    budget = 100_000
+    with World(msgspec.structs.replace(ROOMY, memory_budget_bytes=budget)) as world:
+        world.create(queue)
+        bodies = [f"{i}" + "x" * 20_000 for i in range(50)]
+        for i, body in enumerate(bodies):
+            world.send(queue, body, group=f"g{i}")
+        assert len(world.queue(queue).rules.index) == 50
+        assert world.broker.budget.used < budget + 50_000
+        assert sorted(work_off(world, queue)) == sorted(bodies)
+
+
 @pytest.mark.parametrize("kind", ["waiting", "delayed", "in flight"])
 def test_what_is_kept_is_counted_once(kind: str) -> None:
     with tiny() as world:

@@ -41,6 +41,8 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
     only_to: frozenset[QueueName] | None = None
     """Where messages may go back to; None: wherever they came from."""
+    moves_max: int | None = None
+    """How many messages the source held when it began; None: it began before there was such a bound."""
 
 
 class EntryRow(NamedTuple):

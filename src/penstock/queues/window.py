@@ -246,15 +246,17 @@ class Window(ABC, Generic[L]):
         return max(1, min(self.limits.lane_floor, self.limits.groups_floor // len(self.lanes)))
 
     def _keep(self, entry: Entry) -> None:
+        """A stored message is in memory from now on; its content only if there is room for it."""
+        if not self.budget.room():
+            entry.content = None
         self.index[entry.seq] = entry
         self.budget.keep(entry.content)
         self._age(entry.enqueued_ms)
 
     def _load(self, row: EntryRow) -> Entry:
-        """A stored message comes into memory; its content only if there is room for it."""
         entry = Entry(
             row.seq, row.position, row.group, row.enqueued_ms, row.due_ms, row.receives, row.receives_before,
-            row.first_received_ms, row.source, row.content if self.budget.room() else None,
+            row.first_received_ms, row.source, row.content,
         )  # fmt: skip
         self._keep(entry)
         return entry
