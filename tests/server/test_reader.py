@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from itertools import pairwise
 
@@ -126,9 +127,9 @@ def test_request_ids_are_uuids_and_differ() -> None:
 
 def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
     buffered = Buffered()
-    limits = HttpLimits()
-    reading = Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), limits, buffered)
+    reading = roomy_reader(buffered)
     reading.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    head = buffered.bytes
     chunks = b"2\r\nab\r\n" * 1000
     tracemalloc.start()
     try:
@@ -137,10 +138,48 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert buffered.bytes == 100_000
+    assert buffered.bytes - head == 100_000
     assert held < 2 * buffered.bytes
     reading.feed(b"0\r\n\r\n")
     assert reading.take().body == b"ab" * 50_000
+
+
+def roomy_reader(buffered: Buffered | None = None) -> Reader:
+    return Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), HttpLimits(), buffered or Buffered())
+
+
+def test_a_head_counts_while_its_body_is_awaited() -> None:
+    buffered = Buffered()
+    reading = roomy_reader(buffered)
+    reading.feed(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n")
+    for _ in range(10):
+        reading.feed(b"X: " + b"x" * 4000 + b"\r\n")
+    reading.feed(b"\r\n")
+    assert reading.held_bytes == buffered.bytes > 40_000
+    reading.drop()
+    assert reading.held_bytes == buffered.bytes == 0
+
+
+def test_nothing_is_kept_of_a_request_that_was_taken_nor_of_a_reader_that_was_closed() -> None:
+    request = b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+    gc.collect()
+    gc.disable()  # what it would find must not be there
+    tracemalloc.start()
+    try:
+        idle = roomy_reader()
+        idle.feed(request)
+        assert len(idle.take().body) == 100_000
+        for _ in range(20):
+            lost = roomy_reader()
+            lost.feed(request)
+            lost.feed(request[:-1])
+            lost.close()
+        del lost
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held < 50_000
 
 
 TINY_HEADERS = {
@@ -167,7 +206,7 @@ def test_headers_are_counted_as_they_come(beginning: bytes) -> None:
 )
 def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[bytes]) -> None:
     buffered = Buffered()
-    reading = Reader(Peer("127.0.0.1", "http", "127.0.0.1:9324"), HttpLimits(), buffered)
+    reading = roomy_reader(buffered)
     head = b"\r\n".join([b"GET / HTTP/1.1", *headers, b"", b""])
     bites = [head[at : at + 4096] for at in range(0, len(head), 4096)]
     tracemalloc.start()

@@ -43,7 +43,7 @@ class Buffered:
 
 class Reader:
     __slots__ = (
-        "_body", "_body_bytes", "_buffered", "_headers", "_limits", "_parser", "_peer", "_quiet_bytes",
+        "_body", "_body_bytes", "_buffered", "_head_bytes", "_headers", "_limits", "_parser", "_peer", "_quiet_bytes",
         "_request", "_upgrade", "continue_due", "phase", "progress", "requests",
     )  # fmt: skip
 
@@ -52,9 +52,9 @@ class Reader:
         self._limits = limits
         self._buffered = buffered
         self._parser = httptools.HttpRequestParser(self)
-        self._request: Request
+        self._request: Request | None = None  # that is being read
         self._body = bytearray()  # not the pieces: each would cost far more than its bytes, if they are few
-        self._body_bytes = 0
+        self._head_bytes = self._body_bytes = 0  # counted as buffered
         self._headers: list[tuple[bytes, bytes]] = []
         self._quiet_bytes = 0  # taken in since the request began, or since its body last grew
         self._upgrade = False
@@ -89,12 +89,21 @@ class Reader:
     @property
     def held_bytes(self) -> int:
         """Our part of what is buffered."""
-        return self._body_bytes + sum(request.held_bytes for request in self.requests)
+        return self._head_bytes + self._body_bytes + sum(request.held_bytes for request in self.requests)
+
+    def close(self) -> None:
+        """The connection is lost. We and the parser know each other, which else only the collector would end."""
+        self.drop()
+        while self.requests:
+            self.take()
+        del self._parser
 
     def drop(self) -> None:
         """Throw away the request that is being read."""
-        self._buffered.bytes -= self._body_bytes
-        self._body_bytes = 0
+        self._buffered.bytes -= self._head_bytes + self._body_bytes
+        self._head_bytes = self._body_bytes = 0
+        self._request = None
+        self._headers = []
         self._body = bytearray()
         self.continue_due = False
         self.phase = Phase.BETWEEN
@@ -110,8 +119,10 @@ class Reader:
         self.phase = Phase.HEAD
 
     def on_url(self, url: bytes) -> None:
-        self._request.target += url
-        if len(self._request.target) > self._limits.uri_bytes_max:
+        request = self._request
+        assert request is not None
+        request.target += url
+        if len(request.target) > self._limits.uri_bytes_max:
             raise Refusal(414, "The request's URI is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -125,6 +136,7 @@ class Reader:
 
     def on_headers_complete(self) -> None:
         request = self._request
+        assert request is not None
         request.headers = self._read_headers()
         # What was fed since the request began is its head, to within a bite.
         request.held_bytes = self._quiet_bytes + len(self._headers) * _HEADER_COST
@@ -135,6 +147,8 @@ class Reader:
                 raise Refusal(405, "This is not a proxy.")
             self._upgrade = True
             return
+        self._head_bytes = request.held_bytes
+        self._buffered.bytes += request.held_bytes
         self.phase = Phase.BODY
         request.keep_alive = self._parser.should_keep_alive()
         if b"connection" in request.headers or b"expect" in request.headers:
@@ -170,12 +184,12 @@ class Reader:
     def on_message_complete(self) -> None:
         if self._upgrade:
             return
-        request = self._request
+        request, self._request = self._request, None  # whoever works on it says how long it is needed
+        assert request is not None
         request.body = bytes(self._body)
-        self._buffered.bytes += request.held_bytes  # of the head; the body was counted as it came
         request.held_bytes += self._body_bytes
         self._body = bytearray()
-        self._body_bytes = 0
+        self._head_bytes = self._body_bytes = 0
         self._headers = []  # trailers
         self.continue_due = False
         self.phase = Phase.BETWEEN
@@ -188,6 +202,7 @@ class Reader:
         # An offer to speak another protocol may be passed over (RFC 9110, 7.8), but the parser stops at it:
         # it gets the same head again without the offer.
         request = self._request
+        assert request is not None
         offer = (b"upgrade", b"connection")
         head = [b"%b %b HTTP/1.1" % (request.method, request.target)]
         head += [b"%b: %b" % header for header in request.raw_headers if header[0].lower() not in offer]
