@@ -112,41 +112,6 @@ def test_standard_a_receive_does_not_wait_for_its_mark(world: World) -> None:
     assert world.receive("q")[0].receives == 1, "the mark was lost: one delivery more"
 
 
-def test_standard_the_mark_of_a_receive_is_written_a_moment_later(world: World) -> None:
-    world.create("q")
-    world.send("q", "m")
-    before = len(world.store.appended)
-    assert world.poll("q", wait_ms=0, visibility_ms=HOUR).bodies == ["m"]
-    assert len(world.store.appended) == before
-    world.advance(20)
-    (changes,) = world.store.appended[before:]
-    assert len(changes.updated) == 1
-    world.crash()
-    assert world.receive("q") == []
-
-
-def test_standard_a_message_that_is_deleted_right_away_gets_no_mark(world: World) -> None:
-    world.create("q")
-    world.send("q", "m")
-    before = len(world.store.appended)
-    received = world.poll("q", wait_ms=0).answer.result()
-    world.delete("q", *received)
-    world.advance(SECOND)
-    (changes,) = world.store.appended[before:]
-    assert not changes.updated and len(changes.removed) == 1
-    world.crash()
-    assert world.counts("q") == (0, 0, 0)
-
-
-def test_standard_a_mark_lost_in_a_crash_is_one_more_delivery(world: World) -> None:
-    world.create("q")
-    world.send("q", "m")
-    assert world.poll("q", wait_ms=0, visibility_ms=HOUR).bodies == ["m"]
-    world.crash()
-    (again,) = world.receive("q")
-    assert (again.content.body, again.receives) == ("m", 1)
-
-
 def test_fifo_a_receive_waits_for_its_mark(world: World) -> None:
     world.create("q.fifo")
     world.send("q.fifo", "m", group="g")

@@ -283,13 +283,7 @@ class World:
         """A short poll, unless ``wait_ms`` says otherwise."""
         poll = self.poll(short, count, **{"wait_ms": 0, **more})
         assert poll.done, "a short poll does not wait"
-        self.let_marks_be_written()
         return poll.answer.result()
-
-    def let_marks_be_written(self) -> None:
-        """Nobody waits for the marks of receives on standard queues; tests go on when they are in the store."""
-        self.start(self.broker.settled())
-        self.run()
 
     def bodies(self, short: str, count: int = 10, **more: Any) -> list[str]:
         return [message.content.body for message in self.receive(short, count, **more)]

@@ -317,10 +317,7 @@ class Broker:
         for entry in taken.dead:
             assert target is not None
             self._moves.bury(entry, queue, target, now_ms)
-        if taken.deliveries and not taken.dead and not rules.settings.fifo:
-            # The mark of a receive is not waited for, and is not even written if the message is deleted right away.
-            self._commits.touch_lightly(queue)
-        elif taken.deliveries or taken.dead or changes:
+        if taken.deliveries or taken.dead or changes:
             self._commits.touch(queue)
         self._keeper.page(queue)
         return taken.deliveries

@@ -13,7 +13,7 @@ from collections.abc import Callable, Set
 from functools import partial
 
 from penstock.broker.held import HeldQueue
-from penstock.broker.runtime import Runtime, Timer
+from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreLost
 from penstock.later import Later
@@ -26,7 +26,6 @@ log = logging.getLogger("penstock.broker")
 
 _ROWS_ENOUGH = 256
 _ROUNDS_MAX = 4
-_MOMENT_MS = 20
 
 
 class Batch:
@@ -61,7 +60,6 @@ class Committer:
         self._under_way: Batch | None = None
         self._scheduled = False
         self._rounds = self._rows = 0  # how often we looked whether more comes, and how much there was
-        self._reminder: Timer | None = None  # of changes that may wait for a moment
         self._end: StoreError | None = None  # after this, no commit is ever tried again
 
     @property
@@ -78,17 +76,6 @@ class Committer:
         """The open batch holds changes that memory of this queue has made already."""
         self._batch.touched.add(queue)
         if not self._scheduled:
-            self._schedule()
-
-    def touch_lightly(self, queue: HeldQueue) -> None:
-        """As ``touch``, for changes that nobody waits for: they go with the next commit, or one a moment later."""
-        self._batch.touched.add(queue)
-        if not self._scheduled and self._reminder is None:
-            self._reminder = self._runtime.at(self._clock.now_ms() + _MOMENT_MS, self._remember)
-
-    def _remember(self) -> None:
-        self._reminder = None
-        if self._batch.changes and not self._scheduled:
             self._schedule()
 
     def arrive(self, queue: HeldQueue, entry: Entry) -> None:
