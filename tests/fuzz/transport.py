@@ -38,7 +38,7 @@ class Doorless(Listener):
         self._serve_on(request, done)
 
     def welcome(self) -> Connection:
-        connection = Connection(self)
+        connection = Connection(self, ADDRESS)
         self._arriving[connection] = None
         return connection
 
@@ -49,7 +49,7 @@ class Doorless(Listener):
 
 class Transport(asyncio.Transport):
     def __init__(self) -> None:
-        super().__init__({"peername": (ADDRESS, 5), "sockname": ("127.0.0.1", 9324)})
+        super().__init__({"sockname": ("127.0.0.1", 9324)})
         self.written = bytearray()
         self.reads = True
         self._closing = False

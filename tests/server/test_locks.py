@@ -7,6 +7,7 @@ import json
 import logging
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
@@ -20,15 +21,17 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as Keys
 
 from identities import ROOT_KEY, Town
+from penstock.auth.identity.editing import find_user, remove
 from penstock.auth.keyring import Keyring
 from penstock.broker.resealing import Resealing
 from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import REQUESTS, WINDOW_MS
+from penstock.server.audit.floods import STRANGERS, WINDOW_MS
 from penstock.server.compose import Parts
 from penstock.server.config import Config, ConfigError
 from penstock.server.locks import Locks
+from penstock.server.lookout import Lookout
 from penstock.server.origin import Origins
 from penstock.server.request import Peer, Request
 from penstock.server.sources import load_config
@@ -158,16 +161,12 @@ def looked_after(config: Config, prepare: Callable[[Locks], object], *, asked: b
     locks = locked(config, clock)
     assert locks.audit is not None and locks.witness is not None
     locks.start()
-    for _ in range(REQUESTS.per_caller + 3):
+    for _ in range(STRANGERS.per_caller + 3):
         locks.witness.turned_away(arrived({}), wrong_signature("no"), None)
     assert locks.audit.flush()
     clock.advance(WINDOW_MS)
     prepare(locks)
-
-    async def look() -> None:
-        await locks.look(NOBODY, asked=asked)
-
-    run(look)
+    locks.look(NOBODY, asked=asked)
     assert locks.audit.flush()
     told = names(locks.audit.path) if locks.audit.path.exists() else []
     locks.close()
@@ -181,7 +180,7 @@ def test_what_was_counted_is_told_when_its_minute_is_over(secured: Config) -> No
 
 
 @pytest.mark.parametrize("asked", [False, True])
-@pytest.mark.parametrize("failing", ["tls", "credentials", "encryption"])
+@pytest.mark.parametrize("failing", ["tls", "encryption"])
 def test_trouble_with_one_lock_does_not_leave_the_others_alone(
     audited: Config, failing: str, asked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,30 +204,88 @@ def test_who_asks_gets_a_new_file_for_the_one_that_was_moved_away(secured: Confi
     locks.start()
     assert audit.flush()
     audit.path.rename(audit.path.with_name("moved"))
-
-    async def look() -> None:
-        await locks.look(NOBODY, asked=asked)
-
-    run(look)
+    locks.look(NOBODY, asked=asked)
     assert audit.flush()
     assert audit.path.exists() == asked, "without a new event there is no other reason to begin one"
     locks.close()
 
 
-def test_changed_users_and_certificates_are_taken_up(
-    town: Town, audited: Config, server_files: ServerFiles
-) -> None:
+def test_changed_certificates_are_taken_up(audited: Config) -> None:
     locks = locked(audited)
-    listener = SimpleNamespace(tls=None)
-    key = town.user("bob")
-
-    async def look() -> None:
-        await locks.look(listener, asked=True)  # type: ignore[arg-type]
-
-    run(look)
+    listener: Any = SimpleNamespace(tls=None)
+    locks.look(listener, asked=True)
     assert locks.tls is not None and listener.tls is locks.tls.context
-    assert locks.credentials is not None
-    assert locks.credentials.directory.principal(key, None).name == "bob"
+
+
+def come_true(condition: Callable[[], bool]) -> bool:
+    """For what another thread does: nothing else runs here meanwhile, and no event loop."""
+    patience = time.monotonic() + 20
+    while not condition() and time.monotonic() < patience:
+        time.sleep(0.002)
+    return condition()
+
+
+def test_a_withdrawn_key_counts_no_more_though_the_loop_never_turns(
+    town: Town, secured: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.server.lookout.EVERY_S", 0.01)
+
+    async def scene() -> None:  # awaits nothing
+        locks = locked(secured)
+        locks.start()
+        asking = arrived(signed(town))
+        assert locks.callers.of(asking).principal == town.principal("ann")
+        town.change(lambda book: remove(book, find_user(book, "ann", None)))
+
+        def refused() -> bool:
+            try:
+                locks.callers.of(asking)
+            except Fault:
+                return True
+            return False
+
+        assert come_true(refused)
+        locks.close()
+
+    run(scene)
+
+
+def test_who_asks_has_the_users_read_at_once(
+    town: Town, secured: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.server.lookout.EVERY_S", 3600)
+    locks = locked(secured)
+    locks.start()
+    key = town.user("bob")
+    credentials = locks.credentials
+    assert credentials is not None
+    before = credentials.directory
+    locks.look(NOBODY, asked=True)
+    assert come_true(lambda: credentials.directory is not before)
+    assert credentials.directory.principal(key, None).name == "bob"
+    locks.close()
+
+
+def test_trouble_with_a_look_is_told_and_the_next_one_comes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.server.lookout.EVERY_S", 0.001)
+    logging.getLogger("penstock").propagate = True
+    looks: list[bool] = []
+
+    def look(asked: bool) -> None:
+        looks.append(asked)
+        raise RuntimeError("nobody thought of this")
+
+    lookout = Lookout("credentials", look)
+    lookout.start()
+    assert come_true(lambda: len(looks) > 1)
+    lookout.close()
+    assert "looking after credentials failed; trying again" in caplog.text
+    assert not any(looks), "nobody asked"
+    last = len(looks)
+    lookout.ask()
+    assert len(looks) == last, "it has ended"
 
 
 def test_who_asks_has_the_keyring_read_too(secured: Config, caplog: pytest.LogCaptureFixture) -> None:
@@ -237,11 +294,7 @@ def test_who_asks_has_the_keyring_read_too(secured: Config, caplog: pytest.LogCa
     Keyring(secured.keyring_file, ROOT_KEY, ManualClock()).keep()
     locks = locked(secured)
     for asked, times in ((False, 0), (True, 1)):
-
-        async def look(asked: bool = asked) -> None:
-            await locks.look(NOBODY, asked=asked)
-
-        run(look)
+        locks.look(NOBODY, asked=asked)
         assert caplog.text.count("keyring reloaded") == times
     locks.close()
 
@@ -299,6 +352,15 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
             full.clear()
             await until(lambda: not audit._writer.failing)
             assert await server.list_queues(signed(town)) == 200
+
+    run(scene)
+
+
+def test_whoever_signs_may_call_from_any_page(town: Town, secured: Config) -> None:
+    async def scene() -> None:
+        async with serving(secured) as server:
+            page = {"Origin": "https://page.test", "User-Agent": "Mozilla/5.0"}
+            assert await server.list_queues(signed(town) | page) == 200
 
     run(scene)
 

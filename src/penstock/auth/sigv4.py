@@ -102,6 +102,8 @@ class Verifier:
             self._freshness.check(stamp, now_s)
         if claim.day != stamp[:8] or self._regions is not None:
             self._check_scope(claim, stamp)
+        session = None if token is None else token.decode("ascii", "replace")
+        secret = self.secrets(claim.by.access_key, session)  # first: who has no key has no large body hashed
         canonical = b"%b\n%b\n%b\n%b\n%b\n%b" % (
             method,
             path if path == b"/" else canonical_path(path),
@@ -110,8 +112,7 @@ class Verifier:
             claim.signed_headers,
             _payload(body, payload_hash),
         )
-        session = None if token is None else token.decode("ascii", "replace")
-        self._prove(claim, stamp, canonical, signature, session)
+        self._prove(claim, stamp, canonical, signature, secret)
         if authorization is not None and known is None:
             self._remember(authorization, claim)
         return claim.by if session is None else claim.by._replace(token=session)
@@ -132,10 +133,7 @@ class Verifier:
                 f"Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP: {dates}."
             )
 
-    def _prove(
-        self, claim: Claim, stamp: bytes, canonical: bytes, signature: bytes, session: str | None
-    ) -> None:
-        secret = self.secrets(claim.by.access_key, session)
+    def _prove(self, claim: Claim, stamp: bytes, canonical: bytes, signature: bytes, secret: str) -> None:
         remembered = self._keys.get((secret, claim.scope))
         key = remembered or SigningKey(secret, claim.scope)
         digest = sha256(canonical).hexdigest().encode()

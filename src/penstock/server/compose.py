@@ -9,6 +9,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
+from penstock.server.browsers import Browsers
 from penstock.server.config import Config
 from penstock.server.cors import Cors
 from penstock.server.declared import declare_all
@@ -46,13 +47,16 @@ class Parts:
         self.health = Health()
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
+        cors = Cors(config.cors_origins)
+        guarded = self.locks.credentials is None and "*" not in config.cors_origins
         self._routes = Routes(
             callers=self.locks.callers,
             origins=origins,
-            cors=Cors(config.cors_origins),
+            cors=cors,
             health=self.health,
             throttle=self.locks.throttle,
             witness=self.locks.witness,
+            browsers=Browsers(cors, config.public_url) if guarded else None,
         )
         audit = self.locks.audit
         if audit is not None and config.audit_required:
@@ -85,9 +89,9 @@ class Parts:
         """No obstacle: a balancer that took the server out would keep away the receivers, who make room."""
         return "refused: the disk is full" if self.broker.is_full else "taken"
 
-    async def look(self, *, asked: bool) -> None:
+    def look(self, *, asked: bool) -> None:
         """Take up files that have changed; ``asked`` if an operator wants it now. Runs on the event loop."""
-        await self.locks.look(self.listener, asked=asked)
+        self.locks.look(self.listener, asked=asked)
 
     def wind_down(self) -> None:
         """Take nothing new; every long poll is answered, with nothing."""

@@ -54,12 +54,15 @@ _AWAITED = tuple(Await)
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_advancing", "_awaits", "_deaf", "_lingers", "_listener", "_paused", "_peer_done", "_reader",
+        "_address", "_advancing", "_awaits", "_deaf", "_lingers", "_listener", "_paused", "_peer_done", "_reader",
         "_refusal", "_running", "_stuck", "_transport", "_unread", "_unwritten", "_yielded", "deadline",
     )  # fmt: skip
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, address: str) -> None:
         self._listener = listener
+        self._address = (
+            address  # of the caller, when it was accepted: a socket that was reset cannot tell any more
+        )
         self._transport: asyncio.Transport
         self._reader: Reader
         self.deadline = NEVER
@@ -80,7 +83,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._reader = Reader(_peer_of(self._transport), self._listener.limits, self._listener.buffered)
+        peer = _peer_of(self._transport, self._address)
+        self._reader = Reader(peer, self._listener.limits, self._listener.buffered)
         refusal = self._listener.admit(self)
         if refusal is not None:
             self._transport.write(encode_refusal(refusal))
@@ -106,9 +110,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._deaf = True
         self._listener.forget(self)
-        self._reader.drop()
-        while self._reader.requests:
-            self._reader.take()
+        self._reader.close()
         self._tell_gone()
 
     def pause_writing(self) -> None:
@@ -240,6 +242,7 @@ class Connection(asyncio.Protocol):
         self._awaits = Await.ANSWER
         self.deadline = NEVER
         self._listener.serve(request, partial(self._answered, request))
+        request.body = b""  # read by now: a long poll does not keep it
 
     def _answered(self, request: Request, answer: Answer) -> None:
         assert request is self._running, "a request is answered once"
@@ -320,9 +323,8 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
 
-def _peer_of(transport: asyncio.Transport) -> Peer:
-    remote = transport.get_extra_info("peername") or ("",)
+def _peer_of(transport: asyncio.Transport, address: str) -> Peer:
     local = transport.get_extra_info("sockname") or ("localhost", 80)
     scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
     host = f"[{local[0]}]" if ":" in local[0] else local[0]
-    return Peer(remote[0], scheme, f"{host}:{local[1]}", client_subject(transport))
+    return Peer(address, scheme, f"{host}:{local[1]}", client_subject(transport))

@@ -16,13 +16,16 @@ class Cors:
     def __init__(self, origins: Collection[str]) -> None:
         self._origins = frozenset(origin.encode() for origin in origins)
 
+    def allows(self, origin: bytes) -> bool:
+        return b"*" in self._origins or origin in self._origins
+
     def headers(self, request: Request) -> Headers:
         """What an answer to this request carries beside its own headers."""
         origin = request.headers.get(b"origin") if self._origins else None
         if origin is None:
             return []
         vary = (b"Vary", b"Origin")
-        if b"*" not in self._origins and origin not in self._origins:
+        if not self.allows(origin):
             return [vary]
         allowed = b"*" if b"*" in self._origins else origin
         return [(b"Access-Control-Allow-Origin", allowed), (b"Access-Control-Expose-Headers", _EXPOSED), vary]

@@ -58,6 +58,9 @@ class Door:
             except OSError as error:
                 self._rest(error)
                 return
+            if not address:  # macOS: of one that was reset before we looked
+                caller.close()
+                continue
             self._welcome(caller, address[0])
 
     def _rest(self, error: OSError) -> None:

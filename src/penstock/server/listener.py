@@ -71,7 +71,7 @@ class Listener:
 
     def _accepted(self, caller: socket.socket, address: str) -> None:
         client = self._neighbours.client_of(address)
-        connection = Connection(self)
+        connection = Connection(self, address)
         self._arriving[connection] = client
         self._empty.clear()
         if client is not None:

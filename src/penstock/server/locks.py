@@ -3,16 +3,14 @@
 Rule 1: a lock that cannot be set is a start that fails: nothing is served less guarded than the settings say.
 Rule 2: what stands in files (keys, users, certificates) is read again while the server runs: within seconds of a
 change, and on SIGHUP. A file that cannot be used leaves everything as it was, and the log says why.
+Rule 3: how soon a key that was withdrawn counts no more is not up to its holder: nothing of it waits for the loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.keyring import KeyringError
@@ -27,11 +25,10 @@ from penstock.server.encryption import Encryption, root_key
 from penstock.server.exposure import check_exposure
 from penstock.server.gate import Gate
 from penstock.server.listener import Listener
+from penstock.server.lookout import Lookout, alone
 from penstock.server.origin import Origins
 from penstock.server.throttle import Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
-
-log = logging.getLogger("penstock")
 
 LOCK_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyError, TlsError)
 """Each is one line for the operator."""
@@ -45,6 +42,10 @@ class Locks:
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
         self.credentials = opened_credentials(config, root, clock)
+        # The gate looks at the directory for each request anew, so what the thread has read counts for the next one.
+        self._lookout = (
+            None if self.credentials is None else Lookout("credentials", partial(_reload, self.credentials))
+        )
         self.encryption = Encryption(config, root, clock)
         self.callers = (
             Callers(config.account, config.region)
@@ -58,18 +59,16 @@ class Locks:
             None if self.audit is None else AuditWitness(self.audit, origins, config.space, clock.wall_ms)
         )
 
-    async def look(self, listener: Listener, *, asked: bool) -> None:
+    def look(self, listener: Listener, *, asked: bool) -> None:
         """Once a second: take up what has changed. ``asked``: because the operator asks for it, changed or not."""
-        with _alone("certificates"):
+        if asked and self._lookout is not None:
+            self._lookout.ask()
+        with alone("certificates"):
             if self.tls is not None and (self.tls.reload() if asked else self.tls.look(time.time())):
                 listener.tls = self.tls.context
-        with _alone("credentials"):
-            if self.credentials is not None:
-                # Ten thousand users take a second or two to read, and requests go on meanwhile.
-                await asyncio.to_thread(self.credentials.reload, asked=asked)
-        with _alone("encryption keys"):
+        with alone("encryption keys"):
             self.encryption.reload(asked=asked)
-        with _alone("the audit trail"):
+        with alone("the audit trail"):
             if self.audit is not None:
                 if asked:
                     self.audit.reopen()
@@ -79,19 +78,18 @@ class Locks:
         """The data is ours now, and what is written beside it too."""
         if self.audit is not None:
             self.audit.start()
+        if self._lookout is not None:
+            self._lookout.start()
 
     def close(self) -> None:
+        if self._lookout is not None:
+            self._lookout.close()
         if self.audit is not None:
             self.audit.close()
 
 
-@contextmanager
-def _alone(what: str) -> Iterator[None]:
-    """Trouble with one of them, of a kind that nobody foresaw, does not keep the others from being looked after."""
-    try:
-        yield
-    except Exception:
-        log.exception("looking after %s failed; trying again", what)
+def _reload(credentials: Credentials, asked: bool) -> None:
+    credentials.reload(asked=asked)
 
 
 def tls_files(config: Config) -> TlsFiles | None:

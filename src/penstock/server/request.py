@@ -25,6 +25,7 @@ class Peer:
     __slots__ = ("address", "certificate", "host", "listening", "origin", "scheme")
 
     def __init__(self, address: str, scheme: str, listening: str, certificate: str = "") -> None:
+        assert address, "everybody calls from somewhere: policies and the trail go by it"
         self.address = address
         self.scheme = scheme  # "http" or "https": how this connection itself is made
         self.listening = listening  # host:port the caller reached us on; stands in for a missing Host header

@@ -40,6 +40,11 @@ class Callers(Protocol):
         """Raises the Fault to answer with if nobody may call like this."""
 
 
+class Browsers(Protocol):
+    def check(self, request: Request) -> None:
+        """Raises the Fault to answer with if it may be a web page's, and those may not call."""
+
+
 class Throttle(Protocol):
     def take(self, caller: str, now_s: float) -> bool: ...
 
@@ -59,10 +64,12 @@ class Routes:
         health: Health,
         throttle: Throttle | None = None,
         witness: Witness | None = None,
+        browsers: Browsers | None = None,
     ) -> None:
         self.dispatch: Dispatch | None = None  # set when there is a broker to dispatch to
         self._throttle = throttle
         self._witness = witness
+        self._browsers = browsers
         self._callers = callers
         self._origins = origins
         self._cors = cors
@@ -101,6 +108,8 @@ class Routes:
         else:
             caller = None
             try:
+                if self._browsers is not None:
+                    self._browsers.check(request)
                 caller = self._callers.of(request)
                 if self._throttle is not None:
                     self._check_rate(self._throttle, caller, request)

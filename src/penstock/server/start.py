@@ -30,11 +30,11 @@ from penstock.server.compose import Parts
 from penstock.server.config import Config
 from penstock.server.locks import LOCK_ERRORS
 from penstock.server.logs import set_up_logs
+from penstock.server.lookout import EVERY_S
 from penstock.wire.registry import Fault
 
 T = TypeVar("T")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LOOK_EVERY_S = 1.0
 
 log = logging.getLogger("penstock")
 
@@ -72,16 +72,41 @@ class _End:
         self.asked.set()
 
 
-async def _look_after(parts: Parts, asked: asyncio.Event) -> None:
-    """What a running server looks after: files that change, and an operator who asks to read them again."""
-    while True:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asked.wait(), _LOOK_EVERY_S)
-        wanted = asked.is_set()
-        asked.clear()
-        if wanted:
+class _Upkeep:
+    """What a running server looks after: files that change, and an operator who asks to read them again.
+
+    A timer and no task: a look takes one turn of the loop, and callers can make turns long.
+    """
+
+    def __init__(self) -> None:
+        self._parts: Parts
+        self._asked = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch_signals(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._signalled)
+
+    def start(self, parts: Parts) -> None:
+        self._parts = parts
+        self._timer = asyncio.get_running_loop().call_later(0 if self._asked else EVERY_S, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _signalled(self) -> None:
+        self._asked = True
+        if self._timer is not None:  # else it is done when the server has started
+            self._timer.cancel()
+            self._look()
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
+        asked, self._asked = self._asked, False
+        if asked:
             log.info("reading certificates, credentials and keys again")
-        await parts.look(asked=wanted)
+        self._parts.look(asked=asked)
 
 
 def run(config: Config) -> None:
@@ -95,28 +120,26 @@ def run(config: Config) -> None:
 async def _live(config: Config, human: bool) -> None:
     end = _End()
     end.watch_signals()
-    reload_asked = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_asked.set)
+    upkeep = _Upkeep()
+    upkeep.watch_signals()
     try:
         parts = Parts(config, end.fail)
     except RootKeyUnavailable as error:
         raise NotYet(str(error)) from None
     except LOCK_ERRORS as error:
         raise StartError(str(error)) from None
-    upkeep: asyncio.Task[None] | None = None
     try:
         addresses = await _listen(config, parts)
         recovered = await _load(parts)
         process.started()
-        upkeep = asyncio.create_task(_look_after(parts, reload_asked))
+        upkeep.start(parts)
         _announce(facts(config, addresses, recovered, parts.locks.encryption.said), human)
         if config.print_ready:
             _print_ready()
         await end.asked.wait()
         await _stop(config, parts, end)
     finally:
-        if upkeep is not None:
-            upkeep.cancel()
+        upkeep.stop()
         parts.close()
 
 

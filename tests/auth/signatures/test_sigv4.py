@@ -216,6 +216,19 @@ def test_a_changed_or_withdrawn_secret_counts_no_more() -> None:
     assert outcome(sent, verifier) == signed_by(sent)
 
 
+def test_for_a_key_that_nobody_has_nothing_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = in_header()
+    stranger = replaced(KEY.encode(), b"AKIDSTRANGER")(sent)
+
+    def hashed(*_: bytes) -> None:
+        raise AssertionError("a large body would keep the server busy for anybody")
+
+    monkeypatch.setattr(sigv4, "sha256", hashed)
+    assert message(outcome(stranger)) == "The security token included in the request is invalid."
+    with pytest.raises(AssertionError, match="busy"):
+        outcome(sent)
+
+
 def test_what_is_remembered_is_bounded_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sigv4, "_REMEMBERED_MAX", 8)
     verifier = Verifier(secrets)

@@ -1,0 +1,135 @@
+"""An open server and the pages that a browser on the same machine shows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.server.browsers import Browsers
+from penstock.server.config import Config
+from penstock.server.cors import Cors
+from penstock.server.request import Peer, Request
+from penstock.wire.registry import Fault
+
+from .composed import serving
+from .harness import run
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+APP, EVIL = "https://app.test", "https://evil.test"
+BROWSERS = Browsers(Cors([APP]), "https://Queues.example.com:8443/base")
+
+
+def is_taken(method: str = "POST", browsers: Browsers = BROWSERS, **headers: str) -> bool:
+    request = Request(Peer("127.0.0.1", "http", "127.0.0.1:9324"))
+    request.method = method.encode()
+    request.headers = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    try:
+        browsers.check(request)
+    except Fault as fault:
+        assert fault.status == 403
+        assert "cors_origins" in fault.message
+        return False
+    return True
+
+
+def test_only_listed_origins_may_call_whatever_else_a_request_says() -> None:
+    for method in ("GET", "POST"):
+        assert is_taken(method, origin=APP, sec_fetch_site="cross-site", user_agent=FIREFOX, host="penstock")
+        for origin in (EVIL, "null", "", "*", "http://localhost:9324", "https://app.test.evil.test"):
+            assert not is_taken(method, origin=origin, host="localhost:9324", sec_fetch_site="none")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "", "whatever comes"])
+def test_what_a_page_fetches_without_an_origin_is_refused(site: str) -> None:
+    assert not is_taken("GET", host="localhost:9324", user_agent=FIREFOX, sec_fetch_site=site)
+
+
+OURS = ["localhost", "LocalHost", "a.b.localhost", "127.0.0.1", "10.1.2.3", "[::1]", "queues.example.com"]
+THEIRS = [
+    "evil.test",
+    "localhost.evil.test",
+    "evillocalhost",
+    "127.0.0.1.evil.test",
+    "localhost.",
+    "penstock",
+    "",
+]
+
+
+@pytest.mark.parametrize("port", ["", ":", ":9324"])
+@pytest.mark.parametrize(
+    ("host", "taken"), [*((each, True) for each in OURS), *((each, False) for each in THEIRS)]
+)
+def test_a_person_calls_it_by_a_name_that_cannot_be_made_to_point_here(
+    host: str, taken: bool, port: str
+) -> None:
+    named = host + port
+    assert is_taken("GET", host=named, user_agent=FIREFOX, sec_fetch_site="none") is taken
+    assert is_taken("GET", host=named, user_agent=FIREFOX) is taken
+    assert is_taken("POST", host=named, user_agent=FIREFOX) is taken
+    # A page may give its browser another name.
+    assert is_taken("GET", host=named, user_agent="curl/8", accept_language="en") is taken
+
+
+def test_without_a_public_url_no_name_is_ours() -> None:
+    nameless = Browsers(Cors([]), None)
+    assert not is_taken("GET", nameless, host="queues.example.com", user_agent=FIREFOX)
+    assert is_taken("GET", nameless, host="localhost:9324", user_agent=FIREFOX)
+
+
+@given(
+    host=st.sampled_from(OURS + THEIRS),
+    agent=st.sampled_from(
+        ["Boto3/1.42 md/Botocore#1.42", "aws-sdk-js/3.9", "curl/8.5.0", "Go-http-client/1.1", ""]
+    ),
+    method=st.sampled_from(["GET", "POST"]),
+)
+def test_programs_notice_nothing(host: str, agent: str, method: str) -> None:
+    assert is_taken(method, host=host, user_agent=agent)
+    assert is_taken("POST", host=host, user_agent=agent, accept_language="*"), "as Node's fetch does"
+
+
+# -- joined to a server --------------------------------------------------------------------------------------
+
+
+def http(method: str, target: str, *headers: str, host: str = "localhost:9324") -> bytes:
+    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]).encode()
+
+
+def form(*headers: str) -> bytes:
+    body = "Action=CreateQueue&QueueName=made"
+    kind = "Content-Type: application/x-www-form-urlencoded"
+    return http("POST", "/", kind, f"Content-Length: {len(body)}", *headers) + body.encode()
+
+
+LIST = "/?Action=ListQueues"
+
+
+def test_an_open_server_keeps_pages_out() -> None:
+    async def scene() -> None:
+        async with serving(Config(memory=True, port=0, cors_origins=(APP,))) as server:
+            for refused in (
+                form(f"Origin: {EVIL}"),
+                form("Origin: null"),
+                http("GET", LIST, "Sec-Fetch-Site: cross-site"),
+                http("GET", "/?Action=CreateQueue&QueueName=made", "Sec-Fetch-Site: cross-site"),
+                http("GET", LIST, f"User-Agent: {FIREFOX}", host="evil.test:9324"),
+            ):
+                assert (await server.ask(refused)).status == 403
+            typed = await server.ask(http("GET", LIST, f"User-Agent: {FIREFOX}", "Sec-Fetch-Site: none"))
+            assert typed.status == 200 and b"made" not in typed.body
+            assert (await server.ask(form(f"Origin: {APP}"))).status == 200
+            for harmless in ("/health", "/"):
+                assert (await server.ask(http("GET", harmless, f"Origin: {EVIL}"))).status == 200
+
+    run(scene)
+
+
+def test_whoever_lets_every_page_in_has_no_guard() -> None:
+    async def scene() -> None:
+        async with serving(Config(memory=True, port=0, cors_origins=("*",))) as server:
+            for taken in (form("Origin: null"), http("GET", LIST, "Sec-Fetch-Site: cross-site")):
+                assert (await server.ask(taken)).status == 200
+
+    run(scene)
