@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
 from penstock.auth.identity import Credentials
-from penstock.auth.identity.book import Book
-from penstock.auth.identity.editing import add_user, find_role, find_user, remove, trust_document
+from penstock.auth.identity.access_keys import Pair
+from penstock.auth.identity.book import TAKE_UP, Book
+from penstock.auth.identity.editing import add_key, add_user, find_role, find_user, remove, trust_document
 from penstock.auth.identity.open import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
@@ -252,18 +253,31 @@ def test_a_session_from_before_its_key_was_taken_again_stays_ended(town: Town, k
     principal_of(town, session_of(town, kind))
 
 
+def test_a_session_of_root_does_not_come_back_with_its_key(town: Town) -> None:
+    """The root is always the same one, unlike a user who is made again."""
+    issued, key = session_of(town, "root"), town.keys["root"]
+    pair = Pair(key, town.secrets[key])
+    town.change(lambda book: remove(book, find_user(book, "root", None)))
+    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+    town.change(lambda book: add_key(add_user(book, HOME, "root", now), ROOT_KEY, now, pair))
+    assert town.credentials.directory.secret(key, None) == pair.secret
+    assert refused(town, issued) == INVALID
+
+
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_revoking_ends_the_sessions_so_far_and_no_others(town: Town, kind: str) -> None:
-    before = session_of(town, kind)
+def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(town: Town, kind: str) -> None:
+    before, now = session_of(town, kind), datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
     town.clock.advance(2_000)
+    meanwhile = session_of(town, kind)
 
     def revoke(book: Book) -> None:
         find = {"user": lambda: find_user(book, "alice", None), "root": lambda: find_user(book, "root", None)}
         found = find.get(kind, lambda: find_role(book, "worker", None))()
-        found.owner.sessions_since = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+        found.owner.end_sessions(now)
 
     town.change(revoke)
-    assert refused(town, before) == INVALID
+    assert refused(town, before) == refused(town, meanwhile) == INVALID
+    town.clock.advance(TAKE_UP // timedelta(milliseconds=1))
     principal_of(town, session_of(town, kind))
 
 

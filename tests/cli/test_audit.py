@@ -72,7 +72,7 @@ def trail(path: Path) -> Path:
 def actions(*arguments: object) -> list[str]:
     result = penstock(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    return [json.loads(each)["eventName"] for each in result.output.splitlines()]
+    return [json.loads(each)["eventName"] for each in result.stdout.splitlines()]
 
 
 def test_a_table_for_people(trail: Path) -> None:
@@ -154,10 +154,60 @@ def test_what_is_no_event_is_passed_over(path: Path) -> None:
     path.write_bytes(
         b'{"half\n[1]\n\xff\xfe\n"text"\n{}\n{"eventName": "X", "userIdentity": 5}\n'
         + line("CreateQueue", 0)
-        + b'{"un'
+        + b'\n{"un'
     )
-    assert penstock(path).exit_code == 0
+    result = penstock(path)
+    assert (result.exit_code, result.stderr) == (0, "penstock: left out: 5 lines that are no events\n")
     assert actions(path) == ["X", "CreateQueue"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"eventName": ' + b"[" * 100_000,
+        '{"eventName": "Ä"}'.encode("utf-16"),
+        b'{"eventName": 5}',
+    ],
+    ids=["deep", "no UTF-8", "no name"],
+)
+def test_a_line_that_cannot_be_read_hides_no_other(path: Path, odd: bytes) -> None:
+    path.write_bytes(odd.replace(b"\n", b"") + b"\n" + line("CreateQueue", 0))
+    result = penstock(path)
+    assert (result.exit_code, result.stderr) == (0, "penstock: left out: 1 line that is no event\n")
+    assert "CreateQueue" in result.stdout
+
+
+@pytest.mark.parametrize("odd", [5, "text", [5], {"type": "AWS::SQS::Queue"}])
+def test_an_event_that_others_shaped_is_shown_as_far_as_it_goes(path: Path, odd: object) -> None:
+    parts = (
+        "resources",
+        "requestParameters",
+        "userIdentity",
+        "additionalEventData",
+        "tlsDetails",
+        "eventTime",
+    )
+    path.write_bytes(json.dumps({"eventName": "X", **dict.fromkeys(parts, odd)}).encode() + b"\n")
+    for choice in ([], ["--certificate", "*"], ["--queue", "orders"], ["--principal", "x", "--denied"]):
+        result = penstock(path, *choice)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert actions(path) == ["X"]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "never whole"])
+def test_of_a_damaged_older_file_there_is_what_can_be_read(path: Path, damage: str) -> None:
+    whole = gzip.compress(b"".join(line("TagQueue", number) for number in range(2000)))
+    half = len(whole) // 2
+    older = {"cut off": whole[:half], "changed": whole[:-8] + b"\0" * 8, "never whole": b"no gzip"}[damage]
+    path.with_name("audit.jsonl.1.gz").write_bytes(older)
+    path.write_bytes(line("DeleteQueue", 9))
+    result = penstock(path, "--json")
+    assert result.exit_code == 0, result.output
+    assert (
+        "the rest of audit.jsonl.1.gz, which is damaged" in result.stderr and result.stderr.count("\n") == 1
+    )
+    shown = [json.loads(each)["eventName"] for each in result.stdout.splitlines()]
+    assert shown.pop() == "DeleteQueue" and set(shown) == (set() if damage == "never whole" else {"TagQueue"})
 
 
 def test_what_callers_chose_cannot_steer_the_terminal(path: Path) -> None:

@@ -124,6 +124,7 @@ def test_a_key_that_clients_already_have(office: Office) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     assert "wJalr" not in office.path.read_text()
     assert office.credentials().directory.secret("AKIAIOSFODNN7EXAMPLE", None) == "wJalr/XUtn+EXAMPLEKEY"
+    assert "sessions_since" in office.path.read_text(), "it may have been here before"
 
 
 @pytest.mark.parametrize(
@@ -280,6 +281,9 @@ def test_revoking_sessions(office: Office, word: str) -> None:
     assert "sessions_since" not in office.path.read_text()
     office.done(word, "revoke", "alice")
     assert office.path.read_text().count("sessions_since") == 1
+    account = read_file(office.path).accounts[HOME]
+    since = account.users["alice"].sessions_since or account.roles["alice"].sessions_since
+    assert since is not None and since > datetime.now(UTC), "servers do not know of it yet"
     assert "sessions since" in office.done(word, "show", "alice")
 
 
@@ -299,7 +303,7 @@ def test_a_role(office: Office) -> None:
         {
             "Effect": "Allow",
             "Principal": {"AWS": [f"arn:aws:iam::{HOME}:user/alice", "arn:aws:iam::444455556666:root"]},
-            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Action": "sts:AssumeRole",
             "Condition": {"StringEquals": {"sts:ExternalId": "x-1"}},
         }
     ]
@@ -310,13 +314,20 @@ def test_a_role(office: Office) -> None:
     assert "worker" not in office.path.read_text()
 
 
+def test_to_tag_sessions_is_allowed_on_request(office: Office) -> None:
+    office.done("role", "add", "worker", "--trust", "alice", "--allow-tags")
+    assert '"sts:TagSession"' in office.done("role", "show", "worker")
+
+
 def test_a_trust_policy_out_of_a_file(office: Office) -> None:
     trust = '{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
     file = office.file("trust.json", trust)
     office.done("role", "add", "worker", "--trust", file)
     assert trust in office.done("role", "show", "worker")
-    refused = office.failed("role", "add", "other", "--trust", file, "--external-id", "x")
-    assert refused == "a trust policy in a file says it all: give --trust once, and no --external-id"
+    for more in (["--external-id", "x"], ["--allow-tags"], ["--trust", "alice"]):
+        assert office.failed("role", "add", "other", "--trust", file, *more) == (
+            "a trust policy in a file says it all: give --trust once, and neither --external-id nor --allow-tags"
+        )
     bad = office.file("bad.json", SEND)
     assert 'the trust policy of role "other"' in office.failed("role", "add", "other", "--trust", bad)
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.audit.fitting import fitted
+from penstock.server.audit.spelling import spelled
 
 TEXTS = st.text(st.characters(), max_size=50) | st.builds(
     lambda text, times: text * times, st.text(min_size=1), st.integers(1, 3000)
@@ -60,3 +61,28 @@ def test_a_thousand_accounts_are_all_told() -> None:
     accounts = [f"{i:012}" for i in range(999)]
     told = fitted({"aWSAccountIds": [*accounts, "x" * 200_000]}, 160 * 1024)
     assert told["aWSAccountIds"][:-1] == accounts
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"Policy": "\u0085" * 1_000_000},
+        {f"a{i}": "\u0085" * 2000 for i in range(1900)},
+        {"Label": "\x7f" * 3_000_000},
+    ],
+    ids=["one text", "many texts", "delete"],
+)
+def test_what_is_cut_anyway_is_not_measured(
+    parameters: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each character that has to be escaped takes time, and a request has room for millions."""
+    spelt: list[int] = []
+
+    def counted(value: Any) -> bytes:
+        text = spelled(value)
+        spelt.append(len(text))
+        return text
+
+    monkeypatch.setattr("penstock.server.audit.fitting.spelled", counted)
+    fitted(parameters, 2048)
+    assert sum(spelt) < 100 * 2048

@@ -1,4 +1,4 @@
-"""The trail's file: whole lines, rotation, a disk that refuses; and which events get there."""
+"""Which events get into the trail's file, when it begins and ends, and a disk that refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import Audit, AuditError, open_audit, trail_path
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import REQUESTS, SESSIONS, WINDOW_MS
+from penstock.server.audit.floods import PRINCIPALS, SESSIONS, STRANGERS, WINDOW_MS
 from penstock.server.config import Config
 from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused
 
@@ -120,7 +120,7 @@ def test_a_denied_request_is_always_written(file: TrailFile, path: Path, action:
 def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
     clock = Clock()
     with running(file, clock) as audit:
-        for _ in range(REQUESTS.per_caller + 7):
+        for _ in range(STRANGERS.per_caller + 7):
             audit.record(refused("192.0.2.66"))
         audit.record(event())
         audit.tick()
@@ -131,7 +131,7 @@ def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
         told = events(path)[-1]
         assert told["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
         audit.record(refused("192.0.2.66", at_ms=clock.ms))
-    assert names(path).count("CreateQueue") == 1 + REQUESTS.per_caller + 1
+    assert names(path).count("CreateQueue") == 1 + STRANGERS.per_caller + 1
 
 
 def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
@@ -139,28 +139,55 @@ def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
 ) -> None:
     senseless = event(principal=ANONYMOUS, verdict=None, error_code="MissingParameter")
     with running(file) as audit:
-        for _ in range(REQUESTS.per_caller + 7):
+        for _ in range(STRANGERS.per_caller + 7):
             audit.record(senseless)
-        for _ in range(REQUESTS.per_caller + 7):
-            audit.record(event(error_code="InvalidAttributeName"))
         assert not audit.wants("sqs", "GetQueueUrl")
         audit.record(event(action="GetQueueUrl", principal=ANONYMOUS, verdict=None, error_code="X"))
-    assert names(path).count("CreateQueue") == REQUESTS.per_caller + REQUESTS.per_caller + 7
+    assert names(path).count("CreateQueue") == STRANGERS.per_caller
     assert "GetQueueUrl" not in names(path)
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
     assert suppressed["serviceEventDetails"] == {"caller": senseless.source_ip, "count": 7}
 
 
+def test_a_flood_of_requests_that_were_allowed_and_failed_is_counted_too(file: TrailFile, path: Path) -> None:
+    """Whoever may change one queue cannot push older events out of the trail by what changes nothing."""
+    with running(file) as audit:
+        for _ in range(PRINCIPALS.per_caller + 7):
+            audit.record(event(action="TagQueue", error_code="InvalidAttributeName"))
+            audit.record(event())
+    assert names(path).count("TagQueue") == PRINCIPALS.per_caller
+    assert names(path).count("CreateQueue") == PRINCIPALS.per_caller + 7, "what was done is always written"
+    suppressed = events(path)[-2]
+    assert suppressed["eventName"] == "RequestsSuppressed"
+    assert suppressed["serviceEventDetails"] == {"caller": ALICE.arn, "count": 7}
+
+
+def test_strangers_cannot_hide_what_a_principal_was_denied(file: TrailFile, path: Path) -> None:
+    denied = event(action="DeleteQueue", verdict=DENIED, error_code="AccessDenied")
+    with running(file) as audit:
+        for number in range(100):
+            for _ in range(60):
+                audit.record(refused(f"192.0.2.{number}"))
+        for _ in range(PRINCIPALS.per_caller + 1):
+            audit.record(denied)
+    assert names(path).count("DeleteQueue") == PRINCIPALS.per_caller
+    named = [
+        each["serviceEventDetails"] for each in events(path) if each["eventName"] == "RefusalsSuppressed"
+    ]
+    assert {"caller": ALICE.arn, "count": 1} in named
+    assert len(named) == STRANGERS.counts + 2, "the worst, the others, and the principal"
+
+
 def test_a_flood_of_requests_that_need_no_permission_is_counted_too(file: TrailFile, path: Path) -> None:
     """Whoever has a key, and no rights, cannot push older events out of the trail."""
     with running(file) as audit:
-        for _ in range(REQUESTS.per_caller + 7):
+        for _ in range(PRINCIPALS.per_caller + 7):
             audit.record(event(service="sts", action="GetCallerIdentity", verdict=None, principal=WORKER))
-        for _ in range(REQUESTS.per_caller + 7):
+        for _ in range(PRINCIPALS.per_caller + 7):
             audit.record(event(service="sts", action="AssumeRole"))
-    assert names(path).count("GetCallerIdentity") == REQUESTS.per_caller
-    assert names(path).count("AssumeRole") == REQUESTS.per_caller + 7
+    assert names(path).count("GetCallerIdentity") == PRINCIPALS.per_caller
+    assert names(path).count("AssumeRole") == PRINCIPALS.per_caller + 7
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
     assert suppressed["serviceEventDetails"] == {"caller": WORKER.role_arn, "count": 7}
@@ -171,7 +198,7 @@ SESSION = {"service": "sts", "action": "GetSessionToken", "verdict": None, "reso
 
 def test_credentials_that_were_given_out_do_not_drown_in_refusals(file: TrailFile, path: Path) -> None:
     with running(file) as audit:
-        for number in range(REQUESTS.in_all + 7):
+        for number in range(STRANGERS.in_all + 7):
             audit.record(refused(f"192.0.2.{number}"))
             audit.record(event(**SESSION, error_code="ValidationError"))
             audit.record(event(verdict=DENIED, error_code="AccessDenied"))
@@ -197,135 +224,17 @@ def test_a_flood_of_given_credentials_is_counted_by_caller(file: TrailFile, path
 
 def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
     with running(file) as audit:
-        for _ in range(REQUESTS.per_caller + 1):
+        for _ in range(STRANGERS.per_caller + 1):
             audit.record(refused())
         for _ in range(SESSIONS.per_caller + 1):
             audit.record(event(**SESSION))
     assert names(path)[-3:] == ["RefusalsSuppressed", "SessionsSuppressed", "StopLogging"]
 
 
-# -- the file ------------------------------------------------------------------------------------------------
-
-
-def test_only_the_owner_may_read_it(file: TrailFile, path: Path) -> None:
-    file.check()
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-    file.close()
-
-
-def test_missing_directories_are_made_private(tmp_path: Path) -> None:
-    deep = TrailFile(tmp_path / "data" / "audit" / "audit.jsonl", bytes_max=LARGE, keep=1)
-    deep.check()
-    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
-    deep.close()
-
-
-def test_it_goes_on_where_it_ended(file: TrailFile, path: Path) -> None:
-    for line in (b"1\n", b"2\n"):
-        file.check()
-        file.append(line)
-        file.close()
-    assert path.read_bytes() == b"1\n2\n"
-
-
-def test_a_line_that_a_crash_left_is_ended(file: TrailFile, path: Path) -> None:
-    file.check()
-    file.append(b'{"half')
-    file.close()
-    file.append(b"{}\n")
-    assert path.read_bytes() == b'{"half\n{}\n'
-    file.close()
-
-
-def test_to_check_a_file_writes_nothing(file: TrailFile, path: Path) -> None:
-    """It may be the file of a server that is writing a line at this moment."""
-    path.parent.mkdir()
-    path.write_bytes(b'{"half')
-    file.check()
-    assert path.read_bytes() == b'{"half'
-
-
 def test_a_trail_that_was_not_started_says_nothing(file: TrailFile, path: Path) -> None:
     file.check()
     Audit(file, Clock()).close()
     assert path.read_bytes() == b""
-
-
-def test_files_are_set_aside_by_size_and_the_oldest_go(path: Path) -> None:
-    small = TrailFile(path, bytes_max=10, keep=2)
-    small.check()
-    for number in range(5):
-        small.append(b"%d23456\n" % number)
-    small.close()
-    kept = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    assert kept == {
-        "audit.jsonl": b"423456\n",
-        "audit.jsonl.1": b"323456\n",
-        "audit.jsonl.2": b"223456\n",
-    }
-    assert all(file.stat().st_mode & 0o777 == 0o600 for file in path.parent.iterdir())
-
-
-def test_keeping_fewer_files_removes_those_beyond(path: Path) -> None:
-    path.parent.mkdir()
-    for number in range(1, 7):
-        path.with_name(f"audit.jsonl.{number}").write_text("x\n")
-    fewer = TrailFile(path, bytes_max=2, keep=2)
-    fewer.check()
-    fewer.append(b"1\n")
-    fewer.append(b"2\n")
-    fewer.close()
-    assert sorted(file.name for file in path.parent.iterdir()) == [
-        "audit.jsonl",
-        "audit.jsonl.1",
-        "audit.jsonl.2",
-    ]
-
-
-@pytest.mark.parametrize("removed", [False, True])
-def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, path: Path, removed: bool) -> None:
-    file.check()
-    file.append(b"1\n")
-    if removed:
-        path.unlink()
-    else:
-        path.rename(path.with_name("elsewhere"))
-    file.append(b"2\n")
-    assert path.read_bytes() == b"2\n"
-    file.close()
-
-
-def test_an_append_that_fails_half_way_leaves_no_half_line(
-    file: TrailFile, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file.check()
-    file.append(b"1\n")
-    write = os.write
-
-    def full(fd: int, data: bytes) -> int:
-        if len(data) > 3:
-            return write(fd, bytes(data)[:3])
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="full"):
-        file.append(b"22222\n")
-    assert path.read_bytes() == b"1\n"
-    monkeypatch.undo()
-    file.append(b"22222\n")
-    assert path.read_bytes() == b"1\n22222\n"
-    file.close()
-
-
-def test_a_path_that_cannot_be_is_one_line_for_the_operator(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    os.mkfifo(tmp_path / "pipe")
-    for wrong, why in ((tmp_path / "file" / "a", "ot a directory"), (tmp_path, "s a directory")):
-        with pytest.raises(AuditError, match=why):
-            TrailFile(wrong, bytes_max=LARGE, keep=1).check()
-    with pytest.raises(AuditError, match="not a regular file"):
-        TrailFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).check()
 
 
 def test_reopen_begins_a_new_file(file: TrailFile, path: Path) -> None:

@@ -21,7 +21,7 @@ from penstock.wire.dispatch import Answer, Dispatcher
 
 MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
 ROLE = f"arn:aws:iam::{HOME}:role/worker"
-TRUST_ALICE = trust_document(["alice"], HOME, None)
+TRUST_ALICE = trust_document(["alice"], HOME, None, allow_tags=True)
 _FORM = b"application/x-www-form-urlencoded; charset=utf-8"
 
 

@@ -6,6 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.auth.policy import read_document
+from penstock.services.sqs.policy import is_policy, with_permission, without_permission
+from penstock.wire.registry import Fault
 
 ARN = "arn:aws:sqs:eu-west-1:123456789012:q"
 ROOT = "arn:aws:iam::{}:root"
@@ -61,6 +67,45 @@ def test_an_existing_policy_keeps_its_own_parts_even_numbers_past_64_bits(face: 
     shown = json.loads(face.attributes("q")["Policy"])
     assert shown["Version"] == "2012-10-17"
     assert shown["Statement"][0] == json.loads(policy)["Statement"]
+
+
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+@example("1.10")
+@example("1e999")
+@example("-0")
+def test_a_number_of_an_existing_policy_still_reads_as_it_was_written(number: str) -> None:
+    condition = f'"Condition":{{"StringEquals":{{"aws:ResourceTag/v":{number}}}}}'
+    policy = policy_of(open_to(Effect="Deny")).replace('"Effect"', f'{condition},"Effect"')
+    assert is_policy(policy)
+    added = with_permission(policy, ARN, "L", [ONE], ["ReceiveMessage"])
+    assert read_document(added, "resource").statements[:1] == read_document(policy, "resource").statements
+    left = without_permission(added, "L")
+    assert left is not None
+    assert read_document(left, "resource") == read_document(policy, "resource")
+
+
+UNREADABLE = [
+    pytest.param('{"Statement":{"Sid":"\\ud800","Effect":"Deny"}}', id="half a character"),
+    pytest.param('{"Statement":[],"Statement":{"Effect":"Deny"}}', id="a part twice"),
+    pytest.param('{"Statement":["Deny"]}', id="a statement that is none"),
+    pytest.param('{"Statement":"Deny"}', id="no statements"),
+    pytest.param("[]", id="no object"),
+    pytest.param("{", id="no JSON"),
+]
+
+
+@pytest.mark.parametrize("stored", UNREADABLE)
+def test_a_policy_that_cannot_be_read_is_left_alone(stored: str) -> None:
+    for change in (
+        lambda: with_permission(stored, ARN, "L", [ONE], ["ReceiveMessage"]),
+        lambda: without_permission(stored, "L"),
+    ):
+        with pytest.raises(Fault) as caught:
+            change()
+        assert (caught.value.shape, caught.value.message) == (
+            "InvalidAttributeValue",
+            "Invalid value for the parameter Policy.",
+        )
 
 
 def test_the_same_label_again_only_with_the_same_statement(face: Any) -> None:
@@ -226,6 +271,10 @@ ACCOUNTS = [f"{number:012}" for number in range(51)]
             policy_of({key: value for key, value in open_to().items() if key != "Principal"}),
             id="a principal",
         ),
+        pytest.param(
+            policy_of(open_to(Sid="\U0001f4ec")), policy_of(open_to(Sid="\ud83d")), id="whole characters"
+        ),
+        pytest.param(policy_of(open_to(Sid="\ufffd")), policy_of(open_to(Sid="\uffff")), id="legal ones"),
         pytest.param(policy_of(open_to(Condition={})), policy_of(open_to(Conditions={})), id="no other part"),
     ],
 )

@@ -228,7 +228,7 @@ def test_conditions_of_a_trust_policy(sts: Sts, town: Town, condition: Any, allo
 
 def test_tagging_a_session_is_a_permission_of_its_own(sts: Sts, town: Town) -> None:
     alice = town.principal("alice")
-    role = town.role("worker", document(allow("sts:AssumeRole", Principal={"AWS": alice.arn})))
+    role = town.role("worker", trust_document(["alice"], HOME, None))
     tags = [{"Key": "team", "Value": "a"}]
     assert sts.refused(alice, "AssumeRole", **assume(role, Tags=tags)) == denied(
         alice, role, "sts:TagSession"

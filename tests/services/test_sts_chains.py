@@ -107,7 +107,7 @@ def test_what_a_question_brings_along_is_known_to_whoever_reviews_policies(
         return decide(question)
 
     monkeypatch.setattr(import_module("penstock.services.sts.assume_role"), "decide", noted)
-    role = town.role("worker", trust_document(["alice"], HOME, "secret-7"))
+    role = town.role("worker", trust_document(["alice"], HOME, "secret-7", allow_tags=True))
     tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
     assert "Credentials" in sts(
         town.principal("alice"), "AssumeRole", **assume(role, ExternalId="secret-7", **tags)

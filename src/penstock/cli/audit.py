@@ -81,9 +81,11 @@ def command(
             if not trail.exists:
                 raise Failure(f'there is no audit trail "{path}"')
             _show(trail, choice, last, as_json)
+            _tell_left_out(trail)
             while go_on:
                 time.sleep(_POLL_S)
                 _print(_chosen(trail.news(), choice), choice, as_json)
+                _tell_left_out(trail)
     except BrokenPipeError:
         raise  # whoever read our output has enough
     except OSError as error:
@@ -104,6 +106,11 @@ def _print(lines: Iterable[Line], wanted: Wanted, as_json: bool) -> None:
         else:
             certificate = certificate_of(line.event) if wanted.certificate else None
             click.echo(_row(_cells(line.event), certificate))
+
+
+def _tell_left_out(trail: Trail) -> None:
+    if left_out := trail.left_out():
+        click.echo(f"penstock: left out: {left_out}", err=True)
 
 
 def _chosen(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:

@@ -8,7 +8,7 @@ import click
 
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import Found, remove
-from penstock.cli.identity import CredentialsFile, account_option, end_sessions, with_file
+from penstock.cli.identity import CredentialsFile, account_option, now, with_file
 
 
 def add_ending_commands(
@@ -33,5 +33,5 @@ def add_ending_commands(
     def revoke(file: CredentialsFile, name: str, account: str | None) -> None:
         with file.changed() as book:
             found = find(book, name, account)
-            end_sessions(found.owner)
-        click.echo(f"sessions of {found.arn} from before now are refused")
+            found.owner.end_sessions(now())
+        click.echo(f"sessions of {found.arn} that began before {found.owner.sessions_since} are refused")

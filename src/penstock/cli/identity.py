@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from penstock.auth.identity.access_keys import check_root_key
-from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, Owner, all_keys
+from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, all_keys
 from penstock.auth.identity.editing import Found, attach, put_policy
 from penstock.auth.identity.file import changed_file, read_file
 from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file, find_root_key
@@ -119,11 +119,6 @@ def _account(_context: click.Context, _option: click.Parameter, text: str | None
 
 def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
-
-
-def end_sessions(owner: Owner) -> None:
-    # Sessions know the second they began in, not more: those of this second end too.
-    owner.sessions_since = now() + timedelta(seconds=1)
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

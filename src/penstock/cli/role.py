@@ -43,6 +43,11 @@ def command() -> None:
     help="Who may assume it: a user's name, an ARN, an account, or a file with a trust policy.",
 )  # fmt: skip
 @click.option("--external-id", metavar="TEXT", help="What whoever assumes it has to say.")
+@click.option(
+    "--allow-tags",
+    is_flag=True,
+    help="Whoever assumes it may tag the session, in place of the role's own tags.",
+)
 @click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.json", help="What it may do.")
 @click.option(
     "--max-session", type=click.IntRange(DEFAULT_MAX_SESSION_S, MAX_SESSION_S), default=DEFAULT_MAX_SESSION_S,
@@ -52,12 +57,15 @@ def command() -> None:
 @with_file
 def add(
     file: CredentialsFile, name: str, account: str | None, trust: tuple[str, ...], external_id: str | None,
-    policies: tuple[str, ...], max_session: int, tags: tuple[str, ...],
+    allow_tags: bool, policies: tuple[str, ...], max_session: int, tags: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Add a role.
 
     A user of the role's account needs nothing else than to be trusted by name. An account that is trusted decides
     itself which of its users may: by a policy that allows sts:AssumeRole, such as assume-roles.
+
+    Policies with aws:PrincipalTag believe the tags of a session, and --allow-tags (sts:TagSession) lets whoever
+    assumes the role choose them. Inherited tags, in a chain of roles, need it too.
 
     \b
     Examples:
@@ -65,8 +73,9 @@ def add(
       penstock role add batch --trust ./trust.json --policy ./batch.json --max-session 43200
     """
     account = account or file.config.account
+    document = _trust(trust, account, external_id, allow_tags)
     with file.changed() as book:
-        found = add_role(book, account, name, _trust(trust, account, external_id), max_session, now())
+        found = add_role(book, account, name, document, max_session, now())
         equip(book, found, policies, tags)
     click.echo(found.arn)
 
@@ -108,9 +117,11 @@ def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Found,
     return found, found.owner
 
 
-def _trust(given: tuple[str, ...], account: str, external_id: str | None) -> str:
+def _trust(given: tuple[str, ...], account: str, external_id: str | None, allow_tags: bool) -> str:
     if not any(each.endswith(".json") for each in given):
-        return trust_document(given, account, external_id)
-    if len(given) > 1 or external_id is not None:
-        raise Failure("a trust policy in a file says it all: give --trust once, and no --external-id")
+        return trust_document(given, account, external_id, allow_tags=allow_tags)
+    if len(given) > 1 or external_id is not None or allow_tags:
+        raise Failure(
+            "a trust policy in a file says it all: give --trust once, and neither --external-id nor --allow-tags"
+        )
     return read_text(Path(given[0]))

@@ -22,7 +22,6 @@ from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
-    end_sessions,
     equip,
     holder_rows,
     now,
@@ -179,7 +178,7 @@ def _changed_key(found: Found, what: str, key_id: str) -> str:
         found.keys.remove(key)
         return f"removed {key_id}"
     if what == "activate" and not key.active:
-        end_sessions(key)  # what deactivating has ended does not come back
+        key.end_sessions(now())  # what deactivating has ended does not come back
     key.status = "active" if what == "activate" else "inactive"
     return f"{key_id} is {key.status}"
 

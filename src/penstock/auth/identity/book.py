@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -22,6 +22,8 @@ from penstock.names import PARTITION
 MAX_SESSION_S = 43_200
 DEFAULT_MAX_SESSION_S = 3_600
 KEY_ID = "[A-Za-z0-9_]{4,128}"
+# A running server reads a changed file about two seconds later, and does not know until then what was ended.
+TAKE_UP = timedelta(seconds=5)
 KEYS_MAX = 2  # AWS: as many as a rotation without downtime needs, and no forgotten ones
 
 ROOT = "root"  # no user's name: it stands for the account itself wherever a user can be named
@@ -46,6 +48,10 @@ class Owner(Entry, kw_only=True):
     """Whatever sessions can come from."""
 
     sessions_since: datetime | None = None  # sessions that began earlier are refused
+
+    def end_sessions(self, now: datetime) -> None:
+        """All so far, and those that begin before servers have read of it."""
+        self.sessions_since = now + TAKE_UP
 
     def ended(self, issued_s: int) -> bool:
         return self.sessions_since is not None and issued_s < self.sessions_since.timestamp()

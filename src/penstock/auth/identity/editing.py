@@ -136,13 +136,18 @@ def remove(book: Book, found: Found) -> None:
         del book.accounts[found.account]
 
 
-def trust_document(principals: Sequence[str], account: str, external_id: str | None) -> str:
-    """A trust policy for ARNs, accounts (twelve digits), and users of the role's own account by name."""
+def trust_document(
+    principals: Sequence[str], account: str, external_id: str | None, *, allow_tags: bool = False
+) -> str:
+    """A trust policy for ARNs, accounts (twelve digits), and users of the role's own account by name.
+
+    Tags of a session replace those of the role: whoever may give them chooses what policies see. So it must be said.
+    """
     trusted = [_trusted(each, account) for each in principals]
     statement: dict[str, object] = {
         "Effect": "Allow",
         "Principal": {"AWS": trusted},
-        "Action": ["sts:AssumeRole", "sts:TagSession"],
+        "Action": ["sts:AssumeRole", "sts:TagSession"] if allow_tags else "sts:AssumeRole",
     }
     if external_id is not None:
         statement["Condition"] = {"StringEquals": {"sts:ExternalId": external_id}}
@@ -161,15 +166,21 @@ def _trusted(principal: str, account: str) -> str:
 
 
 def add_key(found: Found, root_key: RootKey, now: datetime, pair: Pair | None = None) -> Pair:
-    """A new key, or one that clients already have. Nobody will see its secret again without the root key."""
+    """A new key, or one that clients already have. Nobody will see its secret again without the root key.
+
+    A key that is taken over may have been here before: sessions that were made with it then do not come back.
+    """
     if len(found.keys) >= KEYS_MAX:
         ids = " and ".join(key.id for key in found.keys)
         raise CredentialsError(
             f'"{found.name}" has two keys, {ids}: first retire one with --finish or --retire'
         )
-    pair = pair or new_pair()
-    found.keys.append(sealed_key(root_key, pair, now))
-    return pair
+    made = pair or new_pair()
+    key = sealed_key(root_key, made, now)
+    if pair is not None:
+        key.end_sessions(now)
+    found.keys.append(key)
+    return made
 
 
 def taken_over(key_id: str, secret: str) -> Pair:

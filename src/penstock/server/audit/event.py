@@ -17,7 +17,7 @@ import msgspec
 from penstock.clock import iso_time
 from penstock.server.audit.actions import Kept, kept
 from penstock.server.audit.fitting import fitted
-from penstock.server.audit.spelling import spelled
+from penstock.server.audit.spelling import plain, spelled
 from penstock.server.neighbours import caller_name
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ ERROR_TEXT_MAX = 1024
 # All that SQS takes fits, so that what was done is told whole: three policies of 8 KiB, which may double when they
 # are quoted, fifty tags of 384 characters, and a key's name.
 PARAMETERS_BYTES_MAX = 160 * 1024
-# Whoever is turned away must not be able to fill the disk, nor to push older events out of the trail.
-UNPERMITTED_PARAMETERS_BYTES_MAX = 2 * 1024
+# Whoever gets nothing done must not be able to fill the disk, nor to push older events out of the trail.
+BOUNDED_PARAMETERS_BYTES_MAX = 2 * 1024
 
 # Made of our own words, of ARNs, key ids and times.
 _QUOTES_NOTHING = frozenset(
@@ -73,9 +73,16 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.refused or judged or self.error_code in DENIALS
 
     @property
-    def unpermitted(self) -> bool:
-        """Denied, or nobody was asked, though the server is secured: who may do nothing at all can make such."""
-        return self.denied or (self.principal is not None and self.verdict is None)
+    def bounded(self) -> bool:
+        """Denied or failed, or nobody was asked, though the server is secured. It can be had again and again, and
+        changes nothing: of such there is a bound to what is written."""
+        unasked = self.principal is not None and self.verdict is None
+        return self.denied or self.error_code is not None or unasked
+
+    @property
+    def verified(self) -> bool:
+        """Whether the caller was made sure of: strangers cannot act under its name."""
+        return self.principal is not None and self.principal.kind != "anonymous"
 
     @property
     def gave_credentials(self) -> bool:
@@ -84,7 +91,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def caller(self) -> str:
-        """Under which name what is unpermitted is counted."""
+        """Under which name what is bounded is counted."""
         return caller_name(self.principal, self.source_ip)
 
     @property
@@ -191,9 +198,9 @@ def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, dict[str, 
     """What is written of them and, if that is not all, how large they were."""
     if event.parameters is None:
         return None, {}
-    size = len(spelled(event.parameters))
-    most = UNPERMITTED_PARAMETERS_BYTES_MAX if event.unpermitted else PARAMETERS_BYTES_MAX
-    if size <= most:
+    size = len(plain(event.parameters))
+    most = BOUNDED_PARAMETERS_BYTES_MAX if event.bounded else PARAMETERS_BYTES_MAX
+    if size <= most and len(spelled(event.parameters)) <= most:
         return event.parameters, {}
     return fitted(event.parameters, most), {"parametersSize": size}
 

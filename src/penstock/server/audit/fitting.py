@@ -8,11 +8,11 @@ Rule 3: whatever was cut says so, with an ellipsis.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from penstock.server.audit.spelling import spelled
+from penstock.server.audit.spelling import plain, spelled
 
 _CUT = "…"
 # So much room there is for each member of a list or map: enough to tell its name and the beginning of its value.
@@ -22,9 +22,13 @@ _MEMBER_BYTES = 128
 def fitted(parameters: Mapping[str, Any], bytes_max: int) -> Any:
     """At most so many bytes of JSON. The members of ``parameters`` are texts, numbers, and lists and maps of them."""
     kept = _thinned(parameters, bytes_max // _MEMBER_BYTES)
+    # To measure exactly takes long, and a request may be large. No text is written shorter than it is in plain JSON,
+    # so none can have more than its share by that.
+    rough = _share([len(plain(text)) for text in _texts(kept)], bytes_max) + 1
+    kept = _each_text(kept, lambda text: text[:rough])
     sizes = [_size(text) for text in _texts(kept)]
-    around_them = _size(kept) - sum(sizes)
-    return _shortened(kept, _share(sizes, bytes_max - around_them))
+    share = _share(sizes, bytes_max - (_size(kept) - sum(sizes)))
+    return _each_text(kept, lambda text: _cut(text, share))
 
 
 def _thinned(value: Any, members_max: int) -> Any:
@@ -65,13 +69,13 @@ def _share(sizes: list[int], budget: int) -> int:
     return size
 
 
-def _shortened(value: Any, share: int) -> Any:
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return _cut(value, share)
+        return change(value)
     if isinstance(value, dict):
-        return {_cut(name, share): _shortened(item, share) for name, item in value.items()}
+        return {change(name): _each_text(item, change) for name, item in value.items()}
     if isinstance(value, list):
-        return [_shortened(item, share) for item in value]
+        return [_each_text(item, change) for item in value]
     return value
 
 

@@ -1,6 +1,7 @@
 """Reading the trail back: which files it is, which events are wanted, and those that are still to come.
 
-A line that is no event (a crash can leave half of one) is passed over.
+What is no event (a crash can leave half of one), and what a damaged file does not give, is left out and counted: what
+can be read is shown.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -87,7 +89,8 @@ def certificate_of(event: Event) -> str | None:
 
 def queue_of(event: Event) -> str:
     """The name of the queue that an event is about, or nothing."""
-    for resource in event.get("resources") or ():
+    resources = event.get("resources")
+    for resource in resources if isinstance(resources, list) else ():
         if isinstance(resource, dict) and resource.get("type") == "AWS::SQS::Queue":
             return str(resource.get("ARN")).rpartition(":")[2]
     asked = part_of(event, "requestParameters")
@@ -111,6 +114,8 @@ class Trail:
         self._path = path
         self._opened: IO[bytes] | None = None
         self._half = b""
+        self._lines_left_out = 0
+        self._damaged: list[str] = []
         self._open()
         self.older = [file for file in _older(path) if not self._has_open(file)]
 
@@ -122,8 +127,8 @@ class Trail:
         """From the oldest line to the end."""
         for file in self.older:
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-                for line in opened:
-                    yield from _read(line)
+                for line in self._undamaged(opened, file):
+                    yield from self._read(line)
         yield from self.news()
 
     def news(self) -> Iterator[Line]:
@@ -134,6 +139,14 @@ class Trail:
             if not moved or not self._path.exists():
                 return
             self._open()
+
+    def left_out(self) -> str:
+        """What could not be read since it was last asked, in a few words; empty if all could."""
+        count, damaged = self._lines_left_out, self._damaged
+        self._lines_left_out, self._damaged = 0, []
+        lines = "1 line that is no event" if count == 1 else f"{count} lines that are no events"
+        rests = [f"the rest of {name}, which is damaged" for name in damaged]
+        return " and ".join([lines, *rests] if count else rests)
 
     def close(self) -> None:
         if self._opened is not None:
@@ -153,7 +166,24 @@ class Trail:
             self._half += part
             if self._half.endswith(b"\n"):
                 line, self._half = self._half, b""
-                yield from _read(line)
+                yield from self._read(line)
+
+    def _undamaged(self, opened: Iterable[bytes], file: Path) -> Iterator[bytes]:
+        try:
+            yield from opened
+        except (EOFError, gzip.BadGzipFile, zlib.error):  # cut off, never whole, or changed
+            self._damaged.append(file.name)
+
+    def _read(self, line: bytes) -> Iterator[Line]:
+        try:
+            text = line.decode().rstrip("\n")
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict) and isinstance(event.get("eventName"), str):
+            yield Line(text, event)
+        elif line.strip():
+            self._lines_left_out += 1
 
     def _has_open(self, file: Path) -> bool:
         if self._opened is None:
@@ -171,15 +201,6 @@ def _older(path: Path) -> list[Path]:
         if each.name.startswith(path.name) and (number := _NUMBERED.fullmatch(each.name[len(path.name) :])):
             found.append((int(number[1]), each))
     return [each for _, each in sorted(found, reverse=True)]
-
-
-def _read(line: bytes) -> Iterator[Line]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return
-    if isinstance(event, dict) and isinstance(event.get("eventName"), str):
-        yield Line(line.decode().rstrip("\n"), event)
 
 
 def part_of(event: Event, name: str) -> Event:

@@ -13,7 +13,7 @@ from penstock import __version__
 from penstock.server.audit.actions import left_out
 from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.unpermitted import SESSIONS, Unpermitted
+from penstock.server.audit.floods import PRINCIPALS, SESSIONS, STRANGERS, Flood
 from penstock.server.audit.writer import HELD_BYTES_MAX, TrailWriter
 
 
@@ -32,8 +32,9 @@ class Audit:
         self._data_events = data_events
         self._left_out = left_out(data_events=data_events)
         self._required = required
-        self._unpermitted = Unpermitted()
-        self._sessions = Unpermitted(SESSIONS)  # given to whoever asked, as no policy has to allow it
+        self._strangers = Flood(STRANGERS)
+        self._principals = Flood(PRINCIPALS)
+        self._sessions = Flood(SESSIONS)  # given to whoever asked, as no policy has to allow it
         self._writer = TrailWriter(file, self._lost_line, held_bytes_max=held_bytes_max)
 
     def start(self) -> None:
@@ -48,11 +49,14 @@ class Audit:
     def record(self, event: AuditEvent) -> None:
         if not event.denied and not self.wants(event.service, event.action):
             return
-        if event.unpermitted:
-            seen = self._sessions if event.gave_credentials else self._unpermitted
-            if not seen.take(event.caller, event.at_ms, denied=event.denied):
-                return
+        if event.bounded and not self._flood(event).take(event.caller, event.at_ms, denied=event.denied):
+            return
         self._writer.put(encoded(cloudtrail(event)))
+
+    def _flood(self, event: AuditEvent) -> Flood:
+        if event.gave_credentials:
+            return self._sessions
+        return self._principals if event.verified else self._strangers
 
     @property
     def must_refuse(self) -> bool:
@@ -67,8 +71,9 @@ class Audit:
     def tick(self) -> None:
         """Called about once a second: tells what was suppressed, when its minute is over."""
         now_ms = self._now_ms()
-        if self._unpermitted.is_over(now_ms):
-            self._tell_suppressed_requests()
+        for flood in (self._strangers, self._principals):
+            if flood.is_over(now_ms):
+                self._tell_suppressed_requests(flood)
         if self._sessions.is_over(now_ms):
             self._tell_suppressed_sessions()
 
@@ -83,13 +88,14 @@ class Audit:
         """What was never started has nothing to say."""
         if not self._writer.started:
             return
-        self._tell_suppressed_requests()
+        self._tell_suppressed_requests(self._strangers)
+        self._tell_suppressed_requests(self._principals)
         self._tell_suppressed_sessions()
         self._note("StopLogging", {"lost": self.lost})
         self._writer.close()
 
-    def _tell_suppressed_requests(self) -> None:
-        for caller, denied, requests in self._unpermitted.end():
+    def _tell_suppressed_requests(self, flood: Flood) -> None:
+        for caller, denied, requests in flood.end():
             name = "RefusalsSuppressed" if denied else "RequestsSuppressed"
             self._note(name, {"caller": caller, "count": requests})
 

@@ -1,10 +1,12 @@
-"""How much is written of requests that take no rights: enough to see a flood, not enough to fill the disk.
+"""How much is written of requests that got nothing done: enough to see a flood, not enough to fill the disk.
 
 In each window of a minute every caller has its first ones written, up to a total for all callers; the rest are
 counted, and at the window's end the counts are written instead.
 
-Credentials that were given out have a bound of their own, which only those who got some can use up: they cannot be
-hidden among requests that were refused, the caller's or a stranger's.
+Rule 1: strangers and principals do not share a bound: nobody without a key can hide what somebody with one tried.
+Rule 2: a principal is always named, however many there are; of strangers, who come from any address, the worst.
+Rule 3: credentials that were given out have a bound of their own, which only those who got some can use up: they
+cannot be hidden among requests that were refused, the caller's or a stranger's.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from typing import NamedTuple
 
 WINDOW_MS = 60_000
 CALLERS_MAX = 1000
-TOLD_MAX = 20
 OTHERS = "others"
 
 
@@ -23,9 +24,11 @@ class Bound(NamedTuple):
 
     per_caller: int
     in_all: int
+    counts: int = 2 * CALLERS_MAX  # a caller has two: of what was denied, and of what was not
 
 
-REQUESTS = Bound(per_caller=20, in_all=120)
+STRANGERS = Bound(per_caller=20, in_all=120, counts=20)
+PRINCIPALS = Bound(per_caller=20, in_all=300)
 SESSIONS = Bound(per_caller=60, in_all=300)
 
 
@@ -35,10 +38,10 @@ class Suppressed(NamedTuple):
     requests: int
 
 
-class Unpermitted:
+class Flood:
     """Bounded: more callers than it can tell apart share one count."""
 
-    def __init__(self, bound: Bound = REQUESTS) -> None:
+    def __init__(self, bound: Bound) -> None:
         self._bound = bound
         self._begin()
 
@@ -72,7 +75,9 @@ class Unpermitted:
             key=lambda each: (each.caller == OTHERS, -each.requests, each),
         )
         rest: Counter[bool] = Counter()
-        for each in worst[TOLD_MAX:]:
+        for each in worst[self._bound.counts :]:
             rest[each.denied] += each.requests
         self._begin()
-        return worst[:TOLD_MAX] + [Suppressed(OTHERS, denied, count) for denied, count in rest.items()]
+        return worst[: self._bound.counts] + [
+            Suppressed(OTHERS, denied, count) for denied, count in rest.items()
+        ]
