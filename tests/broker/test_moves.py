@@ -173,7 +173,7 @@ def test_a_task_of_before_there_was_such_a_bound_is_still_read() -> None:
         '"to_move":2,"moved":1,"failure":null}'
     )
     task = msgspec.json.decode(stored, type=MoveTaskRecord)
-    assert (task.source, task.only_to) == (name_of("dead"), None)
+    assert (task.source, task.only_to, task.moves_max) == (name_of("dead"), None, None)
 
 
 def test_failure_when_the_destination_is_gone(world: World) -> None:
@@ -246,6 +246,44 @@ def test_under_load_nothing_is_lost(world: World) -> None:
     for queue in ("dead", "source"):
         done += drain_all(world, queue)
     assert sorted(done) == sent
+
+
+@KINDS
+def test_what_arrives_later_does_not_keep_a_task_going(world: World, kind: str) -> None:
+    make(world, kind)
+    world.create("elsewhere" + kind)
+    for i in range(12):
+        world.send("dead" + kind, f"before{i:02}", group="g")
+    world.start_move("dead" + kind, "elsewhere" + kind, rate=2)
+    for i in range(30):
+        world.send("dead" + kind, f"later{i:02}", group="g")
+        world.advance(SECOND)
+        if i % 7 == 0:
+            world.crash()
+    task = world.move_task("dead" + kind)
+    assert (task.status, task.moved, task.to_move) == ("COMPLETED", 12, 12)
+    assert drain_all(world, "elsewhere" + kind) == [f"before{i:02}" for i in range(12)]
+    assert world.counts("dead" + kind) == (30, 0, 0)
+
+
+def test_dead_letters_that_fail_again_and_again_do_not_keep_a_task_going(world: World) -> None:
+    make(world, messages=5)
+    world.start_move("dead", rate=1)
+    for _ in range(40):
+        world.receive("source")
+        world.advance(SECOND)
+    assert (world.move_task("dead").status, world.move_task("dead").moved) == ("COMPLETED", 5)
+
+
+def test_what_was_in_flight_at_the_start_is_moved_if_it_comes_back_in_time(world: World) -> None:
+    make(world)
+    world.create("elsewhere")
+    world.send_all("dead", *"abcdef")
+    world.receive("dead", 2, visibility_ms=SECOND)
+    world.start_move("dead", "elsewhere", rate=1)
+    world.advance(20 * SECOND)
+    assert (world.move_task("dead").moved, world.move_task("dead").to_move) == (6, 4)
+    assert sorted(drain_all(world, "elsewhere")) == list("abcdef")
 
 
 def test_tasks_are_listed_newest_first_and_ten_are_kept(world: World) -> None:

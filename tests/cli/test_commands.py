@@ -94,6 +94,19 @@ def test_check_prints_what_would_be(tmp_path: Path) -> None:
     assert any("arn:aws:sqs:eu-west-1:000000000000:b" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["port = " + "[" * 5000, f"port{'.a' * 5000} = 1", f"queues.q.Policy{'.a' * 5000} = 1"],
+    ids=["arrays", "a setting", "a policy"],
+)
+def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    result = penstock("check", str(file))
+    line = f"penstock: {file}: tables and arrays lie too deep in one another\n"
+    assert (result.exit_code, result.stderr, result.stdout) == (2, line, "")
+
+
 def test_check_finds_a_wrong_queue(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("[queues.a]\nDelaySeconds = 901")

@@ -285,6 +285,24 @@ def test_an_environment_is_chosen(tmp_path: Path) -> None:
     assert goaws("Only: {SqsPort: 9324, SnsPort: 9292}", tmp_path)[0].port == 9324
 
 
+def test_aliases_are_followed(tmp_path: Path) -> None:
+    text = "Local: {Port: 4100, Queues: [&a {Name: a, VisibilityTimeout: 5}, {<<: *a, Name: b}]}"
+    config, _ = goaws(text, tmp_path)
+    assert queue(config, "a") == queue(config, "b")
+    assert queue(config, "a")["VisibilityTimeout"] == "5"
+
+
+TOO_LARGE = "with its aliases written out it is larger or deeper than any configuration"
+
+
+def bomb(levels: int, width: int, seed: str = "x") -> str:
+    """An environment where each level names the one before so many times."""
+    lines = [f"  l0: &l0 {seed}"]
+    for level in range(1, levels + 1):
+        lines.append(f"  l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * width)}]")
+    return "\n".join(["Local:", *lines])
+
+
 @pytest.mark.parametrize(
     ("text", "environment", "why"),
     [
@@ -295,6 +313,10 @@ def test_an_environment_is_chosen(tmp_path: Path) -> None:
         ("a: [", None, "it is not valid YAML"),
         ("a: !!python/object:os.system {}", None, "it is not valid YAML"),
         ("[" * 2000, None, "it is not valid YAML"),
+        (bomb(levels=9, width=9), None, TOO_LARGE),
+        (bomb(levels=40, width=1), None, TOO_LARGE),
+        (bomb(levels=1, width=1000, seed="x" * 10_000), None, TOO_LARGE),
+        ("Local: &a {Queues: [*a]}", None, TOO_LARGE),
     ],
 )  # fmt: skip
 def test_a_goaws_file_that_cannot_be_read(text: str, environment: str | None, why: str) -> None:

@@ -75,6 +75,9 @@ def test_an_inline_policy_can_be_detached(office: Office) -> None:
     assert "mine" not in office.path.read_text()
 
 
+ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -97,18 +100,20 @@ def test_an_inline_policy_can_be_detached(office: Office) -> None:
             '--resource "orders" is not an ARN such as arn:aws:sqs:us-east-1:000000000000:orders',
         ),
         (
-            [
-                "test",
-                "--user",
-                "alice",
-                "--action",
-                "sqs:X",
-                "--resource",
-                QUEUE,
-                "--context",
-                "aws:CurrentTime=x",
-            ],
+            [*ASKED, "--context", "aws:CurrentTime=x"],
             '--context aws:CurrentTime="x" is not a time such as 2026-01-31T12:00:00Z',
+        ),
+        (
+            [*ASKED, "--context", "aws:PrincipalArn=x"],
+            "--context aws:PrincipalArn: that follows from who asks, and from --resource",
+        ),
+        (
+            [*ASKED, "--context", "aws:SourceIP4=x"],
+            "--context aws:SourceIP4: no request has this key here",
+        ),
+        (
+            [*ASKED, "--context", "aws:TagKeys=a", "--context", "aws:tagkeys=b"],
+            "each key of --context may be given once",
         ),
     ],
 )
@@ -228,6 +233,11 @@ def test_a_role_s_session_began_now_or_when_the_context_says(office: Office) -> 
         ({"StringEquals": {"aws:ResourceTag/Team": "a"}}, ["aws:ResourceTag/Team=a"], True),
         ({"StringEquals": {"aws:RequestTag/Team": "a"}}, ["aws:RequestTag/Team=b"], False),
         ({"ForAnyValue:StringEquals": {"aws:TagKeys": "Team"}}, ["aws:RequestTag/Team=b"], True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, ["aws:TagKeys=a,b"], True),
+        ({"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}, ["aws:TagKeys=a,c"], False),
+        ({"ForAnyValue:StringEquals": {"sts:TransitiveTagKeys": "b"}}, ["sts:TransitiveTagKeys=a,b"], True),
+        ({"StringEquals": {"aws:PrincipalTag/Team": "a"}}, ["aws:PrincipalTag/team=a"], True),
+        ({"StringEquals": {"aws:PrincipalTag/Team": "a"}}, ["aws:PrincipalTag/team=b"], False),
         ({"ArnLike": {"aws:SourceArn": "arn:aws:sns:*:*:t"}}, ["aws:SourceArn=arn:aws:sns:r:0:t"], True),
         ({"StringEquals": {"aws:SourceAccount": "1"}}, ["aws:SourceAccount=1"], True),
         ({"StringEquals": {"sts:ExternalId": "x"}}, ["sts:ExternalId=x"], True),

@@ -7,6 +7,9 @@ Rule 3: leaving one queue and joining the other is one commit: nothing is lost o
 Rule 4: a task survives a restart and goes on.
 Rule 5: a task that was begun for somebody sends only where he may: he was asked about the queues that were sources
         at the start, and dead letters of any other end it.
+Rule 6: a task moves no more messages than the source held when it began, so that it ends whatever arrives meanwhile.
+        Which ones is the queue's order: a later message goes only where an earlier one was taken away, or has to
+        wait behind others (in flight, in a group, of a noisy tenant).
 """
 
 from __future__ import annotations
@@ -145,6 +148,7 @@ class MoveTasks:
             started_ms=self._clock.wall_ms(),
             to_move=source.rules.total - source.rules.in_flight,
             only_to=only_to,
+            moves_max=source.rules.total,
         )
         self._save(task, source)
         run_alone(self._run(task.id))
@@ -202,12 +206,14 @@ class MoveTasks:
             return
         await self._keeper.loaded(source)
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._limits.move_rate_max) // _CHUNKS_PER_SECOND))
+        if task.moves_max is not None:
+            chunk = min(chunk, task.moves_max - task.moved)
         held = source.rules.withdraw(chunk, self._clock.now_ms(), self._commits.open)
         if self._commits.open:
             self._commits.touch(source)
         self._keeper.page(source)
         if not held:
-            if source.rules.reading is not None:
+            if chunk and source.rules.reading is not None:
                 await self._pause(1)
             elif (current := self._tasks.get(task.id)) is not None and current.status == RUNNING:
                 self._save(msgspec.structs.replace(current, status=COMPLETED), source)

@@ -151,7 +151,7 @@ def detach_(
     "--context",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What conditions see, such as aws:SourceIp=10.0.0.1.",
+    help="What conditions see, such as aws:SourceIp=10.0.0.1 or aws:TagKeys=team,stage.",
 )
 @account_option
 @with_file
@@ -176,7 +176,10 @@ def test(
     found = None if anonymous else _find(book, user, role, account)
     policy = None if queue_policy is None else resource_policy(read_text(queue_policy), queue_policy)
     principal = principal_of(book, found)
-    verdict = ask(principal, action, resource, policy, pairs(context, "--context"))
+    given = pairs(context, "--context")
+    if len({key.lower() for key in given}) < len(context):
+        raise Failure("each key of --context may be given once")
+    verdict = ask(principal, action, resource, policy, given)
     _tell_oddities([*principal.policies, *([] if policy is None else [policy])])
     click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason}")
     if verdict.policy is not None:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.migrate.hocon import DEPTH_MAX
 from penstock.migrate.plan import EVERY_INTERFACE, ImportFailure, Plan, PlannedQueue
 from penstock.services.sqs.attributes import SETTABLE
 
+if TYPE_CHECKING:
+    from yaml import Node
+
 _DEFAULT = "Local"
+_SIZE_MAX = 2 * 1024 * 1024
 _OTHERWISE = {
     "SnsPort": "topics are not supported yet",
     "EnableDuplicates": "FIFO queues always remember their sends for five minutes, as SQS does",
@@ -52,7 +58,10 @@ def _load(text: str) -> Mapping[str, Any]:
     except ImportError:
         raise ImportFailure("a YAML file needs PyYAML: pip install 'penstock[import]'") from None
     try:
-        document = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        _check_extent(root)
+        document = None if root is None else loader.construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ImportFailure(f"it is not valid YAML: {' '.join(str(error).split())[:200]}") from None
     environments = {}
@@ -61,6 +70,37 @@ def _load(text: str) -> Mapping[str, Any]:
     if not environments:
         raise ImportFailure("it has no environments: each is a name with Port, Queues and so on below it")
     return environments
+
+
+class _Extent(NamedTuple):
+    size: float  # characters and parts
+    depth: float
+
+
+_ENDLESS = _Extent(inf, inf)  # of what contains itself
+
+
+def _check_extent(root: Node | None) -> None:
+    """Aliases make a small file as large as they like, once it is written out."""
+    if root is not None:
+        size, depth = _extent(root, {})
+        if size > _SIZE_MAX or depth > DEPTH_MAX:
+            raise ImportFailure("with its aliases written out it is larger or deeper than any configuration")
+
+
+def _extent(node: Node, known: dict[int, _Extent]) -> _Extent:
+    """With aliases written out. What they name comes before them, so each part is looked at once."""
+    if id(node) not in known:
+        known[id(node)] = _ENDLESS
+        if isinstance(node.value, str):
+            known[id(node)] = _Extent(1 + len(node.value), 1)
+        else:
+            parts = [part for each in node.value for part in (each if isinstance(each, tuple) else (each,))]
+            within = [_extent(part, known) for part in parts]
+            known[id(node)] = _Extent(
+                1 + sum(each.size for each in within), 1 + max((each.depth for each in within), default=0)
+            )
+    return known[id(node)]
 
 
 def _choose(environments: Mapping[str, Any], wanted: str | None) -> tuple[str, Mapping[Any, Any]]:

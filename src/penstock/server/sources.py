@@ -17,6 +17,7 @@ from penstock.server.kinds import WrongPart
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
+_DEPTH_MAX = 32
 _NO_SETTINGS = (CONFIG_VARIABLE, ROOT_KEY_VARIABLE)
 _SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
 
@@ -63,13 +64,26 @@ def _folded(name: str) -> str:
 
 def _read_file(path: Path, where: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f'cannot read the config file "{path}" ({where}): {error.strerror}') from None
     except UnicodeDecodeError:
         raise ConfigError(f'cannot read the config file "{path}" ({where}): it is not UTF-8 text') from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    level: list[Any] = [table]
+    for _ in range(_DEPTH_MAX):
+        within = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+        level = [part for part in within if isinstance(part, (dict, list))]
+    if level:
+        raise _too_deep(path)
+    return table
+
+
+def _too_deep(path: Path) -> ConfigError:
+    return ConfigError(f"{path}: tables and arrays lie too deep in one another")
 
 
 def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:

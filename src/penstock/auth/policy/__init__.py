@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from penstock.auth.policy.compiler import compile_policy
 from penstock.auth.policy.decision import decide, is_fixed, refusal
-from penstock.auth.policy.document import Document, Kind, PolicyInvalid, read_document
+from penstock.auth.policy.document import Document, Kind, PolicyInvalid, editable_document, read_document
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy
 
@@ -24,6 +24,7 @@ __all__ = [
     "Verdict",
     "compile_policy",
     "decide",
+    "editable_document",
     "is_fixed",
     "read_document",
     "refusal",

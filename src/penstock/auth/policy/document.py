@@ -8,6 +8,8 @@ Rule 3: which parts a statement needs depends on where the policy hangs: see ``_
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["identity", "resource", "session", "trust"]
@@ -78,13 +80,35 @@ def read_document(text: str, kind: Kind) -> Document:
     return Document(version == "2012-10-17", statements)
 
 
-def _load(text: str) -> dict[str, Any]:
+def editable_document(text: str) -> dict[str, Any]:
+    """The document to be changed and written again: what is not changed then still means the same."""
+    document = _load(text, partial(_as_written, int), partial(_as_written, float))
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, escaped
+        raise PolicyInvalid("a policy must be made of characters") from error
+    return document
+
+
+def _as_written(number: type[int] | type[float], text: str) -> int | float | str:
+    """A number that would be written otherwise (1e999, 1.10) becomes the text that conditions take it for anyway."""
+    value = number(text)
+    return value if repr(value) == text else text
+
+
+def _load(
+    text: str, parse_int: Callable[[str], Any] = str, parse_float: Callable[[str], Any] = str
+) -> dict[str, Any]:
     if len(text.encode(errors="replace")) > BYTES_MAX:
         raise PolicyInvalid(f"a policy has {BYTES_MAX} bytes at most")
     try:
         # Numbers stay the text that they are: they are compared as numbers only where an operator says so.
         document = json.loads(
-            text, object_pairs_hook=_each_once, parse_int=str, parse_float=str, parse_constant=_no_number
+            text,
+            object_pairs_hook=_each_once,
+            parse_int=parse_int,
+            parse_float=parse_float,
+            parse_constant=_no_number,
         )
     except (ValueError, RecursionError) as error:
         raise PolicyInvalid("a policy must be valid JSON") from error

@@ -1,17 +1,18 @@
 """Queue policies: which documents are taken, and how AddPermission and RemovePermission write them.
 
-A policy that was set as an attribute is kept and shown byte for byte. Only the permission actions rewrite it.
+A policy that was set as an attribute is kept and shown byte for byte. Only the permission actions rewrite it: so what
+could not be rewritten without loss is not taken, and where such a policy is there already, they leave it alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.auth.policy import PolicyInvalid, compile_policy, read_document
+from penstock.auth.policy import PolicyInvalid, compile_policy, editable_document, read_document
 from penstock.auth.policy.facts import SQS_OWNER_ONLY
 from penstock.names import PARTITION, is_account
-from penstock.services.sqs.documents import read_object, write
-from penstock.services.sqs.faults import invalid_value, sqs_fault
+from penstock.services.sqs.documents import write
+from penstock.services.sqs.faults import invalid_attribute, invalid_value, sqs_fault
 from penstock.services.sqs.validation import is_legal
 
 _BYTES_MAX = 8192
@@ -41,11 +42,13 @@ def is_policy(text: str) -> bool:
         return False
     try:
         compile_policy(text, kind="resource")
+        rewritten = write(editable_document(text))
     except PolicyInvalid:
         return False
     statements = read_document(text, "resource").statements
     return (
-        len(statements) <= _STATEMENTS_MAX
+        is_legal(rewritten)
+        and len(statements) <= _STATEMENTS_MAX
         and _principals_in(text) <= _PRINCIPALS_MAX
         and sum(len(statement.conditions) for statement in statements) <= _CONDITIONS_MAX
     )
@@ -59,11 +62,12 @@ def _principals_in(text: str) -> int:
     return sum(statement.principals_count for statement in document.statements)
 
 
-def _statements(document: dict[str, Any]) -> list[Any]:
-    statements = document.get("Statement")
-    if isinstance(statements, dict):
-        return [statements]
-    return statements if isinstance(statements, list) else []
+def _statements(document: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = document.get("Statement")
+    statements = [listed] if isinstance(listed, dict) else listed
+    if not isinstance(statements, list) or not all(isinstance(each, dict) for each in statements):
+        raise invalid_attribute("Policy")
+    return statements
 
 
 def check_actions(actions: list[str]) -> None:
@@ -138,7 +142,13 @@ def without_permission(policy: str | None, label: str) -> str | None:
 
 
 def _document(policy: str | None) -> dict[str, Any] | None:
-    return read_object(policy) if policy else None
+    if not policy:
+        return None
+    try:
+        return editable_document(policy)
+    except PolicyInvalid:
+        # It may forbid anything: to put another in its place would open what it closes.
+        raise invalid_attribute("Policy") from None
 
 
 def _one_or_list(values: list[str]) -> str | list[str]:
