@@ -224,6 +224,16 @@ def test_a_refused_expectation_is_told_before_the_body_is_sent() -> None:
     run(scene)
 
 
+def test_whoever_asks_for_a_head_alone_has_nothing_done() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            asked = get("/", "X-Amz-Target: AmazonSQS.Echo", method="HEAD")
+            assert (await server.ask(asked)).status == 405
+            assert not server.dispatcher.seen
+
+    run(scene)
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

@@ -280,3 +280,8 @@ def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFix
     told.answer("Echo.Say", b'{"Text":"body 4711"}', call(), answers.append)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]
     assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text
+
+
+def test_an_error_quotes_only_so_much_of_what_was_sent() -> None:
+    fault = Fault("InvalidAttributeValue", "InvalidAttributeValue", 400, "x" * 7_000_000, modelled=True)
+    assert len(fault.message) == len(fault.query_message) == 4097

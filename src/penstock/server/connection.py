@@ -32,6 +32,7 @@ _HEAD_BITE = 4 * 1024  # parsed at once while requests begin: bounds how many ca
 _BODY_BITE = 64 * 1024
 _TURN = 16  # requests started in a row before other connections have their turn
 _FAREWELL_S = 1.0  # for a client at rest to take leave, when the server stops
+_LARGE_ANSWER = 1024 * 1024
 _PROGRESS = 4 * 1024  # a body that brings less than this within its time-out has stalled
 _READ_PROGRESS = 64 * 1024  # so has a client that reads less than this of its answers
 
@@ -145,6 +146,7 @@ class Connection(asyncio.Protocol):
                 self.deadline = min(self.deadline, self._listener.now() + _FAREWELL_S)
 
     def abort(self) -> None:
+        self._stuck = False  # what was written is given up, and counts no more
         self._transport.abort()
 
     def refuse(self, refusal: Refusal) -> None:
@@ -260,6 +262,8 @@ class Connection(asyncio.Protocol):
         close = not request.keep_alive or self._listener.stopping
         head_only = request.method == b"HEAD"
         self._transport.write(encode_answer(answer, request.version, head_only=head_only, close=close))
+        if len(answer.body) > _LARGE_ANSWER and self._stuck:
+            self._listener.shed_answers()  # perhaps ours: the next sweep may be too late
         if close:
             self._linger()
         self._advance()

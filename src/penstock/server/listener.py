@@ -162,7 +162,7 @@ class Listener:
         for connection in choose(holdings, self.buffered.bytes - most * 7 // 8):
             connection.refuse(Refusal(503, "Too many large requests at once. Please try again."))
 
-    def _shed_answers(self) -> None:
+    def shed_answers(self) -> None:
         """Clients that are slow to read may hold so much of our memory together, and no more."""
         slow = [Held(each, client, each.unread_bytes) for each, client in self._connections.items()]
         for connection in choose(slow, sum(held.bytes for held in slow) - self.limits.buffered_bytes_max):
@@ -172,5 +172,5 @@ class Listener:
         now = self.now()
         for connection in [each for each in self._connections if each.deadline <= now]:
             connection.expire()
-        self._shed_answers()
+        self.shed_answers()
         self._sweeper = asyncio.get_running_loop().call_later(self.limits.sweep_s, self._sweep)

@@ -95,13 +95,13 @@ class Routes:
         target = request.headers.get(b"x-amz-target")
         if method == b"OPTIONS":
             done(Answer(200, [_id(request), (b"Allow", METHODS), *self._cors.preflight(request)], b""))
-        elif method not in (b"POST", b"GET", b"HEAD"):
+        elif target is None and method in (b"GET", b"HEAD") and (own := self._own_page(request)) is not None:
+            done(own)
+        elif method not in (b"POST", b"GET"):  # whoever asks for a head alone wants nothing to be done
             answer = refusal_answer(
                 Refusal(405, f"The method {method.decode()} is not used here."), request.id
             )
             done(Answer(405, [*answer.headers, (b"Allow", METHODS)], answer.body))
-        elif target is None and method != b"POST" and (own := self._own_page(request)) is not None:
-            done(own)
         elif self.dispatch is None or not self._health.ready:
             why = "; ".join(self._health.obstacles)
             done(refusal(service_unavailable(f"Not ready: {why}."), request.id, _asked(request)))

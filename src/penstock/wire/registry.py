@@ -13,6 +13,9 @@ Handler = Callable[[Any, Call], Coroutine[Any, None, Any]]
 """(request struct, call) -> response struct, or None for an action that answers with an empty body."""
 
 
+_MESSAGE_MAX = 4096
+
+
 class Fault(Exception):
     """An error in the words of the wire.
 
@@ -30,6 +33,8 @@ class Fault(Exception):
         modelled: bool,
         query_message: str | None = None,
     ) -> None:
+        if len(message) > _MESSAGE_MAX:  # some quote what was sent, which may be megabytes
+            message = f"{message[:_MESSAGE_MAX]}…"
         super().__init__(message)
         self.shape = shape
         self.code = code
