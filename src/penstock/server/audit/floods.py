@@ -4,7 +4,7 @@ In each window of a minute every caller has its first ones written, up to a tota
 counted, and at the window's end the counts are written instead.
 
 Rule 1: strangers and principals do not share a bound: nobody without a key can hide what somebody with one tried.
-Rule 2: a principal is always named, however many there are; of strangers, who come from any address, the worst.
+Rule 2: principals are always named, up to a thousand; of strangers, who come from any address, the worst are.
 Rule 3: credentials that were given out have a bound of their own, which only those who got some can use up: they
 cannot be hidden among requests that were refused, the caller's or a stranger's.
 """
