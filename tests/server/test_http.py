@@ -72,6 +72,23 @@ def test_pipelined_requests_are_answered_in_order_though_the_first_is_slow() -> 
     run(scene)
 
 
+def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.dispatcher.held = {"Slow.Poll"}
+            client = await server.connect()
+            client.send(post("Slow.Poll", b"x" * 100_000, b"X-Large: " + b"y" * 10_000))
+            slow = await server.dispatcher.arrival()
+            (connection,) = server.listener._connections
+            waiting = connection._running
+            assert waiting is not None
+            assert (waiting.body, waiting.target, waiting.headers, waiting.raw_headers) == (b"", b"", {}, [])
+            slow.answer(b"slow")
+            assert (await client.response()).body == b"slow"
+
+    run(scene)
+
+
 def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -> None:
     async def scene() -> None:
         async with serving(HttpLimits(pipelined_max=4)) as server:

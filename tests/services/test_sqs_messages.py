@@ -482,6 +482,12 @@ def test_receive_ranges(face: Any, name: str, value: int, reason: str) -> None:
     )
 
 
+@pytest.mark.parametrize("member", ["AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"])
+def test_what_a_receive_asks_for_is_bounded_as_it_may_wait_for_long(face: Any, member: str) -> None:
+    assert receive(face, **{member: ["a" * 8192, "b" * 8192]}).status == 200
+    assert receive(face, **{member: ["a" * 8192, "b" * 8193]}).code == "InvalidParameterValue"
+
+
 def test_an_attempt_id_is_ignored_on_standard_and_checked_on_fifo(face: Any) -> None:
     assert receive(face, ReceiveRequestAttemptId="any thing").status == 200
     assert face.broker.asked["attempt_id"] is None

@@ -26,13 +26,14 @@ class Freshness:
 
     def __init__(self) -> None:
         self._second = -1
-        self._earliest = self._latest = self._fresh = b""
+        self._earliest = self._latest = b""
+        self._fresh: bytes | None = None  # found so in this second
 
     def check(self, stamp: bytes, now_s: float, lifetime_s: int | None = None) -> None:
         """Refuse what is too old or not yet made. ``lifetime_s`` is what a presigned URL asks for itself."""
         second = int(now_s)
         if second != self._second:
-            self._second, self._fresh = second, b""
+            self._second, self._fresh = second, None
             self._earliest, self._latest = to_stamp(second - SKEW_S), to_stamp(second + SKEW_S)
         elif stamp == self._fresh and lifetime_s is None:
             return  # many requests are made in one second

@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
         self._awaits = Await.ANSWER
         self.deadline = NEVER
         self._listener.serve(request, partial(self._answered, request))
-        request.body = b""  # read by now: a long poll does not keep it
+        request.let_go()
 
     def _answered(self, request: Request, answer: Answer) -> None:
         assert request is self._running, "a request is answered once"

@@ -42,7 +42,8 @@ class Lookout:
     def _run(self) -> None:
         while True:
             asked = self._called.wait(EVERY_S)
-            self._called.clear()
+            if asked:  # else whoever asks just now would be overlooked
+                self._called.clear()
             if self._ended:
                 return
             with alone(self._what):

@@ -60,6 +60,13 @@ class Request:
         self.keep_alive = True
         self.call: Call | None = None  # set by whoever serves it, before anything can be waited for
 
+    def let_go(self) -> None:
+        """It was read, and may wait for long: what takes room is needed no more, and is counted no more."""
+        self.body = self.target = b""
+        self.headers, self.raw_headers = {}, []
+        if self.call is not None:
+            self.call.asked = None
+
     @property
     def path(self) -> bytes:
         return self.target.partition(b"?")[0]

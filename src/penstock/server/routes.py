@@ -30,6 +30,8 @@ Done = Callable[[Answer], None]
 
 log = logging.getLogger("penstock.http")
 
+_USER_AGENT_MAX = 1024  # of what the audit trail may tell
+
 
 class Dispatch(Protocol):
     def __call__(self, target: str | None, body: bytes, call: Call, done: Done) -> None: ...
@@ -142,7 +144,7 @@ class Routes:
             call.principal, call.signed_for = caller.principal, caller.signed_for
             call.source_ip, call.secure = origin.source_ip, origin.secure
             call.certificate = request.peer.certificate
-            call.user_agent = headers.get(b"user-agent", b"").decode("latin-1")
+            call.user_agent = headers.get(b"user-agent", b"")[:_USER_AGENT_MAX].decode("latin-1")
         return call
 
     def _own_page(self, request: Request) -> Answer | None:
@@ -200,13 +202,15 @@ def _json(request: Request, status: int, page: Mapping[str, object]) -> Answer:
 
 def _logged(request: Request, done: Done) -> Done:
     begun = perf_counter()
+    path = request.path.decode("latin-1")
+    target = request.headers.get(b"x-amz-target", b"").decode("latin-1")
 
     def finish(answer: Answer) -> None:
         log.debug(
-            "%s %s", request.method.decode(), request.path.decode("latin-1"),
+            "%s %s", request.method.decode(), path,
             extra={
                 "request_id": request.id,
-                "target": request.headers.get(b"x-amz-target", b"").decode("latin-1"),
+                "target": target,
                 "status": answer.status,
                 "peer": request.peer.address,
                 "ms": round((perf_counter() - begun) * 1000, 1),

@@ -96,8 +96,9 @@ class SqliteStore(Reads):
         return shard
 
     def close(self) -> None:
-        if self._sync is not None:
-            self._sync.close()
+        sync, self._sync = self._sync, None
+        if sync is not None:
+            sync.close()
         with self._write_lock, self._read_lock:
             while self._connections:
                 self._connections.pop().close()

@@ -16,6 +16,11 @@ Handler = Callable[[Any, Call], Coroutine[Any, None, Any]]
 _MESSAGE_MAX = 4096
 
 
+def _bounded(message: str) -> str:
+    """Some quote what was sent, which may be megabytes."""
+    return message if len(message) <= _MESSAGE_MAX else f"{message[:_MESSAGE_MAX]}…"
+
+
 class Fault(Exception):
     """An error in the words of the wire.
 
@@ -33,15 +38,14 @@ class Fault(Exception):
         modelled: bool,
         query_message: str | None = None,
     ) -> None:
-        if len(message) > _MESSAGE_MAX:  # some quote what was sent, which may be megabytes
-            message = f"{message[:_MESSAGE_MAX]}…"
+        message = _bounded(message)
         super().__init__(message)
         self.shape = shape
         self.code = code
         self.status = status
         self.message = message
         self.modelled = modelled  # in the service's own model, or one of the framework's errors
-        self.query_message = message if query_message is None else query_message
+        self.query_message = message if query_message is None else _bounded(query_message)
 
     @property
     def sender_fault(self) -> bool:

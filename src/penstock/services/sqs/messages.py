@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _COUNT_MAX = 10
 _WAIT_S_MAX = 20
+_NAMES_LENGTH_MAX = 16 * 1024
 
 
 async def send_message(broker: Broker, request: SendMessageRequest, call: Call) -> SendMessageResult:
@@ -65,8 +66,12 @@ async def receive_message(broker: Broker, request: ReceiveMessageRequest, call: 
     reason = f"Must be >= 0 and <= {VISIBILITY_S_MAX}, if provided."
     check_range(visibility_s, 0, VISIBILITY_S_MAX, "VisibilityTimeout", reason)
     check_range(wait_s, 0, _WAIT_S_MAX, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided.")
-    # SQS: a standard queue takes no notice of an attempt id, whatever it says.
-    attempt_id = request.ReceiveRequestAttemptId if queue.settings.fifo else None
+    _bound_names(request)
+    if not queue.settings.fifo:
+        request.ReceiveRequestAttemptId = (
+            None  # SQS: a standard queue takes no notice of it, whatever it says
+        )
+    attempt_id = request.ReceiveRequestAttemptId
     if attempt_id is not None:
         check_id(attempt_id, "ReceiveRequestAttemptId")
     received = await broker.receive(
@@ -81,6 +86,14 @@ async def receive_message(broker: Broker, request: ReceiveMessageRequest, call: 
         return ReceiveMessageResult()
     wanted = Wanted(request)
     return ReceiveMessageResult(Messages=[wanted.of(message) for message in received])
+
+
+def _bound_names(request: ReceiveMessageRequest) -> None:
+    """A receive may wait for long with what it asks for, and many may wait: no message has so many attributes."""
+    for member in ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"):
+        names = getattr(request, member)
+        if names and sum(map(len, names)) > _NAMES_LENGTH_MAX:
+            raise invalid_parameter(f"The names in {member} are longer than {_NAMES_LENGTH_MAX} in all.")
 
 
 async def delete_message(broker: Broker, request: DeleteMessageRequest, call: Call) -> None:
