@@ -228,9 +228,10 @@ def _many_queues(bench: Bench, system: System) -> Figures:
     """Create ten thousand queues, then send to all of them in turn. The figures are those of the sends."""
     names = [f"many-{i}" for i in range(10_000)]
     limit_s = bench.plan.fill_limit_s
-    made = bench.run(
-        system, Job(kind="queues", url="", queues=names, count=0, connections=16, limit_s=limit_s)
+    job = Job(
+        kind="queues", url="", queues=names, attributes=system.attributes, connections=16, limit_s=limit_s
     )
+    made = bench.run(system, job)
     if made.messages < len(names):
         raise Wrong(f"made only {made.messages:,} of {len(names):,} queues within {limit_s:.0f} s")
     base = system.create(names[0]).removesuffix(names[0])

@@ -102,7 +102,9 @@ async def queues(job: Job, ready: Callable[[], None]) -> Done:
             if watch.over:
                 return
             begun = time.perf_counter()
-            answer = await connection.call("CreateQueue", {"QueueName": name})
+            answer = await connection.call(
+                "CreateQueue", {"QueueName": name, "Attributes": dict(job.attributes)}
+            )
             watch.latencies.append(time.perf_counter() - begun)
             if not answer["QueueUrl"].endswith(f"/{name}"):
                 raise Wrong(f"created {name}, got {answer['QueueUrl']}")

@@ -35,6 +35,7 @@ class System(ABC):
         self.name = name
         self.url = ""
         self.pid: int | None = None
+        self.attributes: dict[str, str] = {}  # of every queue
         self._next = 0
 
     @abstractmethod
@@ -74,9 +75,7 @@ class System(ABC):
         return asyncio.run(once())
 
     def create(self, name: str, **attributes: str) -> str:
-        request: dict[str, Any] = {"QueueName": name}
-        if attributes:
-            request["Attributes"] = attributes
+        request: dict[str, Any] = {"QueueName": name, "Attributes": self.attributes | attributes}
         return str(self.call("CreateQueue", request)["QueueUrl"])
 
 
@@ -111,13 +110,10 @@ class Penstock(_Started):
         self._home = home
         self._given = self._flags = flags
         self._locks = locks
+        if locks == "signed":
+            self.attributes["SqsManagedSseEnabled"] = "false"
         self.data: Path | None = None
         self._keys: Path | None = None
-
-    def create(self, name: str, **attributes: str) -> str:
-        if self._locks == "signed":
-            attributes["SqsManagedSseEnabled"] = "false"
-        return super().create(name, **attributes)
 
     def start(self) -> None:
         if self._home is not None:
