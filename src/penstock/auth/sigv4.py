@@ -45,7 +45,6 @@ MISMATCH = (
 
 _UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
 _SIGNATURE_BYTES = 64
-_BLOCK_BYTES = 64  # of SHA-256
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 1024  # of what one claim says: SDKs need 250
 
@@ -137,9 +136,8 @@ class Verifier:
         remembered = self._keys.get((secret, claim.scope))
         key = remembered or SigningKey(secret, claim.scope)
         digest = sha256(canonical).hexdigest().encode()
-        if not compare_digest(
-            key.sign(b"%b\n%b\n%b\n%b" % (ALGORITHM, stamp, claim.scope, digest)), signature
-        ):
+        expected = key.sign(b"%b\n%b\n%b\n%b" % (ALGORITHM, stamp, claim.scope, digest))
+        if not compare_digest(expected, signature):
             raise wrong_signature(MISMATCH)
         if remembered is None and len(claim.scope) <= _REMEMBERED_BYTES_MAX:
             self._keys.add((secret, claim.scope), key)
@@ -191,20 +189,17 @@ def _payload(body: bytes, claimed: bytes | None) -> bytes:
 
 
 class SigningKey:
-    """Of one secret, day, region and service. What of HMAC only the key goes into (RFC 2104) is done once."""
+    """Of one secret, day, region and service. What of the HMAC only the key goes into is done once."""
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("_keyed",)
 
     def __init__(self, secret: str, scope: bytes) -> None:
         key = b"AWS4" + secret.encode()
         for part in scope.split(b"/"):
             key = hmac.digest(key, part, "sha256")
-        padded = key.ljust(_BLOCK_BYTES, b"\0")
-        self._inner = sha256(bytes([byte ^ 0x36 for byte in padded]))
-        self._outer = sha256(bytes([byte ^ 0x5C for byte in padded]))
+        self._keyed = hmac.new(key, digestmod="sha256")
 
     def sign(self, text: bytes) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(text)
-        outer.update(inner.digest())
-        return outer.hexdigest().encode()
+        keyed = self._keyed.copy()
+        keyed.update(text)
+        return keyed.hexdigest().encode()

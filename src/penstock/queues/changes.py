@@ -106,9 +106,8 @@ class Changes:
         self.dedup: list[DedupRow] = []
         self.dedup_forgotten: dict[int, int] = {}  # queue -> every remembered send up to this seq
         self.queues: dict[int, QueueRecord] = {}
-        self.purged: dict[
-            int, int
-        ] = {}  # queue -> every position up to this one, and its deduplication memory
+        # Queue -> every position up to this one, and its deduplication memory.
+        self.purged: dict[int, int] = {}
         self.dropped: list[int] = []  # queues, with all they hold
         self.cooldowns: dict[QueueName, int | None] = {}  # a deleted name and when it may be used again
         self.tasks: dict[str, MoveTaskRecord | None] = {}

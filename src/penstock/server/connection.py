@@ -61,9 +61,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, listener: Listener, address: str) -> None:
         self._listener = listener
-        self._address = (
-            address  # of the caller, when it was accepted: a socket that was reset cannot tell any more
-        )
+        # Of the caller, when it was accepted: a socket that was reset cannot tell any more.
+        self._address = address
         self._transport: asyncio.Transport
         self._reader: Reader
         self.deadline = NEVER

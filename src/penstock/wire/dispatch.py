@@ -134,9 +134,8 @@ class Dispatcher:
             if self._on_end is not None:
                 try:
                     self._on_end(service, operation, request, call, response, fault)
-                except (
-                    Exception
-                ) as error:  # the request has its answer: whatever this is, it gets no second one
+                except Exception as error:
+                    # The request has its answer: whatever this is, it gets no second one.
                     _log_trace(error, call)
 
         try:

@@ -23,9 +23,8 @@ from penstock.clock import Clock
 from penstock.wire.faults import expired_token, unknown_client
 from penstock.wire.registry import Fault
 
-_TOKENS_SIZE_MAX = (
-    2_000_000  # characters: a token holds its session's policy, which compiled takes a hundred times more
-)
+# Characters. A token holds its session's policy, which compiled takes a hundred times more.
+_TOKENS_SIZE_MAX = 2_000_000
 
 
 class _Known(NamedTuple):

@@ -37,7 +37,5 @@ class Question(NamedTuple):
 class Verdict(NamedTuple):
     allowed: bool
     reason: str  # for people; if refused, the end of the sentence that `refusal` makes
-    policy: str | None = (
-        None  # which one decided: "identity", "resource:NAME", ...; None if it was none of them
-    )
+    policy: str | None = None  # which one decided: "identity", "resource:NAME", ...; None for none of them
     statement: str | None = None  # its Sid, or "#2" for the second

@@ -68,9 +68,8 @@ async def receive_message(broker: Broker, request: ReceiveMessageRequest, call: 
     check_range(wait_s, 0, _WAIT_S_MAX, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided.")
     _bound_names(request)
     if not queue.settings.fifo:
-        request.ReceiveRequestAttemptId = (
-            None  # SQS: a standard queue takes no notice of it, whatever it says
-        )
+        # SQS: a standard queue takes no notice of it, whatever it says.
+        request.ReceiveRequestAttemptId = None
     attempt_id = request.ReceiveRequestAttemptId
     if attempt_id is not None:
         check_id(attempt_id, "ReceiveRequestAttemptId")
