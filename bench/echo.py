@@ -15,10 +15,10 @@ import msgspec
 import uvloop
 
 from penstock.server import process
-from penstock.server.http_limits import HttpLimits
-from penstock.server.listener import Listener
-from penstock.server.request import Request
-from penstock.server.response import REQUEST_ID
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.listener import Listener
+from penstock.server.http.request import Request
+from penstock.server.http.response import REQUEST_ID
 from penstock.wire.dispatch import Answer
 
 TYPE = (b"Content-Type", b"application/x-amz-json-1.0")

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.sigv4 import ACCESS_KEY, SECRET_KEY
+from penstock.auth.encryption.root_key import FILE_NAME, create_root_key_file
 from penstock.auth.identity.access_keys import Pair
 from penstock.auth.identity.editing import add_key, add_user, attach
 from penstock.auth.identity.file import changed_file
-from penstock.auth.rootkey import FILE_NAME, create_root_key_file
 
 ACCOUNT = "000000000000"
 

@@ -13,7 +13,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from penstock.auth.sigv4 import Verifier
+from penstock.auth.sigv4.verify import Verifier
 
 _KEY, _SECRET = "AKIDEXAMPLE", "bench-secret"
 _BODY = b'{"QueueUrl":"http://localhost:9324/123456789012/orders","MessageBody":"%b"}' % (b"m" * 140)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.names import QueueName
-from penstock.queues.changes import Changes, EntryRow, EntryUpdate, QueueRecord
 from penstock.queues.settings import QueueSettings
+from penstock.store.changes import Changes, EntryRow, EntryUpdate, QueueRecord
 from penstock.store.port import Mark
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 
 PLAIN, GROUPED = 1, 2
 GROUPS = 100_000

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_key, add_role, add_user, attach, put_policy
 from penstock.auth.identity.file import changed_file
 from penstock.auth.principal import Principal
-from penstock.auth.rootkey import RootKey
 from penstock.clock import ManualClock
 
 HOME, ABROAD = "111122223333", "444455556666"

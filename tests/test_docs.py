@@ -15,8 +15,8 @@ import pytest
 
 import compatibility
 from e2e.process import ServerProcess
-from penstock.server.config import Setting, settings
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Setting, settings
+from penstock.server.settings.load import load_config
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
 

@@ -80,7 +80,7 @@ class KeyDisabled(KeyUnavailable):
     """The operator has disabled the key."""
 
 
-class SealBroken(PenstockError):
+class DecryptionFailed(PenstockError):
     """What is stored is not what was once encrypted: damaged, changed, or another message's."""
 
 

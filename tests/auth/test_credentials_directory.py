@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity import CredentialsError, Directory
 from penstock.auth.identity.book import Book, unique_id
 from penstock.auth.identity.editing import add_key, add_user, find_user
 from penstock.auth.identity.file import read_file
 from penstock.auth.policy import Question, decide
-from penstock.auth.rootkey import RootKey
 from penstock.wire.registry import Fault
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"

@@ -20,7 +20,7 @@ from penstock.auth.identity.book import AccessKey, Account, Book, CredentialsErr
 from penstock.auth.identity.editing import add_key, add_user, find_user
 from penstock.auth.identity.file import changed_file, read_file
 from penstock.auth.identity.toml import read_book, written
-from penstock.auth.private import replace_file, why_not_private
+from penstock.auth.secret_files import replace_file, why_not_private
 
 BY_HAND = """
 # ours

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.rootkey import RootKey
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.root_key import RootKey
 from penstock.clock import ManualClock
 from penstock.errors import KeyMissing
 from penstock.names import Space

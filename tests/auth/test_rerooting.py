@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identities import HOME, THEN
+from penstock.auth.encryption.envelope import Cipher
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.rerooting import reroot
+from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.identity.book import all_keys
 from penstock.auth.identity.editing import add_key, add_user
 from penstock.auth.identity.file import changed_file, read_file
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.rerooting import reroot
-from penstock.auth.rootkey import RootKey, RootKeyError
-from penstock.auth.sealing import Cipher
 from penstock.clock import ManualClock
 from penstock.names import KeyUse, Space
 
@@ -260,8 +260,8 @@ def test_a_backup_of_one_file_is_brought_up(house: House) -> None:
 
 KILLED = """
 import os, pathlib, signal, sys, tempfile
-from penstock.auth.rerooting import reroot
-from penstock.auth.rootkey import RootKey
+from penstock.auth.encryption.rerooting import reroot
+from penstock.auth.encryption.root_key import RootKey
 
 left = int(sys.argv[3])
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.auth.rootkey import (
+from penstock.auth.encryption.root_key import (
     FILE_NAME,
     VARIABLE,
     RootKey,

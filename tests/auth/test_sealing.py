@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.auth import sealing
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption import envelope
+from penstock.auth.encryption.envelope import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKey
 from penstock.clock import ManualClock
-from penstock.errors import KeyDisabled, KeyMissing, KeyUnavailable, SealBroken
+from penstock.errors import DecryptionFailed, KeyDisabled, KeyMissing, KeyUnavailable
 from penstock.limits import MINUTE, SECOND
 from penstock.names import KeyUse, Space
 
@@ -56,14 +56,14 @@ def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
     sealed = bytearray(bench.seal())
     # The very first byte says that there is a seal at all; plain text is refused where it is decoded.
     sealed[data.draw(st.integers(1, len(sealed) - 1))] ^= data.draw(st.integers(1, 255))
-    with pytest.raises((SealBroken, KeyMissing)):
+    with pytest.raises((DecryptionFailed, KeyMissing)):
         bench.cipher.open(7, bytes(sealed))
 
 
 def test_a_piece_of_it_is_refused(bench: Bench) -> None:
     sealed = bench.seal()
     for length in range(1, len(sealed)):
-        with pytest.raises((SealBroken, KeyMissing)):
+        with pytest.raises((DecryptionFailed, KeyMissing)):
             bench.cipher.open(7, sealed[:length])
 
 
@@ -71,7 +71,7 @@ def test_it_opens_for_its_own_message_only(bench: Bench) -> None:
     one, other, foreign = bench.seal(seq=1), bench.seal(seq=2), bench.seal(seq=1, use=ORDERS)
     mixed = foreign[:HEAD] + one[HEAD:], one[:HEAD] + foreign[HEAD:]
     for seq, sealed in ((1, other), (2, one), (1, mixed[0]), (1, mixed[1])):
-        with pytest.raises(SealBroken):
+        with pytest.raises(DecryptionFailed):
             bench.cipher.open(seq, sealed)
 
 
@@ -143,7 +143,7 @@ def test_a_data_key_serves_as_long_as_its_queue_allows(bench: Bench) -> None:
 
 
 def test_a_data_key_seals_only_so_many_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "_SEALS_PER_DATA_KEY", 3)
+    monkeypatch.setattr(envelope, "_SEALS_PER_DATA_KEY", 3)
     heads = [bench.seal()[:HEAD] for _ in range(7)]
     assert [heads.count(head) for head in dict.fromkeys(heads)] == [3, 3, 1]
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.access_keys import Pair
 from penstock.auth.identity.book import TAKE_UP, Book
@@ -20,7 +21,6 @@ from penstock.auth.identity.open import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
 from penstock.auth.policy import Question, decide
-from penstock.auth.rootkey import RootKey
 from penstock.wire.registry import Fault
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"

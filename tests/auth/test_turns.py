@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.auth import private
-from penstock.auth.private import replace_file, turn
+from penstock.auth import secret_files
+from penstock.auth.secret_files import replace_file, turn
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_lock_is_for_its_owner_alone(path: Path) -> None:
 
 
 def test_whoever_locks_the_folder_holds_nobody_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "_TURN_PATIENCE_S", 0.0)
+    monkeypatch.setattr(secret_files, "_TURN_PATIENCE_S", 0.0)
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     with turn(path):
@@ -43,7 +43,7 @@ def test_whoever_locks_the_folder_holds_nobody_up(path: Path, monkeypatch: pytes
 
 
 def test_a_turn_that_does_not_come_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "_TURN_PATIENCE_S", 0.05)
+    monkeypatch.setattr(secret_files, "_TURN_PATIENCE_S", 0.05)
     with turn(path), pytest.raises(TimeoutError) as raised, turn(path):
         raise AssertionError("two at once")
     assert raised.value.strerror == (
@@ -73,7 +73,7 @@ def test_root_leaves_the_lock_to_the_owner_of_the_folder(path: Path, monkeypatch
 
 KILLED = """
 import os, pathlib, signal, sys
-from penstock.auth.private import replace_file, turn
+from penstock.auth.secret_files import replace_file, turn
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 path = pathlib.Path(sys.argv[1])
 with turn(path):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import Cipher, is_sealed
+from penstock.auth.encryption.envelope import Cipher, is_sealed
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.broker import Broker
 from penstock.broker.resealing import Progress, Resealing
-from penstock.store.sealed import SealedStore
+from penstock.store.encrypted import EncryptedStore
 from sim.runtime import SimulatedRuntime
 from sim.world import FaultyStore, World, name_of
 
@@ -34,7 +34,7 @@ class SealedWorld(World):
             self.ring.create(SPACE, "alias/other")
         self.keys = Cipher(self.ring, self.clock)
         self.store = FaultyStore(self._directory)
-        self.sealed = SealedStore(self.store, self.keys, lambda lost: None)
+        self.sealed = EncryptedStore(self.store, self.keys, lambda lost: None)
         shard = self.sealed.open()
         self.runtime = SimulatedRuntime(self.clock, self._choose)
         self.broker = Broker(

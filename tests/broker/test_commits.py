@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import QueueMissing, StoreBroken, StoreError, StoreLost
-from penstock.later import Later
 from penstock.limits import HOUR
+from penstock.promise import Promise
 from penstock.queues.settings import QueueSettings
 from sim.world import SECOND, World, name_of, outgoing
 
@@ -130,7 +130,7 @@ def test_a_refused_commit_fails_its_requests_and_undoes_them(world: World, queue
     (message,) = world.receive(queue, 1)
     counts = world.counts(queue)
     world.refuse_next_commit()
-    attempts: list[Later[Any]] = [
+    attempts: list[Promise[Any]] = [
         world.sending(queue, outgoing("lost", group="g")),
         world.start(world.broker.delete(world.queue(queue), [message.handle])),
     ]

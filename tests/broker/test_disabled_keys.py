@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.sealed_world import KMS, OTHER, SealedWorld
 from penstock.errors import KeyDisabled
 from penstock.limits import MINUTE, SECOND
-from penstock.queues.changes import EntryRow
+from penstock.store.changes import EntryRow
 from sim.world import ROOMY, TINY, outgoing
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from broker.sealed_world import KMS, OTHER, SealedWorld
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import NoKeys
+from penstock.auth.encryption.envelope import NoKeys
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.resealing import Progress
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
-from penstock.later import run_alone
 from penstock.limits import MINUTE, SECOND
+from penstock.promise import run_detached
 from penstock.store.port import SCARCE_BYTES
 from sim.world import ROOMY, TINY, World, outgoing
 
@@ -258,7 +258,7 @@ def test_messages_may_go_while_they_are_encrypted_anew(
         bite = resealed(*asked)
         if going:
             handles = [message.handle for message in going]
-            world.runtime.soon(lambda: run_alone(world.broker.delete(world.queue("orders"), handles)))
+            world.runtime.soon(lambda: run_detached(world.broker.delete(world.queue("orders"), handles)))
             world.runtime.writer.held = True
             going.clear()
         return bite

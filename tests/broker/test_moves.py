@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
-from penstock.queues.changes import MoveTaskRecord
+from penstock.store.changes import MoveTaskRecord
 from sim.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.broker.pace import Pace
 from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
-from penstock.later import Later
+from penstock.promise import Promise
 
 T = TypeVar("T")
 QUICK_S, SLOW_S = 0.0003, 0.01
@@ -62,7 +62,7 @@ def test_a_disk_that_recovers_is_used_from_the_loop_again() -> None:
         pace.waited(QUICK_S)
 
 
-def on_a_loop(test: Callable[[LoopRuntime], Later[T]]) -> T:
+def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     async def run() -> T:
         runtime = LoopRuntime(asyncio.get_running_loop(), SystemClock())
         try:
@@ -86,7 +86,7 @@ def test_a_short_job_runs_at_once_and_a_long_one_in_the_thread() -> None:
 def test_a_short_job_does_not_overtake_a_long_one() -> None:
     order: list[str] = []
 
-    def jobs(runtime: LoopRuntime) -> Later[None]:
+    def jobs(runtime: LoopRuntime) -> Promise[None]:
         runtime.write(lambda: (time.sleep(0.05), order.append("long")))
         return runtime.write(lambda: order.append("short"), short=True)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from identities import allow, document
+from penstock.auth.encryption.root_key import read_root_key_file
 from penstock.auth.identity import Credentials
-from penstock.auth.rootkey import read_root_key_file
 from penstock.cli import main
 from penstock.clock import ManualClock
 

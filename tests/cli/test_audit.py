@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import main
 from penstock.server.audit.event import cloudtrail, encoded, notice
-from penstock.server.audit.reading import Trail, read_moment
+from penstock.server.audit.search import Trail, read_moment
 from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, refused
 
 MINUTE_MS = 60_000

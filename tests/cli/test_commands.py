@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from penstock import __version__
 from penstock.cli import main
-from penstock.server.config import settings
+from penstock.server.settings.config import settings
 
 
 def penstock(*arguments: str, **environment: str) -> Result:
@@ -49,7 +49,7 @@ def test_asking_for_health_loads_no_server_and_no_settings() -> None:
         "import sys; from penstock.cli import main\n"
         "try: main(['health', '--url', 'http://127.0.0.1:1'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'uvloop', 'msgspec', 'cryptography', 'asyncio', 'sqlite3', 'penstock.server.config'}\n"
+        "heavy = {'uvloop', 'msgspec', 'cryptography', 'asyncio', 'sqlite3', 'penstock.server.settings.config'}\n"
         "sys.exit(str(sorted(heavy & set(sys.modules)) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -18,8 +18,8 @@ from penstock.migrate.goaws import read_goaws
 from penstock.migrate.hocon import HoconError, read_hocon
 from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue
 from penstock.migrate.toml import written
-from penstock.server.config import Config
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config
+from penstock.server.settings.load import load_config
 
 ELASTICMQ = """
 include classpath("application.conf")

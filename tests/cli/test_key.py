@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import FILE_NAME, read_root_key_file
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import FILE_NAME, read_root_key_file
 from penstock.broker.resealing import Progress
 from penstock.cli import main
 from penstock.clock import SystemClock

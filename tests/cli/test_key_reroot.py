@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import FILE_NAME, RootKey, create_root_key_file, read_root_key_file
 from penstock.auth.identity import Credentials
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import FILE_NAME, RootKey, create_root_key_file, read_root_key_file
 from penstock.cli import main
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
-from penstock.store.lockfile import LockFile
+from penstock.store.sqlite.lockfile import LockFile
 
 
 class Site:

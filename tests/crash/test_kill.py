@@ -13,8 +13,8 @@ import pytest
 from crash.ledger import Ledger
 from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Gate, Load
 from e2e.process import ServerProcess
-from penstock.server.config import Config
-from penstock.server.durability import promise
+from penstock.server.settings.config import Config
+from penstock.server.settings.durability import promise
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
 FEWER_ROUNDS = max(3, ROUNDS // 4)

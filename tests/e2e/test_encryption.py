@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
-from penstock.auth.rootkey import read_root_key_file
+from penstock.auth.encryption.root_key import read_root_key_file
 from penstock.queues.dedup import SendDigests, content_id
 
 ACCOUNT = "000000000000"

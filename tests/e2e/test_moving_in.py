@@ -15,8 +15,8 @@ import yaml
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
-from penstock.server.config import settings
-from penstock.server.sources import load_config
+from penstock.server.settings.config import settings
+from penstock.server.settings.load import load_config
 
 ELASTICMQ = """
 include classpath("application.conf")

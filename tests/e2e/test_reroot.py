@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.secured import Secured, client, refusal
-from penstock.auth.rootkey import read_root_key_file
+from penstock.auth.encryption.root_key import read_root_key_file
 
 NEW = ("--new-root-key-file", "new.key")
 

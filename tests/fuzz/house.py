@@ -23,11 +23,11 @@ from penstock.clock import ManualClock
 from penstock.errors import StoreError
 from penstock.limits import Limits
 from penstock.names import Space
-from penstock.queues.changes import Changes
 from penstock.services.sqs import sqs_service
 from penstock.services.sts import sts_service
+from penstock.store.changes import Changes
 from penstock.store.port import Mark
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.call import Asked, Call
 from penstock.wire.dispatch import Answer, Dispatcher
 from sim.runtime import SimulatedRuntime

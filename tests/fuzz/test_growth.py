@@ -22,7 +22,7 @@ ROUND = 300
 GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them have
 
 LIMITS = [
-    "penstock.auth.sigv4._REMEMBERED_MAX",
+    "penstock.auth.sigv4.verify._REMEMBERED_MAX",
     "penstock.auth.policy.statements._REMEMBERED_MAX",
     "penstock.auth.identity.directory._TOKENS_SIZE_MAX",
     "penstock.server.caller._REMEMBERED_MAX",

@@ -9,7 +9,7 @@ import pytest
 from fuzz.signer import SECRET
 from fuzz.targets import load
 from penstock.queues.receipts import Receipt, ReceiptSigner
-from penstock.server.reader import Reader
+from penstock.server.http.parser import Reader
 
 
 class Damage(NamedTuple):
@@ -38,7 +38,7 @@ def _without_target(claim: Any, headers: Any, by_name: Any) -> bytes:
 _RECEIPT = load("handles").seeds[0]
 _FORGED = ReceiptSigner(b"the secret of another shard").handle(Receipt(7, 99, 1, 1)).encode()
 
-_COMPARE = "penstock.auth.sigv4.compare_digest"
+_COMPARE = "penstock.auth.sigv4.verify.compare_digest"
 
 DAMAGES = {
     "an error behind JSON": Damage(
@@ -50,26 +50,28 @@ DAMAGES = {
     ),
     "an answer that is no XML": Damage("query", "penstock.wire.xml._text", lambda text: f"<{text}"),
     "an error in the server": Damage("http", "penstock.server.routes.Routes._own_page", _fails),
-    "bytes lost at a cut": Damage("http", "penstock.server.reader.Reader.feed", _loses_bytes_at_a_cut),
+    "bytes lost at a cut": Damage("http", "penstock.server.http.parser.Reader.feed", _loses_bytes_at_a_cut),
     "any key opens the server": Damage("http", _COMPARE, lambda *_: True, b"Signature=", b"Signature=0"),
     "any signature is right": Damage("sigv4", _COMPARE, lambda *_: True, b"Signature=", b"Signature=0"),
-    "a secret in an error": Damage("sigv4", "penstock.auth.sigv4.MISMATCH", SECRET, b"Signature=", b"Signature=0"),
+    "a secret in an error": Damage(
+        "sigv4", "penstock.auth.sigv4.verify.MISMATCH", SECRET, b"Signature=", b"Signature=0"
+    ),
     "the path is not signed": Damage(
         "sigv4",
-        "penstock.auth.sigv4.canonical_path",
+        "penstock.auth.sigv4.verify.canonical_path",
         lambda _: b"/111122223333/q",
         b"/111122223333/q",
         b"/444455556666/q",
     ),
     "parameters are not signed": Damage(
         "sigv4",
-        "penstock.auth.sigv4.canonical_query",
+        "penstock.auth.sigv4.verify.canonical_query",
         lambda _: b"Action=SendMessage&MessageBody=a%20b",
         b"MessageBody=a%20b",
         b"MessageBody=changed",
     ),
     "the action is not signed": Damage(
-        "sigv4", "penstock.auth.sigv4._header_lines", _without_target, b"SQS.SendMessage", b"SQS.DeleteQueue"
+        "sigv4", "penstock.auth.sigv4.verify._header_lines", _without_target, b"SQS.SendMessage", b"SQS.DeleteQueue"
     ),
     "a deny does not win": Damage(
         "policy", "penstock.auth.policy.decision._explicit_deny", lambda *_, **__: None
@@ -83,7 +85,9 @@ DAMAGES = {
     "a session is made up": Damage(
         "sessions", "penstock.auth.identity.sessions.Sessions.open", lambda *_: "somebody"
     ),
-    "a seal opens to something else": Damage("sealing", "penstock.auth.sealing.Cipher.open", lambda *_: b"else"),
+    "a seal opens to something else": Damage(
+        "sealing", "penstock.auth.encryption.envelope.Cipher.open", lambda *_: b"else"
+    ),
     "credentials do not work": Damage(
         "sts", "penstock.auth.identity.directory.Directory.secret", lambda *_: "another secret"
     ),

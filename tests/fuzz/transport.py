@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from penstock.server.connection import Connection
-from penstock.server.http_limits import HttpLimits
-from penstock.server.listener import Listener, Serve
-from penstock.server.request import Request
+from penstock.server.http.connection import Connection
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.listener import Listener, Serve
+from penstock.server.http.request import Request
 
 TURNS_MAX = 10_000
 ADDRESS = "192.0.2.7"

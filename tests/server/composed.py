@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from penstock.errors import StoreError
-from penstock.later import spawn
+from penstock.promise import start
 from penstock.server.compose import Parts
-from penstock.server.config import Config
+from penstock.server.settings.config import Config
 
 from .harness import Client, Response, until
 
@@ -32,7 +32,7 @@ class Server:
         return (await self.ask(head.encode())).status
 
     async def unload(self) -> None:
-        later = spawn(self.parts.unload())
+        later = start(self.parts.unload())
         await until(lambda: later.done)
         later.result()
 
@@ -41,7 +41,7 @@ async def loaded(config: Config) -> Server:
     failures: list[StoreError] = []
     parts = Parts(config, failures.append)
     port = await parts.listener.listen("127.0.0.1", 0, None)
-    later = spawn(parts.load())
+    later = start(parts.load())
     await until(lambda: later.done)
     try:
         later.result()

@@ -15,8 +15,8 @@ import uvloop
 from penstock.server.caller import Callers
 from penstock.server.cors import Cors
 from penstock.server.health import Health
-from penstock.server.http_limits import HttpLimits
-from penstock.server.listener import Listener
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.wire.call import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.audit.floods import (
+from penstock.server.audit.rate_cap import (
     CALLERS_MAX,
     OTHERS,
     PRINCIPALS,

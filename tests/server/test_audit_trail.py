@@ -18,8 +18,8 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import Audit, AuditError, open_audit, trail_path
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.floods import PRINCIPALS, SESSIONS, STRANGERS, WINDOW_MS
-from penstock.server.config import Config
+from penstock.server.audit.rate_cap import PRINCIPALS, SESSIONS, STRANGERS, WINDOW_MS
+from penstock.server.settings.config import Config
 from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused
 
 LARGE = 1024 * 1024

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from penstock.names import Space
-from penstock.server.audit import Audit, AuditEvent, AuditWitness
+from penstock.server.audit import Audit, AuditEvent, AuditRecorder
 from penstock.server.audit.actions import left_out
 from penstock.server.audit.event import cloudtrail
 from penstock.server.caller import Caller
+from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.server.request import Peer, Request
 from penstock.services.sqs import operations as op
 from penstock.services.sqs.faults import sqs_fault
 from penstock.wire.call import Call
@@ -67,7 +67,7 @@ def answered(
     call.principal, call.source_ip, call.secure, call.user_agent = ALICE, "192.0.2.7", True, "Boto3"
     call.certificate, call.action, call.resource, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
     trail = Kept(data_events=data_events)
-    witness = AuditWitness(trail, Origins(None, ()), HOME, lambda: NOW_MS)
+    witness = AuditRecorder(trail, Origins(None, ()), HOME, lambda: NOW_MS)
     operation = Operation(action, type(request), None, unused)
     witness.answered(SQS, operation, request, call, response, fault)
     return trail.events
@@ -132,7 +132,7 @@ def incoming(**headers: bytes) -> Request:
 
 def turned_away(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
     trail = Kept()
-    AuditWitness(trail, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
+    AuditRecorder(trail, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
     (told,) = trail.events
     assert told.denied and (told.principal is None) == (caller is None)
     return cloudtrail(told)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.browsers import Browsers
-from penstock.server.config import Config
 from penstock.server.cors import Cors
-from penstock.server.request import Peer, Request
+from penstock.server.http.request import Peer, Request
+from penstock.server.settings.config import Config
+from penstock.server.web_pages import Browsers
 from penstock.wire.registry import Fault
 
 from .composed import serving

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.server.door import Door
-from penstock.server.http_limits import HttpLimits
-from penstock.server.listener import Listener
-from penstock.server.request import Peer, Request
+from penstock.server.http.door import Door
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.listener import Listener
+from penstock.server.http.request import Peer, Request
 from penstock.wire.dispatch import Answer
 
 from .harness import post, run, until

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.names import Space
-from penstock.server.config import Config, ConfigError, settings
-from penstock.server.declared import DeadLetter
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config, ConfigError, settings
+from penstock.server.settings.load import load_config
+from penstock.server.settings.queues import DeadLetter
 
 
 @pytest.fixture

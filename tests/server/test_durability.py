@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.server.config import Config, ConfigError
-from penstock.server.durability import promise, store_options
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.durability import promise, store_options
+from penstock.server.settings.load import load_config
 
 
 def test_by_default_every_commit_is_synced() -> None:

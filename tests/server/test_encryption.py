@@ -8,26 +8,26 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.auth.encryption_keys import SSE_ALIAS
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.keys import SSE_ALIAS
+from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.resealing import Progress
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
-from penstock.later import Later, spawn
 from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
-from penstock.queues.changes import Changes, EntryRow, QueueRecord
+from penstock.promise import Promise, start
 from penstock.queues.message import Outgoing
 from penstock.queues.settings import QueueSettings
-from penstock.server.config import Config, ConfigError
 from penstock.server.encryption import Encryption, ProgressFile, root_key
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.load import load_config
+from penstock.store.changes import Changes, EntryRow, QueueRecord
+from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Mark
-from penstock.store.sealed import SealedStore
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 from sim.runtime import SimulatedRuntime
 from sim.world import Caller
 
@@ -37,7 +37,7 @@ ROOT = RootKey(bytes(32))
 HERE = Space("000000000000", "us-east-1")
 
 
-def send_one(store: SealedStore) -> None:
+def send_one(store: EncryptedStore) -> None:
     shard = store.open()
     changes = Changes(shard.position + 1, shard.position)
     changes.queues[1] = QueueRecord(
@@ -153,12 +153,12 @@ class Server:
     def start(self) -> None:
         self.encryption.start(self.store, self.runtime, self.broker, self.fatal.append)
 
-    def do(self, what: Coroutine[Later[Any], None, T]) -> T:
-        outcome = spawn(what)
+    def do(self, what: Coroutine[Promise[Any], None, T]) -> T:
+        outcome = start(what)
         self.runtime.run_until_idle()
         return outcome.result()
 
-    def create(self, name: str, key: str | None) -> HeldQueue:
+    def create(self, name: str, key: str | None) -> LiveQueue:
         settings = QueueSettings(sse_managed=key is None, kms_key=key)
         return self.do(self.broker.create(QueueName(HERE.account, HERE.region, name), settings, {}))
 

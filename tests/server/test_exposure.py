@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.server.address import Address
-from penstock.server.config import Config, ConfigError
 from penstock.server.exposure import check_exposure, describe_exposure
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.load import load_config
 
 SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
 TLS = {"PENSTOCK_TLS_CERTIFICATE": "cert.pem", "PENSTOCK_TLS_KEY": "key.pem"}

@@ -11,8 +11,8 @@ from fuzz.signer import KEY, NOW_S, SECRET, sign_header
 from penstock.auth.principal import Principal
 from penstock.names import Space
 from penstock.server.gate import Gate
+from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.server.request import Peer, Request
 from penstock.wire.registry import Fault
 
 HOME = Space("000000000000", "us-east-1")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.server.config import Config
-from penstock.store import reserve
+from penstock.server.settings.config import Config
+from penstock.store.sqlite import reserve
 
 from .composed import Server, serving
 from .harness import get, post, run

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.http_limits import HttpLimits
+from penstock.server.http.limits import HttpLimits
 from penstock.server.tls import tls_context
 
 from .harness import get, post, run, serving, until

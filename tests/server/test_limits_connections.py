@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.door import open_door
-from penstock.server.http_limits import HttpLimits
-from penstock.server.neighbours import Neighbours
+from penstock.server.client_addresses import ClientAddresses
+from penstock.server.http.door import open_door
+from penstock.server.http.limits import HttpLimits
 
 from .certificates import ServerFiles
 from .harness import Client, Running, get, post, run, serving, until
 
 
-class Strangers(Neighbours):
+class Strangers(ClientAddresses):
     """On one machine all callers are loopback: here each counts as one and the same client from outside."""
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class Strangers(Neighbours):
 )
 def test_who_counts_as_one_client(address: str, client: str | None) -> None:
     trusted = [ip_network("10.0.0.0/8"), ip_network("2001:db8:ffff::/48")]
-    assert Neighbours(trusted).client_of(address) == client
+    assert ClientAddresses(trusted).client_of(address) == client
 
 
 @given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))
 def test_a_network_of_ipv6_is_one_client(address: object, host: int) -> None:
-    neighbours = Neighbours()
+    neighbours = ClientAddresses()
     network = ip_network((int(address), 64), strict=False)  # type: ignore[call-overload]
     if network.network_address.is_loopback or int(network.network_address) == 0:
         return  # where loopback and the mapped addresses are
@@ -67,7 +67,7 @@ def test_one_address_has_its_share_and_no_more() -> None:
             response = await refused.response()
             assert response.status == 503
             assert "from your address" in response.json()["message"]
-            server.listener._neighbours = Neighbours()
+            server.listener._neighbours = ClientAddresses()
             assert (await server.ask(get("/"))).status == 200, "others are not refused"
             server.listener._neighbours = Strangers()
             refused.close()
@@ -166,7 +166,7 @@ class NoFiles:
 
 def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        monkeypatch.setattr("penstock.server.door._PAUSE_S", 0.05)
+        monkeypatch.setattr("penstock.server.http.door._PAUSE_S", 0.05)
         async with serving() as server:
             door = server.listener._doors[0]
             listening = door._sockets[0]

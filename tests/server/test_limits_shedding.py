@@ -8,8 +8,8 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.http_limits import HttpLimits
-from penstock.server.shedding import Held, choose
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.load_shedding import Held, choose
 
 from .harness import post, run, serving, until
 

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 
-from penstock.server.http_limits import HttpLimits
+from penstock.server.http.limits import HttpLimits
 
 from .harness import Running, post, run, serving, until
 

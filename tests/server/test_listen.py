@@ -18,8 +18,8 @@ from penstock import __version__
 from penstock.cli import main
 from penstock.server.address import Address, read_address
 from penstock.server.banner import banner, facts
-from penstock.server.config import Config, ConfigError
-from penstock.server.sources import load_config
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.load import load_config
 
 from .harness import get, run, serving
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 
-from penstock.server.http_limits import HttpLimits
+from penstock.server.http.limits import HttpLimits
 
 from .harness import QUICK, Client, Running, get, post, run, serving, until
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.server.http_limits import HttpLimits
-from penstock.server.reader import Buffered, Phase, Reader
-from penstock.server.request import Peer, Refusal, new_request_id
+from penstock.server.http.limits import HttpLimits
+from penstock.server.http.parser import Buffered, Phase, Reader
+from penstock.server.http.request import Peer, Refusal, new_request_id
 
 from .harness import get, post
 

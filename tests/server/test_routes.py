@@ -14,8 +14,8 @@ from penstock.auth.principal import ANONYMOUS
 from penstock.names import Space
 from penstock.server.caller import Caller, Callers, sender_id
 from penstock.server.cors import Cors
+from penstock.server.http.request import Peer, Refusal, Request
 from penstock.server.origin import Origins
-from penstock.server.request import Peer, Refusal, Request
 from penstock.server.throttle import Throttle
 
 from .audit_events import ALICE, ROOT, WORKER

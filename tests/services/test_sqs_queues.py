@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import PurgedRecently, QueueDeletedRecently
-from penstock.later import spawn
 from penstock.names import QueueName
+from penstock.promise import start
 from penstock.services.sqs import declare_queue
 from penstock.wire.registry import Fault
 
@@ -267,8 +267,8 @@ def test_dead_letter_sources_page_under_their_own_name(face: Any, arn: Any) -> N
 def test_declaring_a_queue_creates_it_and_later_changes_what_differs(face: Any) -> None:
     name = QueueName("123456789012", "eu-west-1", "a")
     for timeout in ("30", "45", "45"):
-        spawn(declare_queue(face.broker, name, {"VisibilityTimeout": timeout}, {"team": "x"})).result()
+        start(declare_queue(face.broker, name, {"VisibilityTimeout": timeout}, {"team": "x"})).result()
         assert face.attributes("a")["VisibilityTimeout"] == timeout
     assert face.broker.queues[name].tags == {"team": "x"}
     with pytest.raises(Fault, match="DelaySeconds"):
-        spawn(declare_queue(face.broker, name, {"DelaySeconds": "-1"}, {})).result()
+        start(declare_queue(face.broker, name, {"DelaySeconds": "-1"}, {})).result()

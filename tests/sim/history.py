@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from penstock.errors import HandleInvalid, PenstockError, PurgedRecently, StoreError
-from penstock.later import Later
 from penstock.limits import HOUR
+from penstock.promise import Promise
 from penstock.queues.budget import ENTRY_BYTES, LANE_BYTES
 from penstock.queues.message import Received
 from penstock.queues.settings import Redrive
@@ -45,7 +45,7 @@ class History(RuleBasedStateMachine):
         self.model = self.new_model()
         self.acknowledged = self.model.snapshot()
         self.held = False
-        self.waiting: list[tuple[Later[Any], Callable[[Any], None]]] = []  # started while commits are held
+        self.waiting: list[tuple[Promise[Any], Callable[[Any], None]]] = []  # started while commits are held
         self.handles: list[Any] = []
         self.expired: set[str] = set()
         self.bodies = 0
@@ -93,7 +93,7 @@ class History(RuleBasedStateMachine):
             self.all_told()
             self.settle()
 
-    def overlap(self, steps: int, *coroutines: Any) -> list[Later[Any]]:
+    def overlap(self, steps: int, *coroutines: Any) -> list[Promise[Any]]:
         """Start these one upon the other, each a few steps of the broker's work later, and let all of them end."""
         laters = []
         for coroutine in coroutines:

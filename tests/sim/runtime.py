@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.clock import ManualClock
-from penstock.later import Later
+from penstock.promise import Promise
 
 T = TypeVar("T")
 Step = Callable[[], None]
@@ -31,8 +31,8 @@ class SimulatedThread:
         self._jobs: deque[Callable[[], Step]] = deque()
         self._outcome: Step | None = None
 
-    def give(self, job: Callable[[], T]) -> Later[T]:
-        later: Later[T] = Later()
+    def give(self, job: Callable[[], T]) -> Promise[T]:
+        later: Promise[T] = Promise()
 
         def work() -> Step:
             try:
@@ -83,13 +83,13 @@ class SimulatedRuntime:
         self._timers_set = 0
         self.fired = 0
 
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
         later = self.writer.give(job)
         if short and self._choose(2):
             self.writer.do_at_once()
         return later
 
-    def read(self, job: Callable[[], T]) -> Later[T]:
+    def read(self, job: Callable[[], T]) -> Promise[T]:
         return self.reader.give(job)
 
     def soon(self, callback: Step) -> None:

@@ -19,18 +19,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.broker.broker import Broker
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError, StoreError, StoreFull
-from penstock.later import Later, spawn
 from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName
-from penstock.queues.changes import Changes, MoveTaskRecord
+from penstock.promise import Promise, start
 from penstock.queues.message import Outgoing, Received, Sent
 from penstock.queues.receipts import ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
+from penstock.store.changes import Changes, MoveTaskRecord
 from penstock.store.port import Mark
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 from sim.runtime import SimulatedRuntime
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class Caller:
 class Poll:
     """A receive that was started."""
 
-    def __init__(self, caller: Caller, answer: Later[list[Received]]) -> None:
+    def __init__(self, caller: Caller, answer: Promise[list[Received]]) -> None:
         self.caller = caller
         self.answer = answer
 
@@ -120,7 +120,7 @@ class World:
         self.bugs: list[BaseException] = []
         self._choose = choose
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-world-", dir=_fast_directory()))
-        self._fail = Later.fail
+        self._fail = Promise.fail
         self._log = logging.getLogger("penstock")
         self._log_state = self._log.handlers, self._log.propagate
         self._watch_for_bugs()
@@ -146,7 +146,7 @@ class World:
 
     def close(self) -> None:
         self.store.close()
-        Later.fail = self._fail  # type: ignore[method-assign]
+        Promise.fail = self._fail  # type: ignore[method-assign]
         self._log.handlers, self._log.propagate = self._log_state
         shutil.rmtree(self._directory)
 
@@ -154,12 +154,12 @@ class World:
         """An error that is not the broker's own is a bug, even if nobody waits for what it failed."""
         fail, bugs = self._fail, self.bugs
 
-        def watched_fail(later: Later[Any], error: BaseException) -> None:
+        def watched_fail(later: Promise[Any], error: BaseException) -> None:
             if not isinstance(error, PenstockError):
                 bugs.append(error)
             fail(later, error)
 
-        Later.fail = watched_fail  # type: ignore[method-assign, assignment]
+        Promise.fail = watched_fail  # type: ignore[method-assign, assignment]
         self._log.handlers, self._log.propagate = [_BugWatch(bugs)], False
 
     # -- running ---------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class World:
         if self.bugs:
             raise self.bugs[0]
 
-    def start(self, coroutine: Coroutine[Later[Any], None, T]) -> Later[T]:
-        return spawn(coroutine)
+    def start(self, coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+        return start(coroutine)
 
-    def do(self, coroutine: Coroutine[Later[Any], None, T]) -> T:
-        outcome = spawn(coroutine)
+    def do(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+        outcome = start(coroutine)
         self.run()
         assert outcome.done, "it waits for something that does not come by itself"
         return outcome.result()
@@ -213,7 +213,7 @@ class World:
 
     def create(
         self, short: str, *, dead_letters: tuple[str, int] | None = None, **settings: Any
-    ) -> HeldQueue:
+    ) -> LiveQueue:
         return self.do(self.broker.create(name_of(short), self._settings(short, dead_letters, settings), {}))
 
     def _settings(
@@ -226,7 +226,7 @@ class World:
         settings = msgspec.structs.replace(self.queue(short).settings, **changed)
         self.do(self.broker.configure(self.queue(short), settings))
 
-    def queue(self, short: str) -> HeldQueue:
+    def queue(self, short: str) -> LiveQueue:
         return self.broker.find(name_of(short))
 
     def drop(self, short: str) -> None:
@@ -246,7 +246,7 @@ class World:
         """Under which number the store has the message that this handle was given for."""
         return self._receipts.read(handle, self.queue(short).id).seq
 
-    def sending(self, short: str, *messages: Outgoing) -> Later[list[Sent]]:
+    def sending(self, short: str, *messages: Outgoing) -> Promise[list[Sent]]:
         return self.start(self.broker.send(self.queue(short), list(messages)))
 
     def send(self, short: str, body: str, **more: Any) -> Sent:

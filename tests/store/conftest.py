@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from store_driver import Driver
 
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import Cipher
+from penstock.auth.encryption.envelope import Cipher
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKey
 from penstock.clock import SystemClock
+from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Store
-from penstock.store.sealed import SealedStore
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 
 
 def sealed(path: Path) -> Store:
     keyring = Keyring(path / "data" / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
     keyring.keep()
-    return SealedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()), lambda lost: None)
+    return EncryptedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()), lambda lost: None)
 
 
 MAKERS: dict[str, Callable[[Path], Store]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from penstock.names import QueueName
-from penstock.queues.changes import Changes, DedupRow, EntryRow, EntryUpdate, QueueRecord
 from penstock.queues.settings import QueueSettings
+from penstock.store.changes import Changes, DedupRow, EntryRow, EntryUpdate, QueueRecord
 from penstock.store.port import Mark, Store
 
 T0 = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_driver import FOREVER, T0, Driver, bare, queue_record, row, update_of
 
-from penstock.queues.changes import DedupRow
+from penstock.store.changes import DedupRow
 from penstock.store.port import Tally
 
 

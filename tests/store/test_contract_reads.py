@@ -7,7 +7,7 @@ import random
 import pytest
 from store_driver import FOREVER, T0, Driver, bare, row, update_of
 
-from penstock.queues.changes import EntryRow
+from penstock.store.changes import EntryRow
 from penstock.store.port import CONTENT_BYTES_PER_READ, GroupCount, Tally
 
 LARGE = bytes(range(256)) * 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_driver import FOREVER, T0, Driver, row, update_of
 
-from penstock.auth.sealing import is_sealed
+from penstock.auth.encryption.envelope import is_sealed
 
 SMALL, LARGE = b"\x94small", b"\x94" + b"large" * 1000
 

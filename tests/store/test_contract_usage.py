@@ -9,7 +9,7 @@ import pytest
 from store_driver import FOREVER, Driver, queue_record, row, update_of
 
 from penstock.errors import StoreLost
-from penstock.queues.changes import EntryRow
+from penstock.store.changes import EntryRow
 from penstock.store.port import Mark, Store, Usage
 
 LARGE = b"x" * 5000  # lies apart from its entry

@@ -7,8 +7,8 @@ from store_driver import FOREVER, T0, Driver, bare, queue_record, row, update_of
 
 from penstock.errors import StoreError, StoreLost
 from penstock.names import QueueName
-from penstock.queues.changes import Changes, DedupRow, MoveTaskRecord
 from penstock.queues.settings import QueueSettings, Redrive
+from penstock.store.changes import Changes, DedupRow, MoveTaskRecord
 from penstock.store.port import Mark, Tally
 
 
@@ -30,7 +30,7 @@ def test_a_new_store_is_empty(driver: Driver) -> None:
 
 
 def test_two_stores_have_two_secrets(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
-    from penstock.store.sqlite import SqliteStore
+    from penstock.store.sqlite.store import SqliteStore
 
     other = SqliteStore(tmp_path_factory.mktemp("other"))
     assert other.open().secret != driver.shard.secret

@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from store_driver import FOREVER, Driver, queue_record, row
 
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKey
-from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.envelope import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKey
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
 from penstock.names import Space
-from penstock.queues.changes import QueueRecord
 from penstock.queues.message import Attribute, Content, encode_content
 from penstock.queues.settings import QueueSettings
+from penstock.store.changes import QueueRecord
+from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Mark, Resealed
-from penstock.store.sealed import SealedStore
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 
 HERE = Space("000000000000", "eu-west-1")
 BODY, NAME, VALUE, BINARY = "body-of-a-secret", "secret-attribute", "value-of-secret", b"binary-secret"
@@ -60,14 +60,14 @@ class Vault(Driver):
         self.ring.keep()
         self.ring.create(HERE, "alias/orders")
         self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
-        self.lost: list[bytes | None] = []  # what each opening found, see SealedStore
-        super().__init__(lambda: SealedStore(SqliteStore(data), self.cipher, self.lost.append))
+        self.lost: list[bytes | None] = []  # what each opening found, see EncryptedStore
+        super().__init__(lambda: EncryptedStore(SqliteStore(data), self.cipher, self.lost.append))
         if not self.shard.queues:
             self.append(queues=dict(RECORDS))
 
     @property
-    def sealed(self) -> SealedStore:
-        assert isinstance(self.store, SealedStore)
+    def sealed(self) -> EncryptedStore:
+        assert isinstance(self.store, EncryptedStore)
         return self.store
 
     def files(self) -> bytes:
@@ -337,7 +337,7 @@ def test_a_store_that_is_not_admitted_is_closed(data: Path) -> None:
         raise StoreRefused("not with these keys")
 
     with pytest.raises(StoreRefused):
-        SealedStore(SqliteStore(data), NoKeys(), refuse).open()
+        EncryptedStore(SqliteStore(data), NoKeys(), refuse).open()
     again = SqliteStore(data)
     again.open()
     again.close()

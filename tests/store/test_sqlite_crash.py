@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from store_driver import Driver, queue_record, row
 
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 
 ROWS_PER_BATCH = 20
 LARGE_EVERY = 7

@@ -9,8 +9,8 @@ import pytest
 from store_driver import Driver, queue_record, row
 
 from penstock.errors import StoreBroken, StoreError, StoreFull, StoreRefused
-from penstock.store.faults import store_fault
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.faults import store_fault
+from penstock.store.sqlite.store import SqliteStore
 
 
 def error(code: int | None) -> sqlite3.Error:
@@ -60,7 +60,7 @@ def test_a_closed_store_says_so(data: Path) -> None:
 
 
 def test_another_writer_is_waited_for_and_then_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.store.datafile.BUSY_MS", 20)
+    monkeypatch.setattr("penstock.store.sqlite.file.BUSY_MS", 20)
     driver = Driver(lambda: SqliteStore(data))
     other = sqlite3.connect(data / "penstock.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -15,8 +15,9 @@ import pytest
 from store_driver import T0, Driver, bare, queue_record, row
 
 from penstock.errors import StoreBroken, StoreLost, StoreRefused
-from penstock.store import datafile, migrations
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite import file as datafile
+from penstock.store.sqlite import migrations
+from penstock.store.sqlite.store import SqliteStore
 
 
 def filled(data: Path, rows: int = 200) -> None:
@@ -194,7 +195,7 @@ def test_the_lock_ends_with_a_killed_process(data: Path) -> None:
     holder = subprocess.Popen(
         [
             sys.executable, "-c",
-            "import sys, pathlib; from penstock.store.sqlite import SqliteStore\n"
+            "import sys, pathlib; from penstock.store.sqlite.store import SqliteStore\n"
             "SqliteStore(pathlib.Path(sys.argv[1])).open(); print('open', flush=True); sys.stdin.read()",
             str(data),
         ],

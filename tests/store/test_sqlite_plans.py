@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from store_driver import FOREVER, T0, Driver, row
 
-from penstock.store import statements
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite import statements
+from penstock.store.sqlite.store import SqliteStore
 
 READS = statements.load("reads")
 USAGE = statements.load("usage")

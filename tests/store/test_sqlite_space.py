@@ -14,8 +14,8 @@ import pytest
 from store_driver import T0, Driver, row, update_of
 
 from penstock.errors import StoreFull
-from penstock.store.reserve import RESERVE_BYTES, Reserve
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.reserve import RESERVE_BYTES, Reserve
+from penstock.store.sqlite.store import SqliteStore
 
 BODY = b"b" * 1000
 
@@ -163,7 +163,7 @@ import resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from penstock.errors import StoreFull
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 from store_driver import Driver, T0, row
 from test_sqlite_space import fill
 driver = Driver(lambda: SqliteStore(Path(sys.argv[1])))

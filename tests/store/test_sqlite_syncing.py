@@ -10,7 +10,7 @@ import pytest
 from store_driver import Driver, row
 
 from penstock.errors import StoreBroken
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 
 SOON_S = 10  # it takes milliseconds; a busy machine may be slow
 
@@ -23,7 +23,7 @@ class Disk:
         self.synced: list[str] = []
         self._tried = threading.Event()
         self._fsync = os.fsync
-        monkeypatch.setattr("penstock.store.syncing.os.fsync", self._sync)
+        monkeypatch.setattr("penstock.store.sqlite.syncing.os.fsync", self._sync)
 
     def _sync(self, fd: int) -> None:
         self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))

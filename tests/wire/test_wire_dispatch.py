@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from penstock.errors import QueueMissing, StoreError, StoreFull
-from penstock.later import Later
 from penstock.names import Space
+from penstock.promise import Promise
 from penstock.wire.call import Asked, Call
 from penstock.wire.dispatch import Answer, Dispatcher, refusal
 from penstock.wire.faults import missing_parameter, service_unavailable
@@ -26,7 +26,7 @@ class Unwritable(msgspec.Struct):
     value: Any
 
 
-waiting: Later[str] = Later()
+waiting: Promise[str] = Promise()
 
 
 async def echo(request: Echo, call: Call) -> Echo | Unwritable | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.auth.private import stamp
+from penstock.auth.secret_files import stamp
 
 
 class Watch:

@@ -15,16 +15,16 @@ import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Batch, Committer
+from penstock.broker.deliveries import Outlet
 from penstock.broker.handles import Handles, Outcomes
-from penstock.broker.held import HeldQueue
 from penstock.broker.key_guard import KeyGuard, NoGuard, check_key
-from penstock.broker.memory import Keeper
-from penstock.broker.moves import MoveTasks
-from penstock.broker.outlet import Outlet
+from penstock.broker.live_queue import LiveQueue
+from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.polls import Polls
 from penstock.broker.quotas import Quotas
 from penstock.broker.runtime import Runtime, WatchedRuntime
 from penstock.broker.space import DiskSpace
+from penstock.broker.upkeep import Upkeep
 from penstock.broker.waiters import Ask, Caller
 from penstock.clock import Clock
 from penstock.errors import (
@@ -38,7 +38,6 @@ from penstock.errors import (
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
-from penstock.queues.changes import MoveTaskRecord, QueueRecord
 from penstock.queues.dedup import SendDigests
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent
@@ -46,6 +45,7 @@ from penstock.queues.queue import Delivery
 from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueSettings
 from penstock.queues.window import Tools
+from penstock.store.changes import MoveTaskRecord, QueueRecord
 from penstock.store.port import Shard, Store
 
 log = logging.getLogger("penstock.broker")
@@ -88,7 +88,7 @@ class Broker:
         self._space = DiskSpace(store, runtime, clock)
         self._quotas = Quotas(store, runtime, clock, limits, self._commits, self._catalogue)
         self._polls = Polls(runtime, clock, self._take)
-        self._keeper = Keeper(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
+        self._keeper = Upkeep(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
         receipts = ReceiptSigner(shard.secret)
         self._outlet = Outlet(
             store, runtime, clock, self._commits, self._keeper, self._polls, self._take, receipts
@@ -132,10 +132,10 @@ class Broker:
 
     # -- the catalogue ---------------------------------------------------------------------------------------
 
-    def find(self, name: QueueName) -> HeldQueue:
+    def find(self, name: QueueName) -> LiveQueue:
         return self._catalogue.find(name)
 
-    def queues(self) -> Iterator[HeldQueue]:
+    def queues(self) -> Iterator[LiveQueue]:
         """All, in every account and region."""
         return iter(self._catalogue)
 
@@ -145,7 +145,7 @@ class Broker:
     def sources_of(self, name: QueueName) -> list[QueueName]:
         return self._catalogue.sources_of(name)
 
-    async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> HeldQueue:
+    async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
         self._space.check()
         self._catalogue.check_rested(name, self.clock.now_ms())
         self._quotas.check_new_queue(name.account)
@@ -165,7 +165,7 @@ class Broker:
         await self._save(queue)
         return queue
 
-    async def configure(self, queue: HeldQueue, settings: QueueSettings) -> None:
+    async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
         queue.record = msgspec.structs.replace(
             queue.record, settings=settings, modified_ms=self.clock.wall_ms()
         )
@@ -173,16 +173,16 @@ class Broker:
         self._polls.serve(queue)
         await self._save(queue)
 
-    async def tag(self, queue: HeldQueue, tags: dict[str, str]) -> None:
+    async def tag(self, queue: LiveQueue, tags: dict[str, str]) -> None:
         queue.record = msgspec.structs.replace(queue.record, tags=tags)
         await self._save(queue)
 
-    async def _save(self, queue: HeldQueue) -> None:
+    async def _save(self, queue: LiveQueue) -> None:
         self._commits.open.queues[queue.id] = queue.record
         self._commits.touch(queue)
         await self._commits.settled()
 
-    async def drop(self, queue: HeldQueue) -> None:
+    async def drop(self, queue: LiveQueue) -> None:
         now_ms = self.clock.now_ms()
         self._catalogue.remove(queue)
         self._catalogue.resting[queue.name] = now_ms + self.limits.delete_pause_ms
@@ -197,7 +197,7 @@ class Broker:
         await self._commits.settled()
         self._keeper.tidy()
 
-    async def purge(self, queue: HeldQueue) -> None:
+    async def purge(self, queue: LiveQueue) -> None:
         now_ms = self.clock.now_ms()
         if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
             raise PurgedRecently(queue.name.name)
@@ -211,7 +211,7 @@ class Broker:
         await self._save(queue)
         self._keeper.tidy()
 
-    async def counts(self, queue: HeldQueue) -> Counts:
+    async def counts(self, queue: LiveQueue) -> Counts:
         while True:
             await self._keeper.loaded(queue)
             now_ms, rules = self.clock.now_ms(), queue.rules
@@ -232,7 +232,7 @@ class Broker:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    async def send(self, queue: HeldQueue, messages: list[Outgoing]) -> list[Sent]:
+    async def send(self, queue: LiveQueue, messages: list[Outgoing]) -> list[Sent]:
         self._space.check()
         check_key(self._keys, queue)
         if self._quotas.bounds_messages:
@@ -257,7 +257,7 @@ class Broker:
 
     async def receive(
         self,
-        queue: HeldQueue,
+        queue: LiveQueue,
         caller: Caller,
         *,
         count: int,
@@ -296,11 +296,11 @@ class Broker:
             return []
         return received
 
-    def _not_delivered(self, queue: HeldQueue, caller: Caller, deliveries: list[Delivery]) -> None:
+    def _not_delivered(self, queue: LiveQueue, caller: Caller, deliveries: list[Delivery]) -> None:
         caller.if_unread = None
         self._take_back(queue, deliveries)
 
-    def _take(self, queue: HeldQueue, ask: Ask) -> list[Delivery]:
+    def _take(self, queue: LiveQueue, ask: Ask) -> list[Delivery]:
         """Decide a receive, with the moves to the dead-letter queue that it brings about."""
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         changes, rules = self._commits.open, queue.rules
@@ -322,24 +322,24 @@ class Broker:
         self._keeper.page(queue)
         return taken.deliveries
 
-    def _take_back(self, queue: HeldQueue, deliveries: list[Delivery]) -> None:
+    def _take_back(self, queue: LiveQueue, deliveries: list[Delivery]) -> None:
         if queue.dropped or not queue.loaded:
             return
         queue.rules.take_back(deliveries, self.clock.now_ms(), self._commits.open)
         self._keeper.changed(queue)
 
-    async def delete(self, queue: HeldQueue, handles: Sequence[str]) -> Outcomes:
+    async def delete(self, queue: LiveQueue, handles: Sequence[str]) -> Outcomes:
         return await self._handles.delete(queue, handles)
 
-    async def change_visibility(self, queue: HeldQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
+    async def change_visibility(self, queue: LiveQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
         return await self._handles.change_visibility(queue, changes)
 
     # -- moves between queues --------------------------------------------------------------------------------
 
     async def start_move(
         self,
-        source: HeldQueue,
-        destination: HeldQueue | None,
+        source: LiveQueue,
+        destination: LiveQueue | None,
         rate: int | None,
         only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
@@ -348,10 +348,10 @@ class Broker:
         await self._commits.settled()
         return task
 
-    def moves(self, source: HeldQueue) -> list[MoveTaskRecord]:
+    def moves(self, source: LiveQueue) -> list[MoveTaskRecord]:
         return self._moves.of(source)
 
-    async def cancel_move(self, source: HeldQueue, task_id: str) -> MoveTaskRecord:
+    async def cancel_move(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
         task = self._moves.cancel(source, task_id)
         await self._commits.settled()
         return task
@@ -360,7 +360,7 @@ class Broker:
 
     def _durable(self, batch: Batch) -> None:
         now_ms = self.clock.now_ms()
-        arrived: dict[HeldQueue, None] = {}
+        arrived: dict[LiveQueue, None] = {}
         for queue, entry in batch.arrivals:
             if not queue.loaded:
                 queue.outdated = True

@@ -5,30 +5,30 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.names import QueueName, Space
-from penstock.queues.changes import QueueRecord
 from penstock.queues.window import Tools
+from penstock.store.changes import QueueRecord
 
 
 class Catalogue:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._queues: dict[QueueName, HeldQueue] = {}
+        self._queues: dict[QueueName, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
         self.resting: dict[QueueName, int] = {}  # deleted names, and when they may be used again
 
-    def __iter__(self) -> Iterator[HeldQueue]:
+    def __iter__(self) -> Iterator[LiveQueue]:
         return iter(list(self._queues.values()))
 
-    def find(self, name: QueueName) -> HeldQueue:
+    def find(self, name: QueueName) -> LiveQueue:
         queue = self._queues.get(name)
         if queue is None:
             raise QueueMissing
         return queue
 
-    def get(self, name: QueueName) -> HeldQueue | None:
+    def get(self, name: QueueName) -> LiveQueue | None:
         return self._queues.get(name)
 
     def names(self, space: Space, prefix: str) -> list[QueueName]:
@@ -55,13 +55,13 @@ class Catalogue:
         if self.resting.get(name, 0) > now_ms:
             raise QueueDeletedRecently
 
-    def add(self, record: QueueRecord) -> HeldQueue:
-        queue = HeldQueue(record, self._tools)
+    def add(self, record: QueueRecord) -> LiveQueue:
+        queue = LiveQueue(record, self._tools)
         self._queues[record.name] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
-    def remove(self, queue: HeldQueue) -> None:
+    def remove(self, queue: LiveQueue) -> None:
         queue.dropped = True
         del self._queues[queue.name]
         names = self._names[queue.name.space]
@@ -69,7 +69,7 @@ class Catalogue:
         if not names:
             del self._names[queue.name.space]
 
-    def restore(self, records: Iterable[QueueRecord], resting: dict[QueueName, int]) -> list[HeldQueue]:
+    def restore(self, records: Iterable[QueueRecord], resting: dict[QueueName, int]) -> list[LiveQueue]:
         """Make this catalogue say what the store says; the queues that are gone are given back."""
         known = {queue.id: queue for queue in self._queues.values()}
         self._queues.clear()

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable, Set
 from functools import partial
 
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreLost
-from penstock.later import Later
-from penstock.queues.changes import Changes
+from penstock.promise import Promise
 from penstock.queues.message import Entry
+from penstock.store.changes import Changes
 from penstock.store.port import Mark, Shard, Store
 
 log = logging.getLogger("penstock.broker")
@@ -35,9 +35,9 @@ class Batch:
 
     def __init__(self, number: int, durable: int) -> None:
         self.changes = Changes(number, durable)
-        self.durable: Later[None] = Later()
-        self.arrivals: list[tuple[HeldQueue, Entry]] = []
-        self.touched: set[HeldQueue] = set()
+        self.durable: Promise[None] = Promise()
+        self.arrivals: list[tuple[LiveQueue, Entry]] = []
+        self.touched: set[LiveQueue] = set()
 
 
 class Committer:
@@ -72,13 +72,13 @@ class Committer:
         self._next_number = number + 1
         return number
 
-    def touch(self, queue: HeldQueue) -> None:
+    def touch(self, queue: LiveQueue) -> None:
         """The open batch holds changes that memory of this queue has made already."""
         self._batch.touched.add(queue)
         if not self._scheduled:
             self._schedule()
 
-    def arrive(self, queue: HeldQueue, entry: Entry) -> None:
+    def arrive(self, queue: LiveQueue, entry: Entry) -> None:
         """This message joins this queue when the open batch is durable."""
         batch = self._batch
         batch.arrivals.append((queue, entry))
@@ -86,7 +86,7 @@ class Committer:
         if not self._scheduled:
             self._schedule()
 
-    def coming(self, queue: HeldQueue) -> Set[int]:
+    def coming(self, queue: LiveQueue) -> Set[int]:
         """Messages that join this queue with the batch under way: perhaps durable, not yet known to the queue."""
         if self._under_way is None:
             return frozenset()
@@ -98,7 +98,7 @@ class Committer:
         if waiting > bytes_max:
             raise StoreBusy("the disk does not keep up with what is sent")
 
-    def settled(self) -> Later[None]:
+    def settled(self) -> Promise[None]:
         """Done when everything decided so far is durable."""
         batch = self._batch
         if batch.arrivals or batch.changes:
@@ -140,7 +140,7 @@ class Committer:
         self._rounds += 1
         return rows < self._rows < _ROWS_ENOUGH and self._rounds <= _ROUNDS_MAX
 
-    def _written(self, outcome: Later[None]) -> None:
+    def _written(self, outcome: Promise[None]) -> None:
         batch, self._under_way = self._under_way, None
         assert batch is not None
         try:
@@ -175,5 +175,5 @@ class Committer:
                 failed.durable.fail(error)
 
 
-_SETTLED: Later[None] = Later()
+_SETTLED: Promise[None] = Promise()
 _SETTLED.resolve(None)

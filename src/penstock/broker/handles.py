@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.broker.commits import Committer
-from penstock.broker.held import HeldQueue
-from penstock.broker.memory import Keeper
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Runtime
+from penstock.broker.upkeep import Upkeep
 from penstock.clock import Clock
 from penstock.errors import PenstockError
-from penstock.queues.changes import EntryRow
 from penstock.queues.queue import Stored, Unknown
 from penstock.queues.receipts import Receipt, ReceiptSigner
+from penstock.store.changes import EntryRow
 from penstock.store.port import Store
 
 Outcomes = list[PenstockError | None]
@@ -34,7 +34,7 @@ class Handles:
         runtime: Runtime,
         clock: Clock,
         commits: Committer,
-        keeper: Keeper,
+        keeper: Upkeep,
         receipts: ReceiptSigner,
     ) -> None:
         self._store = store
@@ -44,13 +44,13 @@ class Handles:
         self._keeper = keeper
         self._receipts = receipts
 
-    async def delete(self, queue: HeldQueue, handles: Sequence[str]) -> Outcomes:
+    async def delete(self, queue: LiveQueue, handles: Sequence[str]) -> Outcomes:
         def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
             return queue.rules.delete(receipt, now_ms, self._commits.open, stored)
 
         return await self._judge(queue, handles, decide)
 
-    async def change_visibility(self, queue: HeldQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
+    async def change_visibility(self, queue: LiveQueue, changes: Sequence[tuple[str, int]]) -> Outcomes:
         """``changes``: handles, each with the milliseconds to hide its message for."""
 
         def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
@@ -58,7 +58,7 @@ class Handles:
 
         return await self._judge(queue, [handle for handle, _ in changes], decide)
 
-    async def _judge(self, queue: HeldQueue, handles: Sequence[str], decide: _Decide) -> Outcomes:
+    async def _judge(self, queue: LiveQueue, handles: Sequence[str], decide: _Decide) -> Outcomes:
         if not queue.loaded:
             await self._keeper.loaded(queue)
         outcomes: Outcomes = [None] * len(handles)
@@ -88,7 +88,7 @@ class Handles:
         await self._commits.settled()
         return outcomes
 
-    async def _look_up(self, queue: HeldQueue, seqs: list[int]) -> dict[int, EntryRow]:
+    async def _look_up(self, queue: LiveQueue, seqs: list[int]) -> dict[int, EntryRow]:
         rules = queue.rules
         await self._commits.settled()
         rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.errors import KeyMissing, KeyUnavailable
 from penstock.names import Space
 
@@ -23,13 +23,13 @@ class NoGuard:
         return
 
 
-def check_key(keys: KeyGuard, queue: HeldQueue) -> None:
+def check_key(keys: KeyGuard, queue: LiveQueue) -> None:
     key = queue.settings.kms_key
     if key is not None:
         keys.check(queue.name.space, key)
 
 
-def without_key(keys: KeyGuard, queues: Iterable[HeldQueue]) -> list[HeldQueue]:
+def without_key(keys: KeyGuard, queues: Iterable[LiveQueue]) -> list[LiveQueue]:
     """Those that name a key which does not exist. A disabled one does."""
     found = []
     for queue in queues:

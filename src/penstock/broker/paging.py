@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.queues.changes import Changes
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.paged import Restored
 from penstock.queues.reads import Read, ReadDelayed, ReadExpired, ReadGroups
 from penstock.queues.standard import StandardQueue
+from penstock.store.changes import Changes
 from penstock.store.port import CONTENT_BYTES_PER_READ, Store
 
 Rules = StandardQueue | FifoQueue

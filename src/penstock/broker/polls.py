@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from penstock.broker.held import HeldQueue
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Runtime
 from penstock.broker.waiters import Ask, Caller, Waiter
 from penstock.clock import Clock
@@ -25,13 +25,13 @@ _ENDED_AT_ONCE = 250  # some ten milliseconds: thousands in one go would hold up
 
 class Polls:
     def __init__(
-        self, runtime: Runtime, clock: Clock, take: Callable[[HeldQueue, Ask], list[Delivery]]
+        self, runtime: Runtime, clock: Clock, take: Callable[[LiveQueue, Ask], list[Delivery]]
     ) -> None:
         self._runtime = runtime
         self._clock = clock
         self._take = take
 
-    async def wait(self, queue: HeldQueue, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
+    async def wait(self, queue: LiveQueue, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
         """What the queue hands out within the time; nothing if that ends, or the caller hangs up."""
         if caller.gone or (not wait_ms and queue.rules.reading is None):
             return []
@@ -50,7 +50,7 @@ class Polls:
         self._set_timer(queue)
         return await waiter.answer
 
-    def serve(self, queue: HeldQueue) -> None:
+    def serve(self, queue: LiveQueue) -> None:
         if not queue.loaded or not queue.awaited:
             return
         for line in (queue.short_polls, queue.waiters):
@@ -66,11 +66,11 @@ class Polls:
             queue.short_polls.popitem(last=False)[0].resolve([])
         self._set_timer(queue)
 
-    def end(self, queue: HeldQueue) -> None:
+    def end(self, queue: LiveQueue) -> None:
         """Whoever waits now waits no longer: the queue is gone, or the server stops."""
         self._end_some(queue, deque((*queue.short_polls, *queue.waiters)))
 
-    def _end_some(self, queue: HeldQueue, ending: deque[Waiter]) -> None:
+    def _end_some(self, queue: LiveQueue, ending: deque[Waiter]) -> None:
         for _ in range(min(len(ending), _ENDED_AT_ONCE)):
             waiter = ending.popleft()
             line = queue.waiters if waiter in queue.waiters else queue.short_polls
@@ -86,7 +86,7 @@ class Polls:
         else:
             self._set_timer(queue)
 
-    def _set_timer(self, queue: HeldQueue) -> None:
+    def _set_timer(self, queue: LiveQueue) -> None:
         due_ms = queue.rules.next_deadline_ms() if queue.awaited else NEVER
         if queue.timer is not None:
             if queue.timer_ms == due_ms:

@@ -18,8 +18,8 @@ from penstock.broker.commits import Committer
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import QuotaReached, StoreError
-from penstock.later import Later, run_alone, spawn
 from penstock.limits import Limits
+from penstock.promise import Promise, run_detached, start
 from penstock.queues.message import Outgoing
 from penstock.store.port import Store, Usage
 
@@ -49,14 +49,14 @@ class Quotas:
         self._held: dict[str, Usage] = {}  # as last counted
         self._since: dict[str, Usage] = {}  # sent, and perhaps not in the last count
         self._known = False
-        self._count: Later[None] | None = None  # the last one, or the one under way
+        self._count: Promise[None] | None = None  # the last one, or the one under way
         self._counted_ms = 0
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
     def start(self) -> None:
         """The first count looks at every message: better now than with the first send."""
         if self.bounds_messages:
-            run_alone(self._count_first())
+            run_detached(self._count_first())
 
     async def _count_first(self) -> None:
         try:
@@ -92,12 +92,12 @@ class Quotas:
             return QuotaReached("bytes", bytes_max)
         return None
 
-    def _count_anew(self) -> Later[None]:
+    def _count_anew(self) -> Promise[None]:
         """Done when there is a count that was begun just now, or a moment ago."""
         now_ms = self._clock.now_ms()
         if self._count is None or (self._count.done and now_ms >= self._counted_ms + _PAUSE_MS):
             self._counted_ms = now_ms
-            self._count = spawn(self._count_all())
+            self._count = start(self._count_all())
         return self._count
 
     async def _count_all(self) -> None:

@@ -19,8 +19,8 @@ import msgspec
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreBroken, StoreError, StoreFull, StoreLost
-from penstock.later import Later, run_alone
 from penstock.limits import MINUTE, SECOND
+from penstock.promise import Promise, run_detached
 from penstock.store.port import SCARCE_BYTES, Resealed
 
 log = logging.getLogger("penstock.broker")
@@ -90,7 +90,7 @@ class Resealing:
         """Go to work if there is any: at the start, and when the keyring has changed."""
         if not self._running and not self._stopped and not self._is_done():
             self._running = True
-            run_alone(self._run())
+            run_detached(self._run())
 
     def stop(self) -> None:
         self._stopped = True
@@ -163,7 +163,7 @@ class Resealing:
             self._told_ms = now_ms
             log.info("encrypting stored messages anew: %d%%, %d so far", progress.percent, progress.resealed)
 
-    def _rest(self, ms: int) -> Later[None]:
-        later: Later[None] = Later()
+    def _rest(self, ms: int) -> Promise[None]:
+        later: Promise[None] = Promise()
         self._runtime.at(self._clock.now_ms() + ms, lambda: later.resolve(None))
         return later

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from penstock.broker.pace import Pace
 from penstock.clock import Clock
 from penstock.errors import StoreBroken
-from penstock.later import Later
+from penstock.promise import Promise
 
 T = TypeVar("T")
 
@@ -26,11 +26,11 @@ class Timer(Protocol):
 
 
 class Runtime(Protocol):
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
         """Run a blocking job in the thread that writes, after those given before. A short one may be done by the
         time this returns, if nothing is before it and short ones have been quick."""
 
-    def read(self, job: Callable[[], T]) -> Later[T]:
+    def read(self, job: Callable[[], T]) -> Promise[T]:
         """Run a blocking job in the thread that reads."""
 
     def soon(self, callback: Callable[[], None]) -> None:
@@ -50,12 +50,12 @@ class WatchedRuntime:
         self.soon = runtime.soon
         self.at = runtime.at
 
-    def read(self, job: Callable[[], T]) -> Later[T]:
+    def read(self, job: Callable[[], T]) -> Promise[T]:
         later = self._runtime.read(job)
         later.on_done(self._look)
         return later
 
-    def _look(self, later: Later[Any]) -> None:
+    def _look(self, later: Promise[Any]) -> None:
         try:
             later.result()
         except StoreBroken as error:
@@ -96,16 +96,16 @@ class LoopRuntime:
         self._reader = _Thread("penstock-reader")
         self._pace = Pace()
 
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Later[T]:
+    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
         if short and not self._writer.pending and self._pace.allows_here():
             return self._run_here(job)
         return self._run(self._writer, job)
 
-    def read(self, job: Callable[[], T]) -> Later[T]:
+    def read(self, job: Callable[[], T]) -> Promise[T]:
         return self._run(self._reader, job)
 
-    def _run(self, thread: _Thread, job: Callable[[], T]) -> Later[T]:
-        later: Later[T] = Later()
+    def _run(self, thread: _Thread, job: Callable[[], T]) -> Promise[T]:
+        later: Promise[T] = Promise()
         post = self._loop.call_soon_threadsafe
 
         def work() -> None:
@@ -123,8 +123,8 @@ class LoopRuntime:
         thread.give(work)
         return later
 
-    def _run_here(self, job: Callable[[], T]) -> Later[T]:
-        later: Later[T] = Later()
+    def _run_here(self, job: Callable[[], T]) -> Promise[T]:
+        later: Promise[T] = Promise()
         waits_from = time.perf_counter() - time.thread_time()
         try:
             later.resolve(job())

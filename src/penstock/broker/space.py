@@ -11,8 +11,8 @@ import logging
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreError, StoreFull
-from penstock.later import Later
 from penstock.limits import SECOND
+from penstock.promise import Promise
 from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
@@ -44,7 +44,7 @@ class DiskSpace:
         """A start on a disk with no space for the reserve is a start on a full disk."""
         self._runtime.write(self._store.restore_reserve).on_done(self._started)
 
-    def _started(self, outcome: Later[bool]) -> None:
+    def _started(self, outcome: Promise[bool]) -> None:
         if not outcome.result():
             self.full()
 
@@ -65,7 +65,7 @@ class DiskSpace:
             log.warning("could not give space back yet: %s", error)
         return self._store.restore_reserve()
 
-    def _looked(self, outcome: Later[bool]) -> None:
+    def _looked(self, outcome: Promise[bool]) -> None:
         try:
             self.is_full = not outcome.result()
         except Exception as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock.broker.runtime import Timer
-from penstock.later import Later
+from penstock.promise import Promise
 from penstock.queues.queue import Delivery
 
 
@@ -32,7 +32,7 @@ class Waiter:
     def __init__(self, ask: Ask, caller: Caller) -> None:
         self.ask = ask
         self.caller = caller
-        self.answer: Later[list[Delivery]] = Later()
+        self.answer: Promise[list[Delivery]] = Promise()
         self.timer: Timer | None = None
 
     def resolve(self, deliveries: list[Delivery]) -> None:

@@ -14,7 +14,7 @@ import click
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured
 from penstock.server.audit.opening import default_path, trail_path
-from penstock.server.audit.reading import (
+from penstock.server.audit.search import (
     Event,
     Line,
     Trail,

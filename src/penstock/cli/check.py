@@ -9,10 +9,10 @@ import click
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
-from penstock.server.config import Config, settings
 from penstock.server.encryption import root_key
 from penstock.server.exposure import check_exposure
-from penstock.server.locks import LOCK_ERRORS, opened_credentials, tls_files
+from penstock.server.security import SETUP_ERRORS, opened_credentials, tls_files
+from penstock.server.settings.config import Config, settings
 from penstock.server.tls import Tls
 
 
@@ -32,7 +32,7 @@ def command(file: str | None) -> None:
     config = configured({"config": file})
     try:
         _read_files(config)
-    except LOCK_ERRORS as error:
+    except SETUP_ERRORS as error:
         raise Failure(str(error)) from None
     width = max(map(len, settings()))
     for name in settings():

@@ -12,14 +12,20 @@ from typing import Any
 
 import click
 
+from penstock.auth.encryption.root_key import (
+    FILE_NAME,
+    RootKey,
+    RootKeyError,
+    create_root_key_file,
+    find_root_key,
+)
 from penstock.auth.identity.access_keys import check_root_key
 from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, all_keys
 from penstock.auth.identity.editing import Found, attach, put_policy
 from penstock.auth.identity.file import changed_file, read_file
-from penstock.auth.rootkey import FILE_NAME, RootKey, RootKeyError, create_root_key_file, find_root_key
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
-from penstock.server.config import Config
+from penstock.server.settings.config import Config
 
 DEFAULT_FILE = Path("penstock-credentials.toml")
 _SETTINGS = ("credentials", "root_key_file", "root_key_command")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from penstock.auth.encryption_keys import Key
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKeyError, create_root_key_file
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.keys import Key
+from penstock.auth.encryption.root_key import RootKeyError, create_root_key_file
 from penstock.cli.failure import Failure
 from penstock.cli.identity import table
 from penstock.cli.key_reroot import reroot
 from penstock.cli.keyring import with_keyring
-from penstock.server.config import Config
 from penstock.server.encryption import ProgressFile
+from penstock.server.settings.config import Config
 
 _ALIAS = re.compile(r"alias/(?!aws/)[A-Za-z0-9/_-]{1,250}")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from penstock.auth.rootkey import NEW_VARIABLE, VARIABLE, find_new_root_key
+from penstock.auth.encryption.root_key import NEW_VARIABLE, VARIABLE, find_new_root_key
 from penstock.cli.failure import Failure
 from penstock.cli.keyring import keyring_there, present_root_key, with_key_settings
-from penstock.server.config import Config
 from penstock.server.rerooting import reroot_server
+from penstock.server.settings.config import Config
 
 _WHAT_TO_DO = """\
 Give the server the new root key before you start it, and keep a copy of it away from the data.

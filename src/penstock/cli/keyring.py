@@ -9,16 +9,16 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.root_key import NEW_VARIABLE, RootKey, RootKeyError
 from penstock.auth.identity import CredentialsError
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.rootkey import NEW_VARIABLE, RootKey, RootKeyError
 from penstock.cli.failure import Failure
 from penstock.cli.identity import DEFAULT_FILE
 from penstock.cli.options import configured, with_these_settings
 from penstock.clock import SystemClock
 from penstock.errors import KeyMissing
-from penstock.server.config import Config
 from penstock.server.encryption import root_key
+from penstock.server.settings.config import Config
 
 _SETTINGS = ("data", "keyring", "root_key_file", "root_key_command", "credentials")
 

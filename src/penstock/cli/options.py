@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from penstock.cli.failure import Failure
-from penstock.server.config import Config, ConfigError, Setting, settings
-from penstock.server.kinds import BOOLEAN
-from penstock.server.sources import CONFIG_VARIABLE, load_config
+from penstock.server.settings.config import Config, ConfigError, Setting, settings
+from penstock.server.settings.load import CONFIG_VARIABLE, load_config
+from penstock.server.settings.types import BOOLEAN
 
 F = TypeVar("F", bound=Callable[..., Any])
 

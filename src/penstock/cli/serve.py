@@ -33,7 +33,7 @@ def command(**flags: object) -> None:
     config = configured(flags)
     # It means "read your files again", and the server does once it runs. Until then it must not end us.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from penstock.server.start import NotYet, StartError, StoreFailed, run  # not for a wrong setting
+    from penstock.server.lifecycle import NotYet, StartError, StoreFailed, run  # not for a wrong setting
 
     try:
         run(config)

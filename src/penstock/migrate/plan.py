@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.names import Space
-from penstock.server.config import Config, settings
-from penstock.server.declared import DeclaredQueueError, read_queues
+from penstock.server.settings.config import Config, settings
+from penstock.server.settings.queues import DeclaredQueueError, read_queues
 
 Scalar = str | int | bool
 

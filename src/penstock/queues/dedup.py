@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hashlib import blake2b, sha256
 
 from penstock.queues.budget import Budget
-from penstock.queues.changes import DedupRow
+from penstock.store.changes import DedupRow
 
 _SEQ_BITS = 64
 _SEQ_MASK = (1 << _SEQ_BITS) - 1

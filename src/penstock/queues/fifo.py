@@ -22,7 +22,6 @@ import msgspec
 
 from penstock.errors import DedupFull, HandleExpired, MessageNotAvailable, PenstockError
 from penstock.queues import dedup
-from penstock.queues.changes import Changes, DedupRow, EntryRow, QueueRecord
 from penstock.queues.lane import Lane
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
 from penstock.queues.queue import Delivery, Queue, Taken
@@ -30,6 +29,7 @@ from penstock.queues.reads import ReadGroups
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
 from penstock.queues.window import NEVER, Tools
+from penstock.store.changes import Changes, DedupRow, EntryRow, QueueRecord
 
 
 class FifoLane(Lane):

@@ -24,10 +24,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from penstock.queues.changes import Changes, EntryRow
 from penstock.queues.message import Entry, State
 from penstock.queues.reads import LaneRead, Read, ReadDelayed, ReadExpired, ReadGroups, ReadWaiting
 from penstock.queues.window import NEVER, L, Window
+from penstock.store.changes import Changes, EntryRow
 
 
 class Restored(NamedTuple):

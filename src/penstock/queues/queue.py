@@ -14,12 +14,12 @@ import msgspec
 
 from penstock.errors import PenstockError, VisibilityTooLong
 from penstock.limits import SECOND
-from penstock.queues.changes import Changes, EntryRow
 from penstock.queues.message import Content, Counts, Entry, Outgoing, Sent, State, encode_content
 from penstock.queues.paged import PagedQueue
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
 from penstock.queues.window import L
+from penstock.store.changes import Changes, EntryRow
 
 _HOLD_MS = 60 * SECOND
 

@@ -15,7 +15,6 @@ from heapq import heapify, heappop, heappush
 
 from penstock.errors import MessageNotAvailable, PenstockError
 from penstock.limits import SECOND
-from penstock.queues.changes import Changes, EntryRow, QueueRecord
 from penstock.queues.fairness import Fairness, Tenant
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
 from penstock.queues.paged import Restored
@@ -23,6 +22,7 @@ from penstock.queues.queue import Delivery, Queue
 from penstock.queues.reads import ReadDelayed
 from penstock.queues.receipts import Receipt
 from penstock.queues.window import NEVER, Tools
+from penstock.store.changes import Changes, EntryRow, QueueRecord
 
 _READ_AHEAD_MS = 2 * SECOND
 

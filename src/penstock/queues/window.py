@@ -13,11 +13,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from penstock.limits import SECOND, Limits
 from penstock.queues.budget import LANE_BYTES, Budget
-from penstock.queues.changes import Changes, EntryRow, QueueRecord
 from penstock.queues.ghosts import Ghosts
 from penstock.queues.lane import Lane
 from penstock.queues.message import Entry, State
 from penstock.queues.reads import Read
+from penstock.store.changes import Changes, EntryRow, QueueRecord
 
 NEVER = 1 << 62
 _SWEEP_PAUSE_MS = SECOND

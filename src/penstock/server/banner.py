@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from penstock import __version__
 from penstock.server.address import Address
 from penstock.server.audit.opening import trail_path
-from penstock.server.config import Config
-from penstock.server.durability import promise
 from penstock.server.exposure import describe_exposure
+from penstock.server.settings.config import Config
+from penstock.server.settings.durability import promise
 
 
 def facts(

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from penstock.auth.identity.open import open_account
 from penstock.auth.principal import Principal
 from penstock.names import Space, is_account, is_region
-from penstock.server.request import Request
+from penstock.server.http.request import Request
 
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
 _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")

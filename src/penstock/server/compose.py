@@ -9,20 +9,20 @@ from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
-from penstock.server.browsers import Browsers
-from penstock.server.config import Config
+from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cors import Cors
-from penstock.server.declared import declare_all
-from penstock.server.durability import store_options
 from penstock.server.health import Health
-from penstock.server.listener import Listener
-from penstock.server.locks import Locks
-from penstock.server.neighbours import Neighbours
+from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
+from penstock.server.security import Security
+from penstock.server.settings.config import Config
+from penstock.server.settings.durability import store_options
+from penstock.server.settings.queues import declare_all
+from penstock.server.web_pages import Browsers
 from penstock.services.sqs import sqs_service
 from penstock.services.sts import sts_service
-from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.dispatch import Dispatcher
 
 _LOADING = "the store is being loaded"
@@ -34,13 +34,13 @@ class Parts:
     """A server put together. What loads and unloads it awaits nothing but :class:`Later`."""
 
     def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
-        """Raises one of LOCK_ERRORS."""
+        """Raises one of SETUP_ERRORS."""
         self._config = config
         self._on_fatal = on_fatal
         self._clock = SystemClock()
         self._runtime = LoopRuntime(asyncio.get_running_loop(), self._clock)
         origins = Origins(config.public_url, config.trusted_proxies)
-        self.locks = Locks(config, self._clock, origins)
+        self.locks = Security(config, self._clock, origins)
         disk = SqliteStore(None if config.memory else config.data, **store_options(config))
         self._store = self.locks.encryption.around(disk)
         self.broker: Broker
@@ -61,7 +61,7 @@ class Parts:
         audit = self.locks.audit
         if audit is not None and config.audit_required:
             self.health.watch("the audit trail cannot be written", lambda: audit.must_refuse)
-        neighbours = Neighbours(config.trusted_proxies)
+        neighbours = ClientAddresses(config.trusted_proxies)
         self.listener = Listener(self._routes.serve, config.http_limits, neighbours)
 
     async def load(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from penstock.server.request import Request
+from penstock.server.http.request import Request
 
 Headers = list[tuple[bytes, bytes]]
 

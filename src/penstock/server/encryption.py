@@ -12,20 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.auth.keyring import Keyring, KeyringError
-from penstock.auth.private import replace_file
-from penstock.auth.rootkey import RootKey, RootKeyError, find_root_key
-from penstock.auth.sealing import Cipher, NoKeys, key_named
+from penstock.auth.encryption.envelope import Cipher, NoKeys, key_named
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.root_key import RootKey, RootKeyError, find_root_key
+from penstock.auth.secret_files import replace_file
 from penstock.broker.broker import Broker
-from penstock.broker.held import HeldQueue
 from penstock.broker.key_guard import KeyGuard, NoGuard, without_key
+from penstock.broker.live_queue import LiveQueue
 from penstock.broker.resealing import Progress, Resealing
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreError, StoreRefused
-from penstock.server.config import Config
+from penstock.server.settings.config import Config
+from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Store
-from penstock.store.sealed import SealedStore
 
 log = logging.getLogger("penstock.server")
 
@@ -78,9 +78,9 @@ class Encryption:
             self.guard = self._cipher
             self.said += ", and queues with a KMS key cannot be used"
 
-    def around(self, store: Store) -> SealedStore:
+    def around(self, store: Store) -> EncryptedStore:
         """Opening it raises StoreRefused if messages are stored whose keys are not there."""
-        return SealedStore(store, self._cipher, self._admit)
+        return EncryptedStore(store, self._cipher, self._admit)
 
     def _admit(self, without_key: bytes | None) -> None:
         if without_key is not None:
@@ -102,7 +102,7 @@ class Encryption:
                 raise StoreRefused(str(error)) from None
 
     def start(
-        self, store: SealedStore, runtime: Runtime, broker: Broker, on_fatal: Callable[[StoreError], None]
+        self, store: EncryptedStore, runtime: Runtime, broker: Broker, on_fatal: Callable[[StoreError], None]
     ) -> None:
         """Begin to encrypt anew what is stored, or go on with it. The store is open, and the queues are there."""
         if (keyring := self._keyring) is None:
@@ -134,7 +134,7 @@ class Encryption:
             self._resealing.stop()
 
 
-def _warn_of(shut: Sequence[HeldQueue]) -> None:
+def _warn_of(shut: Sequence[LiveQueue]) -> None:
     """Whoever sends to such a queue is told; but the operator can know it from the start, and what to do."""
     if shut:
         log.warning(
@@ -143,7 +143,7 @@ def _warn_of(shut: Sequence[HeldQueue]) -> None:
         )  # fmt: skip
 
 
-def _remedy(queue: HeldQueue) -> str:
+def _remedy(queue: LiveQueue) -> str:
     name, key = queue.name, queue.settings.kms_key or ""
     if key.startswith("alias/"):
         return f"penstock key create --alias {key} --account {name.account} --region {name.region}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.server.address import Address
-from penstock.server.config import Config, ConfigError
+from penstock.server.settings.config import Config, ConfigError
 
 
 def check_exposure(config: Config) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection
 
 from penstock.auth.identity import Credentials
 from penstock.auth.principal import ANONYMOUS
-from penstock.auth.sigv4 import Signed, Verifier
+from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.names import Space
 from penstock.server.caller import Caller
+from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.server.request import Request
 
 _CALLERS_MAX = 4096  # remembered
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from penstock.server.neighbours import Network, is_within, read_ip
-from penstock.server.request import Origin, Refusal, Request
+from penstock.server.client_addresses import Network, is_within, read_ip
+from penstock.server.http.request import Origin, Refusal, Request
 
 Headers = Sequence[tuple[bytes, bytes]]
 

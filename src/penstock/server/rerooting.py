@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.auth.rerooting import reroot
-from penstock.auth.rootkey import RootKey, RootKeyError
+from penstock.auth.encryption.rerooting import reroot
+from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.errors import StoreRefused
-from penstock.server.config import Config
-from penstock.store.lockfile import LOCK_FILE, LockFile
+from penstock.server.settings.config import Config
+from penstock.store.sqlite.lockfile import LOCK_FILE, LockFile
 
 
 def reroot_server(config: Config, old: RootKey, new: RootKey) -> Sequence[Path]:

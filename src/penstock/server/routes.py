@@ -15,12 +15,12 @@ from typing import Protocol
 from penstock import __version__
 from penstock.server import localstack
 from penstock.server.caller import Caller
+from penstock.server.client_addresses import caller_name
 from penstock.server.cors import METHODS, Cors
 from penstock.server.health import Health
-from penstock.server.neighbours import caller_name
+from penstock.server.http.request import Refusal, Request
+from penstock.server.http.response import REQUEST_ID, refusal_answer
 from penstock.server.origin import Origins
-from penstock.server.request import Refusal, Request
-from penstock.server.response import REQUEST_ID, refusal_answer
 from penstock.wire.call import TRACE_BYTES_MAX, Asked, Call
 from penstock.wire.dispatch import Answer, refusal
 from penstock.wire.faults import internal_error, request_throttled, service_unavailable

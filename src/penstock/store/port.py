@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple, Protocol
 
 from penstock.names import QueueName
-from penstock.queues.changes import Changes, DedupRow, EntryRow, MoveTaskRecord, QueueRecord
+from penstock.store.changes import Changes, DedupRow, EntryRow, MoveTaskRecord, QueueRecord
 
 CONTENT_BYTES_PER_READ = 2 * 1024 * 1024
 """A read of many messages brings the content of the first ones, up to about so many bytes in all."""

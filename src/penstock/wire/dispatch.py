@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import StoreError
-from penstock.later import drive
+from penstock.promise import run
 from penstock.wire.answer import Answer, Voice
 from penstock.wire.call import Asked, Call
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
@@ -145,7 +145,7 @@ class Dispatcher:
         except Exception as error:
             finish(None, error)
             return
-        drive(operation.handler(request, call), finish)
+        run(operation.handler(request, call), finish)
 
 
 def _of_version(choices: Mapping[str, T], version: str) -> T | None:

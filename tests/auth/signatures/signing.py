@@ -12,8 +12,8 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from penstock.auth.freshness import to_stamp
-from penstock.auth.sigv4 import Signed, Verifier
+from penstock.auth.sigv4.clock_skew import to_stamp
+from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.wire.faults import unknown_client
 from penstock.wire.registry import Fault
 

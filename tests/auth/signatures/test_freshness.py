@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.auth.freshness import Freshness, to_stamp
+from penstock.auth.sigv4.clock_skew import Freshness, to_stamp
 from penstock.wire.registry import Fault
 
 NOW_S = 1_750_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.auth.canonical import HeaderLines
+from penstock.auth.sigv4.canonical import HeaderLines
 
 names = st.lists(
     st.sampled_from([b"host", b"x-amz-date", b"x-amz-target", b"%b", b"a%%"]), min_size=1, unique=True

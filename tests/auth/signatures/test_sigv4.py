@@ -13,9 +13,9 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.auth import sigv4
-from penstock.auth.freshness import to_stamp
-from penstock.auth.sigv4 import MISMATCH, Signed, Verifier
+from penstock.auth.sigv4 import verify
+from penstock.auth.sigv4.clock_skew import to_stamp
+from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
 from penstock.wire.faults import unknown_client
 
 from .signing import (
@@ -223,14 +223,14 @@ def test_for_a_key_that_nobody_has_nothing_is_hashed(monkeypatch: pytest.MonkeyP
     def hashed(*_: bytes) -> None:
         raise AssertionError("a large body would keep the server busy for anybody")
 
-    monkeypatch.setattr(sigv4, "sha256", hashed)
+    monkeypatch.setattr(verify, "sha256", hashed)
     assert message(outcome(stranger)) == "The security token included in the request is invalid."
     with pytest.raises(AssertionError, match="busy"):
         outcome(sent)
 
 
 def test_what_is_remembered_is_bounded_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sigv4, "_REMEMBERED_MAX", 8)
+    monkeypatch.setattr(verify, "_REMEMBERED_MAX", 8)
     verifier = Verifier(secrets)
     for number in range(20):
         outcome(in_header(region=f"r-{number}")._replace(body=b"other"), verifier)

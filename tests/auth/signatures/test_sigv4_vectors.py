@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.auth.sigv4 import MISMATCH, Signed, Verifier
+from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
 from penstock.wire.registry import Fault
 
 SUITE = tomllib.loads((Path(__file__).parent / "vectors.toml").read_text())

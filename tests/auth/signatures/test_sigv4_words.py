@@ -8,7 +8,7 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.credentials import Credentials
 
-from penstock.auth.sigv4 import MISMATCH, Signed, Verifier
+from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
 from penstock.wire.registry import Fault
 
 from .signing import KEY, SECRET, TOKEN, Sent, in_header, message, outcome, presigned, replaced, secrets, send

@@ -8,11 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from identities import ROOT_KEY
-from penstock.auth.keyring import Keyring
-from penstock.auth.rootkey import RootKeyError
-from penstock.auth.sealing import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.envelope import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.keyring import Keyring
+from penstock.auth.encryption.root_key import RootKeyError
 from penstock.clock import ManualClock
-from penstock.errors import KeyUnavailable, SealBroken
+from penstock.errors import DecryptionFailed, KeyUnavailable
 from penstock.names import KeyUse, Space
 
 _HERE = Space("111122223333", "us-east-1")
@@ -47,7 +47,7 @@ def check(data: bytes) -> None:
     for cipher in (_CIPHER, NoKeys()):
         try:
             opened = cipher.open(seq, content)
-        except (KeyUnavailable, SealBroken):
+        except (KeyUnavailable, DecryptionFailed):
             assert is_sealed(content), "a plain content needs no key"
         else:
             assert opened == content if not is_sealed(content) else (seq == _SEQ and opened in _PLAIN)

@@ -21,7 +21,7 @@ from fuzz.signer import (
     sign_header,
     sign_url,
 )
-from penstock.auth.sigv4 import Signed, Verifier
+from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.errors import QueueMissing
 from penstock.services.sqs.queue_urls import queue_named_by
 from penstock.wire.faults import unknown_client

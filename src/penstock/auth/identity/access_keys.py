@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
+from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity.book import AccessKey, CredentialsError
-from penstock.auth.rootkey import RootKey, RootKeyError
 
 
 class SealedElsewhere(CredentialsError):

@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from penstock.auth.encryption.root_key import INTERRUPTED, RootKey
 from penstock.auth.identity.access_keys import SealedElsewhere
 from penstock.auth.identity.book import CredentialsError, CredentialsUnreadable
 from penstock.auth.identity.differences import differences, in_short
 from penstock.auth.identity.directory import Directory
 from penstock.auth.identity.file import read_file
-from penstock.auth.rootkey import INTERRUPTED, RootKey
 from penstock.auth.watch import Watch
 from penstock.clock import Clock
 

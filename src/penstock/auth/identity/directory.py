@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity.access_keys import opened_secret
 from penstock.auth.identity.book import AccessKey, Book, all_keys
 from penstock.auth.identity.principals import KnownRole, Principals
@@ -18,7 +19,6 @@ from penstock.auth.identity.sessions import Sessions
 from penstock.auth.policy import PolicyInvalid
 from penstock.auth.policy.caching import SizedCache
 from penstock.auth.principal import Principal
-from penstock.auth.rootkey import RootKey
 from penstock.clock import Clock
 from penstock.wire.faults import expired_token, unknown_client
 from penstock.wire.registry import Fault

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity.access_keys import TEMPORARY, Pair, new_id, new_pair, sealed_key
 from penstock.auth.identity.book import (
     KEY_ID,
@@ -27,7 +28,6 @@ from penstock.auth.identity.book import (
 from penstock.auth.identity.managed import MANAGED
 from penstock.auth.identity.principals import named_policy
 from penstock.auth.identity.toml import check_name
-from penstock.auth.rootkey import RootKey
 
 
 class Found(NamedTuple):

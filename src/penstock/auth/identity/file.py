@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity.access_keys import reroot_key
 from penstock.auth.identity.book import Book, CredentialsError, CredentialsUnreadable, all_keys
 from penstock.auth.identity.principals import check_book
 from penstock.auth.identity.toml import read_book, written
-from penstock.auth.private import NotPrivate, read_private, replace_file, turn
-from penstock.auth.rootkey import RootKey
+from penstock.auth.secret_files import NotPrivate, read_private, replace_file, turn
 
 
 def read_file(path: Path) -> Book:

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity.access_keys import new_access_key_id
-from penstock.auth.rootkey import RootKey, RootKeyError
 
 _PURPOSE = b"session/1"
 _TOKEN_LENGTH_MAX = 16_384

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from penstock.server.audit.event import AuditEvent
 from penstock.server.audit.file import AuditError
+from penstock.server.audit.log import Audit
 from penstock.server.audit.opening import open_audit, trail_path
 from penstock.server.audit.parameters import safe_parameters, safe_response
-from penstock.server.audit.trail import Audit
-from penstock.server.audit.witness import AuditWitness
+from penstock.server.audit.recorder import AuditRecorder
 
 __all__ = [
     "Audit",
     "AuditError",
     "AuditEvent",
-    "AuditWitness",
+    "AuditRecorder",
     "open_audit",
     "safe_parameters",
     "safe_response",

@@ -18,7 +18,7 @@ from penstock.clock import iso_time
 from penstock.server.audit.actions import Kept, kept
 from penstock.server.audit.fitting import fitted
 from penstock.server.audit.spelling import plain, spelled
-from penstock.server.neighbours import caller_name
+from penstock.server.client_addresses import caller_name
 
 if TYPE_CHECKING:
     from penstock.auth.policy import Verdict

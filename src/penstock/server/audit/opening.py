@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.server.audit.file import TrailFile
-from penstock.server.audit.trail import Audit
-from penstock.server.config import Config
+from penstock.server.audit.log import Audit
+from penstock.server.settings.config import Config
 
 
 def trail_path(config: Config) -> Path | None:

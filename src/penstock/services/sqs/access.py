@@ -34,7 +34,7 @@ from penstock.wire.faults import access_denied, invalid_parameter
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
-    from penstock.broker.held import HeldQueue
+    from penstock.broker.live_queue import LiveQueue
 
 _log = logging.getLogger("penstock.sqs")
 
@@ -58,7 +58,7 @@ class Tagging(NamedTuple):
 NO_TAGS = Tagging()
 
 
-def permitted_queue(broker: Broker, name: QueueName, call: Call, asked: Tagging = NO_TAGS) -> HeldQueue:
+def permitted_queue(broker: Broker, name: QueueName, call: Call, asked: Tagging = NO_TAGS) -> LiveQueue:
     """The queue, for what the request itself asks for."""
     queue = _find(broker, name)
     _check(call, _SINGLE.get(call.action, call.action), name, queue, asked)
@@ -81,7 +81,7 @@ def check_listing(call: Call) -> None:
         _check(call, "ListQueues", QueueName(call.space.account, call.space.region, "*"), None)
 
 
-def check_taking(source: HeldQueue, call: Call) -> None:
+def check_taking(source: LiveQueue, call: Call) -> None:
     """Rule 4, for the queue that a move task empties. What the request itself asks for was checked before."""
     for action in _TO_TAKE_MESSAGES if call.principal is not None else ():
         _check(call, action, source.name, source)
@@ -93,7 +93,7 @@ def check_sending(broker: Broker, destinations: Collection[QueueName], call: Cal
         _check(call, "SendMessage", name, _find(broker, name))
 
 
-def _find(broker: Broker, name: QueueName) -> HeldQueue | None:
+def _find(broker: Broker, name: QueueName) -> LiveQueue | None:
     try:
         return broker.find(name)
     except QueueMissing:
@@ -113,7 +113,7 @@ _settled: dict[tuple[int, str, QueueName, str | None], _Settled] = {}
 
 
 def _check(
-    call: Call, action: str, name: QueueName, queue: HeldQueue | None, asked: Tagging = NO_TAGS
+    call: Call, action: str, name: QueueName, queue: LiveQueue | None, asked: Tagging = NO_TAGS
 ) -> None:
     policy = queue.settings.policy if queue is not None else None
     key = (id(call.principal), action, name, policy)

@@ -29,7 +29,7 @@ from penstock.services.sqs.redrive import (
 from penstock.services.sqs.validation import is_legal
 
 if TYPE_CHECKING:
-    from penstock.broker.held import HeldQueue
+    from penstock.broker.live_queue import LiveQueue
 
 
 class _Whole(msgspec.Struct, frozen=True):
@@ -212,7 +212,7 @@ def shown_settings(settings: QueueSettings) -> dict[str, str]:
     return shown
 
 
-def shown_queue(queue: HeldQueue, counts: Counts) -> dict[str, str]:
+def shown_queue(queue: LiveQueue, counts: Counts) -> dict[str, str]:
     return {
         "QueueArn": queue.name.arn,
         "CreatedTimestamp": str(queue.created_ms // SECOND),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import QueueMissing
 from penstock.names import Arn, QueueName
-from penstock.queues.changes import MoveTaskRecord
 from penstock.services.sqs.access import check_sending, check_taking, permitted_queue
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import resource_missing
@@ -24,12 +23,13 @@ from penstock.services.sqs.operations import (
     StartMessageMoveTaskResult,
 )
 from penstock.services.sqs.validation import can_be_queue, required
+from penstock.store.changes import MoveTaskRecord
 from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
-    from penstock.broker.held import HeldQueue
+    from penstock.broker.live_queue import LiveQueue
 
 _LISTED_MAX = 10
 
@@ -93,7 +93,7 @@ def _arn(text: str, parameter: str) -> Arn:
     return arn
 
 
-def _source(broker: Broker, arn: Arn, call: Call) -> HeldQueue:
+def _source(broker: Broker, arn: Arn, call: Call) -> LiveQueue:
     try:
         _check_ours(arn, call)
         if call.principal is None:
@@ -105,7 +105,7 @@ def _source(broker: Broker, arn: Arn, call: Call) -> HeldQueue:
     return source
 
 
-def _ways_back(broker: Broker, source: HeldQueue, call: Call) -> frozenset[QueueName] | None:
+def _ways_back(broker: Broker, source: LiveQueue, call: Call) -> frozenset[QueueName] | None:
     """The queues that the caller may send dead letters back to. None on an open server: wherever they came from."""
     if call.principal is None:
         return None
@@ -114,7 +114,7 @@ def _ways_back(broker: Broker, source: HeldQueue, call: Call) -> frozenset[Queue
     return frozenset(sources)
 
 
-def _destination(broker: Broker, arn: Arn, source: HeldQueue, call: Call) -> HeldQueue:
+def _destination(broker: Broker, arn: Arn, source: LiveQueue, call: Call) -> LiveQueue:
     """Where all messages go."""
     try:
         _check_ours(arn, call)

@@ -24,7 +24,7 @@ from penstock.wire.call import Call
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
-    from penstock.broker.held import HeldQueue
+    from penstock.broker.live_queue import LiveQueue
 
 _URL_LENGTH_MAX = 1024
 _URL = re.compile(
@@ -35,7 +35,7 @@ _AMAZON_HOST = re.compile(
 )
 
 
-def held_queue(broker: Broker, url: str | None, call: Call, asked: Tagging = NO_TAGS) -> HeldQueue:
+def held_queue(broker: Broker, url: str | None, call: Call, asked: Tagging = NO_TAGS) -> LiveQueue:
     name = queue_asked_for(url, call)
     if call.principal is not None:
         return permitted_queue(broker, name, call, asked)

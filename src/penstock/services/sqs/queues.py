@@ -49,12 +49,12 @@ from penstock.wire.registry import Fault
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
-    from penstock.broker.held import HeldQueue
+    from penstock.broker.live_queue import LiveQueue
 
 
 async def create_queue(
     broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> HeldQueue:
+) -> LiveQueue:
     """The queue of that name: made now, or found with the same values for the given attributes."""
     existing = _existing(broker, name)
     if existing is None:
@@ -73,7 +73,7 @@ async def create_queue(
 
 async def declare_queue(
     broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> HeldQueue:
+) -> LiveQueue:
     """The queue of that name, with these values: made now, or changed where it differs."""
     existing = _existing(broker, name)
     if existing is None:
@@ -88,7 +88,7 @@ async def declare_queue(
     return existing
 
 
-def _existing(broker: Broker, name: QueueName) -> HeldQueue | None:
+def _existing(broker: Broker, name: QueueName) -> LiveQueue | None:
     try:
         return broker.find(name)
     except QueueMissing:
@@ -97,7 +97,7 @@ def _existing(broker: Broker, name: QueueName) -> HeldQueue | None:
 
 async def _create(
     broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> HeldQueue:
+) -> LiveQueue:
     fifo = _check_new_name(name, attributes)
     settings = with_attributes(QueueSettings(fifo=fifo), attributes, name, new=True)
     if settings.redrive is not None:
@@ -118,7 +118,7 @@ def _check_same_type(name: QueueName, attributes: Mapping[str, str]) -> None:
         _check_new_name(name, attributes)
 
 
-def _reconfigured(broker: Broker, queue: HeldQueue, attributes: Mapping[str, str]) -> QueueSettings:
+def _reconfigured(broker: Broker, queue: LiveQueue, attributes: Mapping[str, str]) -> QueueSettings:
     settings = with_attributes(queue.settings, attributes, queue.name, new=False)
     if settings.redrive is not None and "RedrivePolicy" in attributes:
         check_redrive(
@@ -150,13 +150,13 @@ async def get_queue_url(broker: Broker, request: GetQueueUrlRequest, call: Call)
     return GetQueueUrlResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
-def _own_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
+def _own_queue(broker: Broker, name: QueueName, call: Call) -> LiveQueue:
     if not can_be_queue(name.account, name.name):
         raise QueueMissing
     return broker.find(name) if call.principal is None else permitted_queue(broker, name, call)
 
 
-def _strange_queue(broker: Broker, name: QueueName, call: Call) -> HeldQueue:
+def _strange_queue(broker: Broker, name: QueueName, call: Call) -> LiveQueue:
     """Another account's. SQS does not tell a stranger whether the queue is there."""
     try:
         if call.principal is not None and can_be_queue(name.account, name.name):

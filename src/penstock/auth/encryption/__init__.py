@@ -1,0 +1,1 @@
+"""Encryption at rest: root key, keyring, data keys."""
