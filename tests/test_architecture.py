@@ -17,7 +17,7 @@ HOUSE = Path(penstock.__file__).parent
 FILES = sorted(HOUSE.rglob("*.py"))
 LINES_MAX = 450
 
-VOCABULARY = {"penstock", "clock", "errors", "promise", "limits", "names", "toml"}
+VOCABULARY = {"penstock", "cache", "clock", "errors", "promise", "limits", "names", "toml"}
 # What each room may see besides itself and the vocabulary. "store.port" is the contract alone, not the engines.
 SEES = {
     "queues": {"store.changes"},
