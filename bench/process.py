@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -19,11 +19,26 @@ from bench import procfs
 
 START_LIMIT_S = 60.0
 
-# An installed package is compiled already. So is a checkout after its first start, if the environment allows it.
-_COMPILED_ONCE = {
-    "PYTHONDONTWRITEBYTECODE": "",
-    "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "penstock-bench-bytecode"),
-}
+
+class Checkout:
+    """A source tree of Penstock: this one, or another to compare it with."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        own = self.root / ".venv" / "bin" / "python"
+        self.python = str(own) if own.exists() else sys.executable
+        self.environment = {
+            "PYTHONPATH": str(self.root / "src"),
+            # An installed package is compiled already. So is a checkout after its first start, if it may write.
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "penstock-bench-bytecode"),
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        return [self.python, "-m", "penstock", *arguments]
+
+
+HERE = Checkout(Path(__file__).parent.parent)
 
 
 class Process:
@@ -66,17 +81,9 @@ class Process:
 
     def await_answer(self, url: str) -> float:
         """Seconds from the start until it answers over HTTP, whatever it answers."""
-        while time.perf_counter() - self.begun < START_LIMIT_S:
-            try:
-                urlopen(url, timeout=5).close()
-                return time.perf_counter() - self.begun
-            except HTTPError:
-                return time.perf_counter() - self.begun
-            except (URLError, OSError):
-                if not self.is_running:
-                    break
-                time.sleep(0.005)
-        raise RuntimeError(f"it did not start: {self.complaints()[-400:]}")
+        if not await_http(url, lambda: self.is_running):
+            raise RuntimeError(f"it did not start: {self.complaints()[-400:]}")
+        return time.perf_counter() - self.begun
 
     def cpu_seconds(self) -> float:
         return procfs.cpu_seconds(self.pid)
@@ -102,12 +109,12 @@ class Process:
 
 
 class Server(Process):
-    """Penstock, from this checkout."""
+    """Penstock."""
 
-    def __init__(self, data: Path | None, *flags: str) -> None:
+    def __init__(self, data: Path | None, *flags: str, checkout: Checkout = HERE) -> None:
         place = ["--memory"] if data is None else ["--data", str(data)]
-        command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--log-format", "json"]
-        super().__init__([*command, *place, *flags], _COMPILED_ONCE)
+        command = checkout.command("serve", "--port", "0", "--log-format", "json")
+        super().__init__([*command, *place, *flags], checkout.environment)
         said = []
         for line in self.lines():
             said.append(line)
@@ -127,7 +134,23 @@ class Server(Process):
 
 
 def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port: int = door.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
+
+
+def await_http(url: str, is_running: Callable[[], bool]) -> bool:
+    """Wait until the process answers over HTTP, with whatever but 503; False if it has ended or takes too long."""
+    deadline = time.perf_counter() + START_LIMIT_S
+    while time.perf_counter() < deadline and is_running():
+        try:
+            urlopen(url, timeout=5).close()
+            return True
+        except HTTPError as error:
+            if error.code != 503:  # Penstock: still loading
+                return True
+        except (URLError, OSError):
+            pass
+        time.sleep(0.005)
+    return False

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import penstock
 from bench import procfs
 from bench.client import connect
-from bench.locks import make_credentials
+from bench.credentials import make_credentials
 from bench.peers import Peer
 from bench.process import Process, Server, free_port
 

@@ -160,3 +160,13 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path) -> None:
     assert outcome.cases[0].rounds[ECHO][0]["cpu_us"] > 0
     assert outcome.cases[0].rounds["Penstock, open, in memory"][0]["rate"] > 0
     assert (tmp_path / "benchmark.svg").exists()
+
+
+def test_the_path_of_a_request_is_counted() -> None:
+    command = [sys.executable, "-m", "bench.path", "--access", "open", "--trace", "--by-file"]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
+    for action in ("SendMessage", "ReceiveMessage", "DeleteMessage"):
+        row = next(line for line in printed.splitlines() if line.startswith(f"| {action} | open |"))
+        calls, functions, files = (int(cell) for cell in row.split("|")[3:6])
+        assert calls >= functions > files > 10
+    assert "wire/dispatch.py" in printed

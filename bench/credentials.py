@@ -1,0 +1,22 @@
+"""The credentials that Penstock is measured with: one user, whose key is the load generator's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from bench.process import HERE, Checkout
+from bench.sigv4 import ACCESS_KEY, SECRET_KEY
+
+
+def make_credentials(folder: Path, checkout: Checkout = HERE) -> Path:
+    """A credentials file with a root key beside it, made by the checkout's own command."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "credentials.toml"
+    add = ["user", "add", "bench", "--policy", "sqs-full-access", "--key", ACCESS_KEY]
+    subprocess.run(
+        checkout.command(*add, "--credentials", str(file)), input=f"{SECRET_KEY}\n", text=True, check=True,
+        env={**os.environ, **checkout.environment}, capture_output=True,
+    )  # fmt: skip
+    return file
