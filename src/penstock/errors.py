@@ -45,7 +45,7 @@ class VisibilityTooLong(PenstockError):
 
 
 class DedupFull(PenstockError):
-    """More FIFO messages within the deduplication window than the process may remember."""
+    """More FIFO messages within the deduplication window than the account may have remembered."""
 
 
 class MoveTaskRunning(PenstockError):

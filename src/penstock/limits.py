@@ -39,6 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     listed_rows: int = 25_000
     asleep_window_max: int = 8192
     lanes_max: int = 120_000
-    dedup_entries_max: int = 2_000_000
+    dedup_entries_max: int = 2_000_000  # of one account
+    dedup_entries_total_max: int = 4_000_000  # of all; each account may still use an equal share
     attempts_max: int = 10_000
     uncommitted_bytes_max: int = 64 * 1024 * 1024

@@ -9,8 +9,11 @@ import pytest
 
 from penstock.errors import DedupFull
 from penstock.limits import MINUTE
+from penstock.names import QueueName
 from penstock.queues.dedup import SendDigests, content_id
+from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Attribute
+from penstock.queues.settings import QueueSettings
 from sim.world import ROOMY, SECOND, World, outgoing
 
 Q = "q.fifo"
@@ -156,6 +159,52 @@ def test_the_memory_has_a_limit_and_frees_itself() -> None:
         world.advance(5 * MINUTE + SECOND)
         world.send(Q, "m3", group="g")
         assert world.counts(Q) == (4, 0, 0)
+
+
+def test_an_idle_queue_gives_back_what_expired() -> None:
+    """It is neither sent to nor received from: the background round does it, in memory and in the store."""
+    with World() as world:
+        world.create(Q)
+        world.send_all(Q, "a", "b", group="g")
+        world.receive(Q, 1, attempt_id="try")
+        rules = world.queue(Q).rules
+        assert isinstance(rules, FifoQueue) and rules.remembered_attempts == 1
+        world.advance(7 * MINUTE)
+        assert world.broker.dedup_usage.total == 0
+        assert rules.remembered_attempts == 0
+        assert world.store.dedup(world.queue(Q).id, now_ms=0) == []
+
+
+def account_queue(world: World, account: str) -> QueueName:
+    name = QueueName(account, "eu-west-1", Q)
+    world.do(world.broker.create(name, QueueSettings(fifo=True), {}))
+    return name
+
+
+def send_to(world: World, name: QueueName, *bodies: str) -> None:
+    world.do(world.broker.send(world.broker.find(name), [outgoing(body, group="g") for body in bodies]))
+
+
+def test_an_account_cannot_use_up_the_memory_of_another() -> None:
+    with World(msgspec.structs.replace(ROOMY, dedup_entries_max=3)) as world:
+        greedy, other = account_queue(world, "111111111111"), account_queue(world, "222222222222")
+        send_to(world, greedy, "a", "b", "c")
+        with pytest.raises(DedupFull):
+            send_to(world, greedy, "d")
+        send_to(world, other, "a", "b", "c")
+
+
+def test_at_the_total_every_account_still_has_an_equal_share() -> None:
+    limits = msgspec.structs.replace(ROOMY, dedup_entries_max=4, dedup_entries_total_max=6)
+    with World(limits) as world:
+        first, second, third = (account_queue(world, digit * 12) for digit in "123")
+        send_to(world, first, "a", "b", "c", "d")
+        send_to(world, second, "a", "b", "c")
+        with pytest.raises(DedupFull):
+            send_to(world, second, "d")
+        send_to(world, third, "a", "b")
+        with pytest.raises(DedupFull):
+            send_to(world, third, "c")
 
 
 def test_digests_are_keyed_so_that_nobody_can_try_bodies_out() -> None:

@@ -84,7 +84,7 @@ def test_the_memory_of_an_empty_broker_is_empty() -> None:
     with tiny() as world:
         world.create("q.fifo")
         world.send_all("q.fifo", *"abcdefgh", group="g")
-        assert world.broker.budget.sends >= 8
+        assert world.broker.dedup_usage.total >= 8
         work_off(world, "q.fifo")
         world.advance(6 * MINUTE)
         world.counts("q.fifo")

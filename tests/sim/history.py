@@ -201,7 +201,7 @@ class History(RuleBasedStateMachine):
             kept += LANE_BYTES * len(rules.lanes)
             remembered += len(getattr(rules, "_dedup", ()))
         assert self.world.broker.budget.used == kept
-        assert self.world.broker.budget.sends == remembered
+        assert self.world.broker.dedup_usage.total == remembered
 
     def check_counts(self, queue: str, counts: tuple[int, int, int]) -> None:
         assert counts == self.model.counts(queue, self.now_ms)

@@ -38,7 +38,7 @@ from penstock.errors import (
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.budget import Budget
-from penstock.queues.dedup import SendDigests
+from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.message import Counts, Outgoing, Received, Sent
 from penstock.queues.queue import Delivery
@@ -82,7 +82,8 @@ class Broker:
         self._keys = keys or NoGuard()
         self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
         ids, digests = MessageIds(shard.secret), SendDigests(dedup_key or shard.secret)
-        tools = Tools(limits, self.budget, self._commits.next_number, ids, digests)
+        self.dedup_usage = DedupUsage(limits)
+        tools = Tools(limits, self.budget, self.dedup_usage, self._commits.next_number, ids, digests)
         self._catalogue = Catalogue(tools)
         self._catalogue.restore(shard.queues, shard.cooldowns)
         self._space = DiskSpace(store, runtime, clock)

@@ -231,7 +231,8 @@ class Upkeep:
             self._round = self._runtime.at(self._clock.now_ms() + MINUTE, self._make_round)
 
     def _make_round(self) -> None:
-        """Once a minute: expiry in queues that nobody touches, and space of what was deleted."""
+        """Once a minute: expiry of messages, remembered sends and receive attempts in idle queues, and space of what
+        was deleted."""
         self.tidy()
         now_ms = self._clock.now_ms()
         for queue in self._catalogue:

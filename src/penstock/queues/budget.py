@@ -1,7 +1,7 @@
 """One budget of bytes for all that queues keep in memory beyond their floors.
 
-What FIFO queues remember of sends cannot be given back before its time, so it is counted apart: as part of this
-budget it would push every other queue's messages out of memory."""
+The deduplication memory is counted separately (:class:`penstock.queues.dedup.DedupUsage`). It cannot be given back
+before it expires: as part of this budget it would push every other queue's messages out of memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ LANE_BYTES = 480  # a group with its places in the queue
 class Budget:
     """Counts what is kept. It never refuses: whoever keeps something asks :meth:`room` first."""
 
-    __slots__ = ("bytes_max", "sends", "used")
+    __slots__ = ("bytes_max", "used")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
-        self.sends = 0  # remembered by all FIFO queues together, some 210 bytes each
 
     def room(self) -> bool:
         return self.used < self.bytes_max

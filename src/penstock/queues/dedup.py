@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
 
-from penstock.queues.budget import Budget
+from penstock.errors import DedupFull
+from penstock.limits import Limits
 from penstock.store.changes import DedupRow
 
 _SEQ_BITS = 64
@@ -38,13 +39,46 @@ class SendDigests:
         return keyed.digest()
 
 
+class DedupUsage:
+    """How many sends all FIFO queues remember, some 210 bytes each, counted per account.
+
+    An account is bounded by itself, and when all accounts together reach the total, by an equal share of it: however
+    much the others remember, it can always use its share."""
+
+    __slots__ = ("_limits", "by_account", "total")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.by_account: dict[str, int] = {}
+        self.total = 0
+
+    def check(self, account: str, more: int) -> None:
+        """Raise DedupFull if this account cannot have so many more."""
+        used = self.by_account.get(account, 0) + more
+        total_max = self._limits.dedup_entries_total_max
+        if used > self._limits.dedup_entries_max:
+            raise DedupFull
+        if self.total + more > total_max and used * len({*self.by_account, account}) > total_max:
+            raise DedupFull
+
+    def add(self, account: str, count: int) -> None:
+        """``count`` is negative for entries that expired."""
+        self.total += count
+        used = self.by_account.get(account, 0) + count
+        if used:
+            self.by_account[account] = used
+        else:
+            self.by_account.pop(account, None)
+
+
 class DedupMemory:
     """One queue's memory. A digest maps to its expiry and the number of the first send, packed in one integer."""
 
-    __slots__ = ("_budget", "_order", "_sends")
+    __slots__ = ("_account", "_order", "_sends", "_usage")
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, usage: DedupUsage, account: str) -> None:
+        self._usage = usage
+        self._account = account
         self._sends: dict[bytes, int] = {}
         self._order: deque[bytes] = deque()
 
@@ -60,7 +94,7 @@ class DedupMemory:
 
     def remember(self, key: bytes, seq: int, until_ms: int) -> None:
         if key not in self._sends:
-            self._budget.sends += 1
+            self._usage.add(self._account, 1)
         self._sends[key] = until_ms << _SEQ_BITS | seq
         self._order.append(key)
 
@@ -69,11 +103,15 @@ class DedupMemory:
         before = len(self._sends)
         self._sends.update((key, until_ms << _SEQ_BITS | seq) for _, seq, key, until_ms in sends)
         self._order.extend(key for _, _, key, _ in sends)
-        self._budget.sends += len(self._sends) - before
+        self._usage.add(self._account, len(self._sends) - before)
 
-    def forget(self, now_ms: int) -> int:
-        """Drop what is past its window; the highest number dropped, 0 if none."""
-        forgotten = 0
+    def next_expiry_ms(self) -> int | None:
+        """When the oldest entry leaves its window."""
+        return self._sends.get(self._order[0], 0) >> _SEQ_BITS if self._order else None
+
+    def forget(self, now_ms: int) -> tuple[int, int]:
+        """Drop what is past its window; the highest number dropped (0 if none), and how many were."""
+        forgotten, before = 0, len(self._sends)
         while self._order:
             packed = self._sends.get(self._order[0])
             if packed is not None and packed >> _SEQ_BITS > now_ms:
@@ -82,10 +120,12 @@ class DedupMemory:
             if packed is not None:
                 forgotten = packed & _SEQ_MASK
                 del self._sends[key]
-                self._budget.sends -= 1
-        return forgotten
+        dropped = before - len(self._sends)
+        if dropped:
+            self._usage.add(self._account, -dropped)
+        return forgotten, dropped
 
     def clear(self) -> None:
-        self._budget.sends -= len(self._sends)
+        self._usage.add(self._account, -len(self._sends))
         self._sends.clear()
         self._order.clear()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.errors import DedupFull, HandleExpired, MessageNotAvailable, PenstockError
+from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError
 from penstock.queues import dedup
 from penstock.queues.lane import Lane
 from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
@@ -62,15 +62,16 @@ class FifoQueue(Queue[FifoLane]):
         self._rotation: deque[FifoLane] = deque()  # groups whose head can go out, in their order
         self._cursor = 0  # how many of the first group the receive under way has taken
         self._blind = False  # some group cannot go on before it is known what waits behind the frontier
-        self._dedup = dedup.DedupMemory(self.budget)
+        self._account = record.name.account
+        self._dedup_usage = tools.dedup_usage
+        self._dedup = dedup.DedupMemory(tools.dedup_usage, record.name.account)
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
     def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
         self._forget_sends(now_ms, changes)
-        if self.budget.sends + messages > self.limits.dedup_entries_max:
-            raise DedupFull
+        self._dedup_usage.check(self._account, messages)
 
     def send(
         self, message: Outgoing, now_ms: int, wall_ms: int, changes: Changes
@@ -89,9 +90,9 @@ class FifoQueue(Queue[FifoLane]):
         return sent, entry
 
     def _forget_sends(self, now_ms: int, changes: Changes) -> None:
-        upto = self._dedup.forget(now_ms)
+        upto, rows = self._dedup.forget(now_ms)
         if upto:
-            changes.dedup_forgotten[self.id] = upto
+            changes.forget_sends(self.id, upto, rows)
 
     def forget_all_sends(self) -> None:
         self._dedup.clear()
@@ -130,7 +131,6 @@ class FifoQueue(Queue[FifoLane]):
     ) -> Taken:
         """A receive that its caller may repeat after losing the answer."""
         self.advance(now_ms, changes)
-        self._forget_attempts(now_ms)
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is None or attempt.until_ms <= now_ms or not self._untouched(attempt):
             taken = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
@@ -149,6 +149,10 @@ class FifoQueue(Queue[FifoLane]):
             slim = [msgspec.structs.replace(delivery, content=None) for delivery in attempt.deliveries]
             self._attempts[attempt_id] = attempt._replace(deliveries=slim)
         return taken
+
+    @property
+    def remembered_attempts(self) -> int:
+        return len(self._attempts)
 
     def _untouched(self, attempt: Attempt) -> bool:
         entries = [self.index.get(delivery.seq) for delivery in attempt.deliveries]
@@ -296,6 +300,16 @@ class FifoQueue(Queue[FifoLane]):
     def advance(self, now_ms: int, changes: Changes) -> None:
         super().advance(now_ms, changes)
         self._forget_sends(now_ms, changes)
+        self._forget_attempts(now_ms)
+
+    def next_sweep_ms(self) -> int:
+        """Also when the oldest remembered send or receive attempt expires."""
+        expires_ms = [super().next_sweep_ms()]
+        if (send_ms := self._dedup.next_expiry_ms()) is not None:
+            expires_ms.append(send_ms)
+        if self._attempts:
+            expires_ms.append(next(iter(self._attempts.values())).until_ms)
+        return min(expires_ms)
 
     def _due(self, entry: Entry, due_ms: int, now_ms: int, durable: int) -> None:
         if entry.state is State.READY:

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from penstock.limits import SECOND, Limits
 from penstock.queues.budget import LANE_BYTES, Budget
+from penstock.queues.dedup import DedupUsage
 from penstock.queues.ghosts import Ghosts
 from penstock.queues.lane import Lane
 from penstock.queues.message import Entry, State
@@ -30,6 +31,7 @@ class Tools(NamedTuple):
 
     limits: Limits
     budget: Budget
+    dedup_usage: DedupUsage
     next_number: Callable[[], int]
     message_id: Callable[[int], str]
     send_digest: Callable[[str, str | None], bytes]
@@ -40,7 +42,7 @@ class Window(ABC, Generic[L]):
         self.id = record.id
         self.settings = record.settings
         self.purged_to = record.purged_to
-        self.limits, self.budget, self.next_number, self.message_id, self.send_digest = tools
+        self.limits, self.budget, _, self.next_number, self.message_id, self.send_digest = tools
         self.index: dict[int, Entry] = {}
         self.lanes: dict[str | None, L] = {}
         self.hungry: dict[str | None, L] = {}  # lanes that want more from the store, first come first served

@@ -92,8 +92,8 @@ class Changes:
     """The batch that is being filled. ``number`` is its place in the shard's log; ``durable`` the last one kept."""
 
     __slots__ = (
-        "added", "bytes", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "number",
-        "purged", "queues", "removed", "tasks", "updated",
+        "added", "bytes", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows",
+        "number", "purged", "queues", "removed", "tasks", "updated",
     )  # fmt: skip
 
     def __init__(self, number: int, durable: int) -> None:
@@ -105,6 +105,7 @@ class Changes:
         self.removed: list[int] = []
         self.dedup: list[DedupRow] = []
         self.dedup_forgotten: dict[int, int] = {}  # queue -> every remembered send up to this seq
+        self.forgotten_rows = 0  # how many those are
         self.queues: dict[int, QueueRecord] = {}
         # Queue -> every position up to this one, and its deduplication memory.
         self.purged: dict[int, int] = {}
@@ -125,8 +126,13 @@ class Changes:
 
     @property
     def is_short(self) -> bool:
-        """Can it be written quickly, if anything can? Forgotten sends are many rows, thousands perhaps."""
-        return self.rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES and len(self.dedup_forgotten) <= 1
+        """Can it be written quickly, if anything can? Forgotten sends may be a million rows."""
+        return self.rows + self.forgotten_rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES
+
+    def forget_sends(self, queue: int, upto: int, rows: int) -> None:
+        """Remove the remembered sends of a queue up to this seq; about how many rows that are."""
+        self.dedup_forgotten[queue] = upto
+        self.forgotten_rows += rows
 
     def add(self, queue: int, entry: Entry) -> None:
         entry.commit = self.number
