@@ -20,6 +20,16 @@ def is_region(text: str) -> bool:
     return _REGION.fullmatch(text) is not None
 
 
+def region_of_host(host: str, pattern: str) -> str | None:
+    """The region in ``host``, where ``pattern`` (``sqs.{region}.localhost``) has its place. Neither has a port."""
+    before, placeholder, after = pattern.lower().partition("{region}")
+    host = host.lower()
+    if not placeholder or not host.startswith(before) or not host.endswith(after):
+        return None
+    region = host[len(before) : len(host) - len(after)]
+    return region if is_region(region) else None
+
+
 class Space(msgspec.Struct, frozen=True):
     """A name space: queues of one account and region are invisible in any other."""
 
