@@ -165,14 +165,18 @@ class Face:
         self._dispatcher = Dispatcher([sqs_service(self.broker)])  # type: ignore[arg-type]
 
     def __call__(self, action: str, **members: Any) -> Reply:
+        (answer,) = self.start(action, json.dumps(members).encode())
+        return Reply(answer)
+
+    def start(self, action: str, body: bytes) -> list[Answer]:
+        """The answer, as soon as it is there."""
         answers: list[Answer] = []
         call = Call(
             request_id="rid", space=self.space, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
         )
         call.principal, call.source_ip = self.principal, self.source_ip
-        self._dispatcher.answer(f"AmazonSQS.{action}", json.dumps(members).encode(), call, answers.append)
-        (answer,) = answers
-        return Reply(answer)
+        self._dispatcher.answer(f"AmazonSQS.{action}", body, call, answers.append)
+        return answers
 
     def make(self, name: str, **attributes: str) -> str:
         if name.endswith(".fifo"):

@@ -57,6 +57,14 @@ class Sts:
         (self.last,) = answers
         return self.last
 
+    def answer_json(self, who: Principal | None, action: str, body: bytes) -> Answer:
+        self.call = Call(request_id="rid", space=Space(HOME, "us-east-1"), sender="s", base_url="http://x")
+        self.call.principal = who
+        answers: list[Answer] = []
+        self._dispatcher.answer(f"AWSSecurityTokenServiceV20110615.{action}", body, self.call, answers.append)
+        (self.last,) = answers
+        return self.last
+
     def refused(self, who: Principal | None, action: str, **members: Any) -> tuple[int, str, str]:
         reply = self(who, action, **members)
         assert "Error" in reply, reply

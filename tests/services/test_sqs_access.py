@@ -295,12 +295,22 @@ def test_a_tag_cannot_hide_behind_another_spelling(secured: Any) -> None:
     secured.principal = user(policy(["sqs:*"]), policy(["sqs:TagQueue"], effect="Deny", Condition=bad))
     for tags in ({"x": "bad"}, {"X": "bad"}):
         assert secured("TagQueue", QueueUrl=URL, Tags=tags).code == "AccessDenied"
-    both = secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"})
-    assert both.error == (
-        "InvalidParameterValue", "Tag keys that differ only in case cannot be given together.",
-    )  # fmt: skip
-    secured.principal = None
-    assert secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"}).status == 200
+    for _ in range(2):
+        assert secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"}).code == "AccessDenied"
+    needed = {"StringEquals": {"aws:RequestTag/x": "good"}}
+    secured.principal = user(policy(["sqs:TagQueue"], Condition=needed))
+    assert secured("TagQueue", QueueUrl=URL, Tags={"x": "good", "X": "bad"}).code == "AccessDenied"
+    assert secured("TagQueue", QueueUrl=URL, Tags={"x": "good"}).status == 200
+
+
+def test_tag_keys_may_differ_only_in_case(secured: Any) -> None:
+    for number, principal in enumerate((None, root(), user(policy(["sqs:*"])))):
+        secured.principal = principal
+        assert secured("TagQueue", QueueUrl=URL, Tags={"MyTag": "1", "mytag": "2"}).status == 200
+        assert secured("TagQueue", QueueUrl=URL, Tags={"other": "1"}).status == 200
+        assert secured("TagQueue", QueueUrl=URL, Tags={"MyTag": "1", "mytag": "3"}).status == 200
+        tags = {"MyTag": "1", "mytag": "2"}
+        assert secured("CreateQueue", QueueName=f"q{number}", tags=tags).status == 200
 
 
 def test_a_yes_is_not_remembered_beyond_what_it_rests_on(secured: Any) -> None:

@@ -195,9 +195,8 @@ def test_change_visibility_batch_outcomes(face: Any) -> None:
     assert {entry["Id"]: (entry["Code"], entry["Message"]) for entry in reply.body["Failed"]} == {
         "b": ("ReceiptHandleIsInvalid", 'The input receipt handle "x" is not a valid receipt handle.'),
         "c": (
-            "InvalidParameterValue",
-            "Value gone for parameter ReceiptHandle is invalid. "
-            "Reason: Message does not exist or is not available for visibility timeout change.",
+            "ReceiptHandleIsInvalid",
+            "Message does not exist or is not available for visibility timeout change",
         ),
         "d": (
             "InvalidParameterValue",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
+import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from penstock.errors import (
     TooManyInFlight,
     VisibilityTooLong,
 )
+from penstock.promise import Promise
 from penstock.queues.message import Attribute, Content, Received
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
@@ -480,6 +484,27 @@ def test_receive_ranges(face: Any, name: str, value: int, reason: str) -> None:
         "InvalidParameterValue",
         f"Value {value} for parameter {name} is invalid. Reason: {reason}",
     )
+
+
+def test_a_waiting_receive_does_not_hold_its_lists_of_names(face: Any) -> None:
+    never: Promise[list[Received]] = Promise()
+
+    async def wait(*_: Any, **__: Any) -> list[Received]:
+        return await never
+
+    face.broker.receive = wait
+    members = ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames")
+    body = json.dumps(
+        {"QueueUrl": "q"} | {member: [f"n{number:07}" for number in range(2000)] for member in members}
+    ).encode()
+    face.start("ReceiveMessage", body)
+    tracemalloc.start()
+    for _ in range(10):
+        face.start("ReceiveMessage", body)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held / 10 < 40_000
 
 
 @pytest.mark.parametrize("member", ["AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"])

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.auth.policy import read_document
-from penstock.services.sqs.policy import is_policy, with_permission, without_permission
+from penstock.services.sqs.policy import check_policy, with_permission, without_permission
 from penstock.wire.registry import Fault
 
 ARN = "arn:aws:sqs:eu-west-1:123456789012:q"
@@ -76,7 +76,7 @@ def test_an_existing_policy_keeps_its_own_parts_even_numbers_past_64_bits(face: 
 def test_a_number_of_an_existing_policy_still_reads_as_it_was_written(number: str) -> None:
     condition = f'"Condition":{{"StringEquals":{{"aws:ResourceTag/v":{number}}}}}'
     policy = policy_of(open_to(Effect="Deny")).replace('"Effect"', f'{condition},"Effect"')
-    assert is_policy(policy)
+    check_policy(policy)
     added = with_permission(policy, ARN, "L", [ONE], ["ReceiveMessage"])
     assert read_document(added, "resource").statements[:1] == read_document(policy, "resource").statements
     left = without_permission(added, "L")
@@ -123,8 +123,8 @@ def test_the_same_label_again_only_with_the_same_statement(face: Any) -> None:
     ("given", "code", "message"),
     [
         ({"label": None}, "MissingParameter", "The request must contain the parameter Label."),
-        ({"actions": []}, "MissingParameter", "The request must contain the parameter ActionName."),
-        ({"accounts": []}, "MissingParameter", "The request must contain the parameter AWSAccountId."),
+        ({"actions": []}, "MissingParameter", "The request must contain the parameter Actions."),
+        ({"accounts": []}, "MissingParameter", "The request must contain the parameter PrincipalId."),
         (
             {"actions": ["CreateQueue"]},
             "InvalidParameterValue",
@@ -204,7 +204,7 @@ def test_the_policy_stays_within_its_size(face: Any) -> None:
     size = sizes[-1] + sizes[-1] - sizes[-2]
     assert sizes[-1] <= 8192 < size
     assert reply.status == 403
-    assert reply.error == ("OverLimit", f"The policy would have {size} bytes, maximum allowed is 8192.")
+    assert reply.error == ("OverLimit", "Submitted policy is over max allowed size.")
     assert face.attributes("q")["Policy"] == before
 
 
@@ -234,18 +234,6 @@ ACCOUNTS = [f"{number:012}" for number in range(51)]
 @pytest.mark.parametrize(
     ("taken", "refused"),
     [
-        pytest.param(policy_of(*[open_to()] * 20), policy_of(*[open_to()] * 21), id="twenty statements"),
-        pytest.param(
-            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:20]})),
-            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:21]})),
-            id="fifty principals",
-        ),
-        pytest.param(
-            policy_of(open_to(Condition=conditions(5)), open_to(Condition=conditions(5))),
-            policy_of(open_to(Condition=conditions(5)), open_to(Condition=conditions(6))),
-            id="ten conditions",
-        ),
-        pytest.param(policy_of(open_to()).ljust(8192), policy_of(open_to()).ljust(8193), id="8192 bytes"),
         pytest.param(
             policy_of(open_to({"Service": "sns.amazonaws.com"})),
             policy_of(open_to({"AWS": "arn:aws:iam::123456789012:*"})),
@@ -284,6 +272,51 @@ def test_what_a_policy_may_be(face: Any, taken: str, refused: str) -> None:
         "InvalidAttributeValue",
         "Invalid value for the parameter Policy.",
     )
+    assert face.attributes("q")["Policy"] == taken
+
+
+ACTIONS = [f"sqs:{action}*" for action in "ABCDEFGHIJ"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "refused", "message"),
+    [
+        pytest.param(
+            policy_of(*[open_to()] * 20),
+            policy_of(*[open_to()] * 21),
+            "21 statements were found in the submitted policy, max allowed is 20",
+            id="statements",
+        ),
+        pytest.param(
+            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:20]})),
+            policy_of(open_to({"AWS": ACCOUNTS[:30]}), open_to({"AWS": ACCOUNTS[:21]})),
+            "51 principals were found in the submitted policy, max allowed is 50",
+            id="principals",
+        ),
+        pytest.param(
+            policy_of(open_to(Action=ACTIONS[:7]), open_to(Action=ACTIONS[:7])),
+            policy_of(open_to(Action=ACTIONS)),
+            "10 actions were found in a statement from the submitted policy, max allowed is 7",
+            id="actions",
+        ),
+        pytest.param(
+            policy_of(*[open_to(Condition=conditions(1))] * 19, open_to(Condition=conditions(10))),
+            policy_of(open_to(Condition=conditions(11))),
+            "11 conditions were found in a statement from the submitted policy, max allowed is 10",
+            id="conditions",
+        ),
+        pytest.param(
+            policy_of(open_to()).ljust(8192),
+            policy_of(open_to()).ljust(8193),
+            "Submitted policy is over max allowed size.",
+            id="bytes",
+        ),
+    ],
+)
+def test_a_policy_beyond_a_limit_is_over_limit(face: Any, taken: str, refused: str, message: str) -> None:
+    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
+    reply = face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused})
+    assert (reply.status, *reply.error) == (403, "OverLimit", message)
     assert face.attributes("q")["Policy"] == taken
 
 

@@ -145,6 +145,8 @@ def test_get_queue_url_refuses(face: Any) -> None:
         "http://[::1]:9324/123456789012/a",
         "https://proxy.example/sqs/123456789012/a",
         "/123456789012/a",
+        "http://localhost:9324/queue/a",
+        "/queue/a",
     ],
 )
 def test_any_host_path_style_and_a_bare_name_find_the_queue(face: Any, url: str) -> None:
@@ -243,10 +245,24 @@ def test_list_queues_refuses_wrong_pages(face: Any) -> None:
         ({"NextToken": token}, "MaxResults is a mandatory parameter when you provide a value for NextToken."),
         ({"MaxResults": 1, "NextToken": "garbage"}, "Invalid NextToken value."),
         ({"MaxResults": 1, "NextToken": "é"}, "Invalid NextToken value."),
-        ({"MaxResults": 2, "NextToken": token}, changed),
         ({"MaxResults": 1, "NextToken": token, "QueueNamePrefix": "a"}, changed),
     ):
         assert face("ListQueues", **members).error == ("InvalidParameterValue", message), members
+
+
+def test_the_size_of_a_page_may_change_from_one_to_the_next(face: Any, arn: Any) -> None:
+    face.make("dlq")
+    policy = f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":3}}'
+    for name in "abcde":
+        face.make(name, RedrivePolicy=policy)
+    for action, members, key in (
+        ("ListQueues", {}, "QueueUrls"),
+        ("ListDeadLetterSourceQueues", {"QueueUrl": "dlq"}, "queueUrls"),
+    ):
+        first = face(action, MaxResults=2, **members).body
+        rest = face(action, MaxResults=10, NextToken=first["NextToken"], **members)
+        assert rest.status == 200, rest.body
+        assert rest.body[key][0].endswith("/c") and "NextToken" not in rest.body
 
 
 def test_dead_letter_sources_page_under_their_own_name(face: Any, arn: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -252,6 +253,23 @@ def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
 
 
 # -- what a request may hold ---------------------------------------------------------------------------------
+
+
+def test_validation_ends_after_ten_findings(sts: Sts, town: Town) -> None:
+    tags = [{"Key": "!", "Value": "x"} for _ in range(200)]
+    _, code, message = sts.refused(town.principal("alice"), "AssumeRole", **assume(ROLE, Tags=tags))
+    assert code == "ValidationError" and message.startswith(
+        "10 validation errors detected: Value '200' at 'tags'"
+    )
+    assert "tags.9.member.key" in message and "tags.10.member.key" not in message
+
+
+@pytest.mark.parametrize("member", ["Tags", "TransitiveTagKeys", "PolicyArns", "ProvidedContexts"])
+def test_lists_are_bounded_like_those_of_sqs(sts: Sts, town: Town, member: str) -> None:
+    inner = [] if member == "TransitiveTagKeys" else [{}]
+    body = json.dumps({member: (inner or ["k"]) * 2001}).encode()
+    answer = sts.answer_json(town.principal("alice"), "AssumeRole", body)
+    assert answer.status == 400 and b"SerializationException" in answer.body
 
 
 def one(value: str, at: str, rule: str) -> str:

@@ -226,9 +226,7 @@ def context(key: str, question: Question) -> list[str]:
         ("aws:requesttag/", question.request_tags),
     ):
         if name.startswith(prefix):
-            exact = key[len(prefix) :]
-            folded = [value for tag, value in tags.items() if tag.lower() == exact.lower()]
-            return [tags[exact]] if exact in tags else folded[:1]
+            return [value for tag, value in tags.items() if tag.lower() == name[len(prefix) :]]
     types = {"anonymous": "Anonymous", "root": "Account", "user": "User"}
     values: dict[str, Any] = {
         "aws:principalarn": None if who.kind == "anonymous" else who.role_arn or who.arn,

@@ -1,4 +1,4 @@
-"""What is too long to be compared opens no door: no Allow holds for it, and every Deny does."""
+"""A value that cannot be compared (too long, ambiguous) never satisfies an Allow, and always a Deny."""
 
 from __future__ import annotations
 
@@ -88,6 +88,23 @@ def test_another_condition_that_fails_still_spares_from_a_deny() -> None:
     long_one = {"StringLike": {"aws:RequestTag/a": "a*"}}
     assert allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "true"}}, {"a": HUGE})
     assert not allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "false"}}, {"a": HUGE})
+
+
+@pytest.mark.parametrize("operator", ["StringEquals", "StringNotEquals", "StringLike", "Null"])
+@pytest.mark.parametrize("value", ["good", "bad", "other", "true", "false"])
+def test_tags_that_differ_only_in_case_satisfy_no_allow_and_every_deny(operator: str, value: str) -> None:
+    if (operator == "Null") != (value in ("true", "false")):
+        return
+    condition = {operator: {"aws:RequestTag/x": value}}
+    for tags in ({"x": "good", "X": "bad"}, {"X": "good", "x": "bad"}):
+        assert not allowed("Allow", condition, tags)
+        assert not allowed("Deny", condition, tags)
+
+
+def test_tags_that_differ_only_in_case_are_compared_if_their_values_are_equal() -> None:
+    condition = {"StringEquals": {"aws:RequestTag/x": "good"}}
+    assert allowed("Allow", condition, {"x": "good", "X": "good"})
+    assert not allowed("Deny", condition, {"x": "good", "X": "good"})
 
 
 def test_the_longest_that_is_compared_is_compared() -> None:

@@ -24,7 +24,8 @@ _UNKNOWN_ACTION = (
 PERMISSIONS = [
     parameter("no policy at all", "RemovePermission", {"QueueUrl": "std", "Label": "L"}, _NO_LABEL),
     missing("a label", "AddPermission", _permit("", (ACCOUNT,), "*"), "Label"),
-    missing("some actions", "AddPermission", _permit(), "ActionName"),
+    missing("some actions", "AddPermission", _permit(), "Actions"),
+    missing("some accounts", "AddPermission", _permit("l", (), "*"), "PrincipalId"),
     *(parameter("not the owner's", "AddPermission", _permit("l", (ACCOUNT,), action), _OWNER_ONLY.format(action))
       for action in ("AddPermission", "CreateQueue", "DeleteQueue", "SetQueueAttributes", "StartMessageMoveTask")),
     *(parameter("known actions", "AddPermission", _permit("l", (ACCOUNT,), action), _UNKNOWN_ACTION.format(action))

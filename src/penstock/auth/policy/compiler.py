@@ -10,7 +10,7 @@ from penstock.auth.policy.principals import DIRECT, NOBODY, Means, compile_princ
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.statements import Policy, Reach, Statement
 from penstock.auth.policy.templates import Template, template
-from penstock.auth.policy.wildcards import Match, TooLong, any_of, matcher, pattern, tokens
+from penstock.auth.policy.wildcards import Match, NotComparable, any_of, matcher, pattern, tokens
 from penstock.auth.principal import Principal
 
 _CACHED_CHARACTERS_MAX = 2 * 1024 * 1024  # thousands of usual policies; as many of the worst kind take 250 MB
@@ -86,7 +86,7 @@ def _reach(means: Means, conditions: tuple[Holds, ...], *, allows: bool) -> Reac
                 try:
                     if not holds(question):
                         return NOBODY
-                except TooLong:
+                except NotComparable:
                     if allows:
                         return NOBODY
         return closeness

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.auth.policy.question import Question
+from penstock.auth.policy.wildcards import NotComparable
 from penstock.clock import iso_time
 
 Value = str | tuple[str, ...] | None
@@ -107,10 +108,10 @@ def _tag(tags_of: Callable[[Question], Mapping[str, str]], name: str) -> Reader:
         tags = tags_of(question)
         if not tags:
             return None
-        value = tags.get(name)
-        if value is not None:
-            return value
-        # IAM: the name of a tag is the same in upper and lower case, where the service's own is not.
-        return next((value for key, value in tags.items() if key.lower() == folded), None)
+        # IAM ignores the case of a tag's key, SQS does not: one tag must not hide another from a condition.
+        found = {value for key, value in tags.items() if key.lower() == folded}
+        if len(found) > 1:
+            raise NotComparable
+        return found.pop() if found else None
 
     return read

@@ -7,7 +7,7 @@ second true. Without either, a key with several values matches if one of them do
 Rule 4: variables stand in texts and ARNs only. In an Allow, a negated operator with a variable that has no value is
 false: what nobody can compare must not open a door.
 Rule 5: a value that is too long to be compared makes the condition of an Allow false, for the same reason, and that
-of a Deny true (``TooLong``).
+of a Deny true (``NotComparable``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.auth.policy.document import Condition, PolicyInvalid
 from penstock.auth.policy.operators import OPERATORS, Family, Test
 from penstock.auth.policy.question import Question
 from penstock.auth.policy.templates import template
-from penstock.auth.policy.wildcards import LENGTH_MAX, TooLong
+from penstock.auth.policy.wildcards import LENGTH_MAX, NotComparable
 
 Holds = Callable[[Question], bool]
 
@@ -73,7 +73,7 @@ def _any_of(tests: tuple[Test, ...]) -> Test:
 
 def _short(value: str) -> str:
     if len(value) > LENGTH_MAX:
-        raise TooLong
+        raise NotComparable
     return value
 
 

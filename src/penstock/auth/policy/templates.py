@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.auth.policy.condition_keys import Reader, reader
 from penstock.auth.policy.question import Question
-from penstock.auth.policy.wildcards import ANY, LENGTH_MAX, Token, TooLong, length_of, tokens
+from penstock.auth.policy.wildcards import ANY, LENGTH_MAX, NotComparable, Token, length_of, tokens
 
 
 class Variable(NamedTuple):
@@ -38,7 +38,7 @@ class Template(NamedTuple):
         return tuple(ANY if isinstance(part, Variable) else part for part in self.parts)
 
     def fill(self, question: Question) -> tuple[Token, ...] | None:
-        """The pattern that it is for this question; None if a variable has no value. Raises TooLong."""
+        """The pattern that it is for this question; None if a variable has no value. Raises NotComparable."""
         filled: list[Token] = []
         for part in self.parts:
             if isinstance(part, Variable):
@@ -50,7 +50,7 @@ class Template(NamedTuple):
                 filled.append(part)
         pattern = tuple(filled)
         if length_of(pattern) > LENGTH_MAX:
-            raise TooLong
+            raise NotComparable
         return pattern
 
 

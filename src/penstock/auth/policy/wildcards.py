@@ -4,7 +4,7 @@ A pattern is a tuple of tokens: texts that stand for themselves, ``ANY`` for ``*
 came out of a variable's value stays the plain character that it is.
 
 With a ``?`` there is a step for each character of the pattern, and it is as wide as the text. So callers must not
-choose the size of either: what a request brings is short, or is not compared at all (``TooLong``).
+choose the size of either: what a request brings is short, or is not compared at all (``NotComparable``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LENGTH_MAX = 2048
 """Characters of a request's value, and of a pattern once its variables are filled in."""
 
 
-class TooLong(Exception):
-    """It cannot be compared, so nobody knows: an Allow does not hold, and a Deny does."""
+class NotComparable(Exception):
+    """A value cannot be compared: the condition of an Allow is then false, that of a Deny true."""
 
 
 class Wild(Enum):

@@ -30,7 +30,7 @@ from penstock.auth.principal import Principal
 from penstock.errors import QueueMissing
 from penstock.names import QueueName
 from penstock.wire.call import Call
-from penstock.wire.faults import access_denied, invalid_parameter
+from penstock.wire.faults import access_denied
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -121,7 +121,6 @@ def _check(
     if settled is not None:
         _, call.resource, call.verdict = settled
         return
-    _check_told_apart(asked.tags)
     question = Question(
         principal=call.principal,
         action=f"sqs:{action}",
@@ -144,12 +143,6 @@ def _check(
         if len(_settled) >= _SETTLED_MAX:
             _settled.clear()
         _settled[key] = _Settled(call.principal, question.resource, verdict)
-
-
-def _check_told_apart(tags: Mapping[str, str]) -> None:
-    """IAM: conditions do not tell upper from lower case in a tag's name, so one tag could hide another from them."""
-    if len({key.lower() for key in tags}) < len(tags):
-        raise invalid_parameter("Tag keys that differ only in case cannot be given together.")
 
 
 def _compiled(text: str) -> Policy:

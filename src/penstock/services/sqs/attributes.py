@@ -19,7 +19,7 @@ from penstock.names import QueueName
 from penstock.queues.message import Counts
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import invalid_attribute, sqs_fault, unknown_attribute
-from penstock.services.sqs.policy import is_policy
+from penstock.services.sqs.policy import check_policy
 from penstock.services.sqs.redrive import (
     read_redrive,
     read_redrive_allow,
@@ -136,8 +136,8 @@ def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
         case "KmsMasterKeyId":
             return {"kms_key": _key(value)}
         case "Policy":
-            if value and not is_policy(value):
-                raise invalid_attribute(attribute)
+            if value:
+                check_policy(value)
             return {"policy": value or None}
         case "RedrivePolicy":
             return {"redrive": read_redrive(value, name) if value else None}

@@ -11,11 +11,17 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from penstock.errors import HandleExpired, PenstockError
+from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError
 from penstock.limits import SECOND
 from penstock.queues.message import Outgoing
 from penstock.queues.settings import QueueSettings
-from penstock.services.sqs.faults import HANDLE_EXPIRED, handle_fault, invalid_value, sqs_fault
+from penstock.services.sqs.faults import (
+    HANDLE_EXPIRED,
+    MESSAGE_NOT_AVAILABLE,
+    handle_fault,
+    invalid_value,
+    sqs_fault,
+)
 from penstock.services.sqs.operations import (
     BatchResultErrorEntry,
     ChangeMessageVisibilityBatchRequest,
@@ -212,9 +218,11 @@ def _visibility_change(entry: ChangeMessageVisibilityBatchRequestEntry, number: 
 
 
 def _handle_failure(error: PenstockError, handle: str, timeout_s: int | None = None) -> Fault:
+    # SQS: other codes and texts than for the single actions.
     if isinstance(error, HandleExpired):
-        # SQS: another code and text than for a single delete.
         return sqs_fault("ReceiptHandleIsInvalid", HANDLE_EXPIRED)
+    if isinstance(error, MessageNotAvailable):
+        return sqs_fault("ReceiptHandleIsInvalid", MESSAGE_NOT_AVAILABLE)
     return handle_fault(error, handle, timeout_s)
 
 

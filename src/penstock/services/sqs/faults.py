@@ -49,6 +49,7 @@ _SHAPES: dict[str, tuple[str, int]] = {
 }
 
 HANDLE_EXPIRED = "The receipt handle has expired"
+MESSAGE_NOT_AVAILABLE = "Message does not exist or is not available for visibility timeout change"
 
 
 def sqs_fault(shape: str, message: str, query_message: str | None = None) -> Fault:
@@ -82,8 +83,7 @@ def handle_fault(error: PenstockError, handle: str, visibility_s: int | None = N
         case HandleExpired():
             return invalid_value(handle, "ReceiptHandle", f"{HANDLE_EXPIRED}.")
         case MessageNotAvailable():
-            reason = "Message does not exist or is not available for visibility timeout change."
-            return invalid_value(handle, "ReceiptHandle", reason)
+            return invalid_value(handle, "ReceiptHandle", f"{MESSAGE_NOT_AVAILABLE}.")
         case VisibilityTooLong():
             reason = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]."
             return invalid_value(visibility_s, "VisibilityTimeout", reason)

@@ -7,7 +7,7 @@ only one that can be sent is AWSTraceHeader, and so it has a limit of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 from penstock.queues.message import Attribute
@@ -166,21 +166,6 @@ def _is_number(text: str) -> bool:
 
 
 # Back to the receiver
-
-
-def name_filter(names: list[str] | None) -> Callable[[str], bool] | None:
-    """Which attributes a receive asks for; None for none. Names that cannot exist just match nothing."""
-    if not names:
-        return None
-    if not {"All", "*", ".*"}.isdisjoint(names):
-        return _anything
-    exact = frozenset(names)
-    prefixes = tuple(name[:-2] for name in exact if name.endswith(".*"))
-    return lambda name: name in exact or name.startswith(prefixes)
-
-
-def _anything(name: str) -> bool:
-    return True
 
 
 def to_wire(attributes: Mapping[str, Attribute]) -> dict[str, MessageAttributeValue]:

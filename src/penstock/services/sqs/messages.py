@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from penstock.limits import SECOND
 from penstock.services.sqs.faults import handle_fault
-from penstock.services.sqs.incoming import Wanted
 from penstock.services.sqs.operations import (
     ChangeMessageVisibilityRequest,
     DeleteMessageRequest,
@@ -17,6 +16,7 @@ from penstock.services.sqs.operations import (
 )
 from penstock.services.sqs.outgoing import outgoing, sequence_number
 from penstock.services.sqs.queue_urls import held_queue
+from penstock.services.sqs.receiving import AttributeSelection
 from penstock.services.sqs.validation import (
     NEEDS_DEDUP_ID,
     VISIBILITY_S_MAX,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _COUNT_MAX = 10
 _WAIT_S_MAX = 20
-_NAMES_LENGTH_MAX = 16 * 1024
 
 
 async def send_message(broker: Broker, request: SendMessageRequest, call: Call) -> SendMessageResult:
@@ -66,7 +65,7 @@ async def receive_message(broker: Broker, request: ReceiveMessageRequest, call: 
     reason = f"Must be >= 0 and <= {VISIBILITY_S_MAX}, if provided."
     check_range(visibility_s, 0, VISIBILITY_S_MAX, "VisibilityTimeout", reason)
     check_range(wait_s, 0, _WAIT_S_MAX, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided.")
-    _bound_names(request)
+    selection = AttributeSelection(request)
     if not queue.settings.fifo:
         # SQS: a standard queue takes no notice of it, whatever it says.
         request.ReceiveRequestAttemptId = None
@@ -83,16 +82,7 @@ async def receive_message(broker: Broker, request: ReceiveMessageRequest, call: 
     )
     if not received:
         return ReceiveMessageResult()
-    wanted = Wanted(request)
-    return ReceiveMessageResult(Messages=[wanted.of(message) for message in received])
-
-
-def _bound_names(request: ReceiveMessageRequest) -> None:
-    """A receive may wait for long with what it asks for, and many may wait: no message has so many attributes."""
-    for member in ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"):
-        names = getattr(request, member)
-        if names and sum(map(len, names)) > _NAMES_LENGTH_MAX:
-            raise invalid_parameter(f"The names in {member} are longer than {_NAMES_LENGTH_MAX} in all.")
+    return ReceiveMessageResult(Messages=selection.of(received))
 
 
 async def delete_message(broker: Broker, request: DeleteMessageRequest, call: Call) -> None:

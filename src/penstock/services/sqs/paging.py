@@ -1,4 +1,4 @@
-"""Lists in pages. A token names the last item given and the request it belongs to: it fits no other."""
+"""Lists in pages. A token names the last item of its page and the list it belongs to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ RESULTS_MAX = 1000
 
 
 class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    request: list[str]
-    results_max: int
+    request: list[str]  # what selects the list; the size of a page may change from one to the next
     after: str
 
 
@@ -37,7 +36,7 @@ def page(
     found = names[start : start + (max_results or RESULTS_MAX)]
     if max_results is None or start + len(found) >= len(names):
         return found, None
-    return found, _write(_Token(request, max_results, found[-1].name))
+    return found, _write(_Token(request, found[-1].name))
 
 
 def read_token(text: str) -> _Token | None:

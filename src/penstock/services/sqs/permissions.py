@@ -21,9 +21,9 @@ async def add_permission(broker: Broker, request: AddPermissionRequest, call: Ca
     queue = held_queue(broker, request.QueueUrl, call)
     label = required(request.Label, "Label")
     if not request.Actions:
-        raise missing_parameter("ActionName")
+        raise missing_parameter("Actions")
     if not request.AWSAccountIds:
-        raise missing_parameter("AWSAccountId")
+        raise missing_parameter("PrincipalId")
     check_label(label)
     check_actions(request.Actions)
     accounts = known_accounts(request.AWSAccountIds)

@@ -13,15 +13,16 @@ from penstock.auth.policy.facts import SQS_OWNER_ONLY
 from penstock.names import PARTITION, is_account
 from penstock.services.sqs.documents import write
 from penstock.services.sqs.faults import invalid_attribute, invalid_value, sqs_fault
-from penstock.services.sqs.validation import is_legal
+from penstock.services.sqs.validation import is_legal, utf8_length
 
 _BYTES_MAX = 8192
 _STATEMENTS_MAX = 20
-_PRINCIPALS_MAX = 50  # of all statements, as is the next
-_CONDITIONS_MAX = 10  # one for each operator and key
-_ACTIONS_MAX = 7
+_PRINCIPALS_MAX = 50  # of all statements
+_CONDITIONS_MAX = 10  # of one statement: one for each operator and key
+_ACTIONS_MAX = 7  # of one statement
 _ACCOUNTS_MAX = 1000  # more would not fit the document anyway
 _ACCOUNT_LENGTH_MAX = 64  # more is padding, not a mistake
+_TOO_LARGE = "Submitted policy is over max allowed size."
 
 _GRANTABLE = {
     "*",
@@ -36,22 +37,34 @@ _GRANTABLE = {
 }
 
 
-def is_policy(text: str) -> bool:
-    """Whether SQS takes the document. A resource may be any text; principals and conditions must have their form."""
-    if not is_legal(text) or len(text.encode()) > _BYTES_MAX:
-        return False
+def check_policy(text: str) -> None:
+    """Raise the Fault that SQS answers a policy with that it does not accept.
+
+    A resource may be any text; principals and conditions must have their form.
+    """
+    if utf8_length(text) > _BYTES_MAX:
+        raise sqs_fault("OverLimit", _TOO_LARGE)
     try:
+        if not is_legal(text):
+            raise invalid_attribute("Policy")
         compile_policy(text, kind="resource")
         rewritten = write(editable_document(text))
     except PolicyInvalid:
-        return False
+        raise invalid_attribute("Policy") from None
+    if not is_legal(rewritten):
+        raise invalid_attribute("Policy")
     statements = read_document(text, "resource").statements
-    return (
-        is_legal(rewritten)
-        and len(statements) <= _STATEMENTS_MAX
-        and _principals_in(text) <= _PRINCIPALS_MAX
-        and sum(len(statement.conditions) for statement in statements) <= _CONDITIONS_MAX
-    )
+    _check_count(len(statements), "statements", "", _STATEMENTS_MAX)
+    _check_count(_principals_in(text), "principals", "", _PRINCIPALS_MAX)
+    for statement in statements:
+        _check_count(len(statement.actions.values), "actions", "a statement from ", _ACTIONS_MAX)
+        _check_count(len(statement.conditions), "conditions", "a statement from ", _CONDITIONS_MAX)
+
+
+def _check_count(count: int, what: str, part: str, most: int) -> None:
+    if count > most:
+        message = f"{count} {what} were found in {part}the submitted policy, max allowed is {most}"
+        raise sqs_fault("OverLimit", message)
 
 
 def _principals_in(text: str) -> int:
@@ -118,10 +131,8 @@ def with_permission(policy: str | None, arn: str, label: str, accounts: list[str
         message = f"{len(document['Statement'])} Statements were found, maximum allowed is {_STATEMENTS_MAX}."
         raise sqs_fault("OverLimit", message)
     written = write(document)
-    size = len(written.encode())
-    if size > _BYTES_MAX:
-        message = f"The policy would have {size} bytes, maximum allowed is {_BYTES_MAX}."
-        raise sqs_fault("OverLimit", message)
+    if utf8_length(written) > _BYTES_MAX:
+        raise sqs_fault("OverLimit", _TOO_LARGE)
     found = _principals_in(written)
     if found > _PRINCIPALS_MAX:
         message = f"{found} Principals were found, maximum allowed is {_PRINCIPALS_MAX}."

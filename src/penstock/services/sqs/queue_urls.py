@@ -3,7 +3,8 @@
 Rule 1: the host does not matter: whoever reached us by another name gets the same queue. One exception, which
 is Amazon's: a host of Amazon's that names another region, together with another account, is an
 InvalidAddress.
-Rule 2: a bare queue name is as good as a URL; the caller's own account and region are understood.
+Rule 2: a bare queue name, or ElasticMQ's older form ``http://host/queue/NAME``, is as good as a URL; the caller's own
+account and region are understood.
 Rule 3: what no queue can be called is not there, and no policy is asked about it.
 Rule 4: on an open server another account's queues are not there. On a secured one the account's policies decide
 who may come (:mod:`penstock.services.sqs.access`): every way to a queue leads through here.
@@ -58,6 +59,8 @@ def queue_named_by(url: str, account: str, region: str) -> QueueName:
     found = _URL.fullmatch(url)
     if found is None:
         raise QueueMissing
+    if found["account"] == "queue":
+        return _possible(QueueName(account, region, found["name"]))
     if found["account"] != account:
         amazon = _AMAZON_HOST.fullmatch(found["host"] or "")
         if amazon and (amazon["region"] or amazon["legacy"] or "us-east-1") != region:

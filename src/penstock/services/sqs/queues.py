@@ -178,7 +178,7 @@ async def list_queues(broker: Broker, request: ListQueuesRequest, call: Call) ->
         token = read_token(request.NextToken)
         if token is None:
             raise invalid_parameter("Invalid NextToken value.")
-        if token.request != binding or token.results_max != request.MaxResults:
+        if token.request != binding:
             raise invalid_parameter(
                 "Invalid NextToken value. If you are passing in NextToken, "
                 "you must not change the other request parameters."
@@ -197,7 +197,7 @@ async def list_dead_letter_source_queues(
     token = None
     if request.NextToken is not None:
         token = read_token(request.NextToken)
-        if token is None or token.request != binding or token.results_max != request.MaxResults:
+        if token is None or token.request != binding:
             raise invalid_parameter("Invalid or expired next token.")
     found, following = page(broker.sources_of(queue.name), binding, request.MaxResults, token)
     await broker.settled()

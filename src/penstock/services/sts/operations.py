@@ -6,12 +6,17 @@ handler to say. Members that we cannot honour are here too, so that a request wi
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated, TypeVar
 
-from penstock.wire.shapes import AtRoot
+import msgspec
+from msgspec import Meta
+
+from penstock.wire.shapes import MEMBERS_MAX, AtRoot
 
 Text = str | None
 Integer = int | None
+AnyMember = TypeVar("AnyMember")
+Many = Annotated[list[AnyMember], Meta(max_length=MEMBERS_MAX)]
 
 
 class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -68,16 +73,16 @@ class GetSessionTokenResult(Wire):
 class AssumeRoleRequest(Wire, AtRoot):
     RoleArn: Text = None
     RoleSessionName: Text = None
-    PolicyArns: list[PolicyDescriptorType] | None = None
+    PolicyArns: Many[PolicyDescriptorType] | None = None
     Policy: Text = None
     DurationSeconds: Integer = None
-    Tags: list[Tag] | None = None
-    TransitiveTagKeys: list[str] | None = None
+    Tags: Many[Tag] | None = None
+    TransitiveTagKeys: Many[str] | None = None
     ExternalId: Text = None
     SerialNumber: Text = None
     TokenCode: Text = None
     SourceIdentity: Text = None
-    ProvidedContexts: list[ProvidedContext] | None = None
+    ProvidedContexts: Many[ProvidedContext] | None = None
     MinimumSessionTokenSize: Integer = None
 
 

@@ -1,4 +1,4 @@
-"""What a request of STS may hold. AWS says all that is wrong with it at once: "2 validation errors detected: ..."."""
+"""Validation of STS requests. AWS reports several findings at once: "2 validation errors detected: ..."."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.services.sts.operations import AssumeRoleRequest, GetSessionTokenR
 
 DURATION_MIN_S = 900
 TAGS_MAX = 50
+_FINDINGS_MAX = 10  # validation ends there: an unsigned request must not cost more than a few
 
 _SESSION_NAME = r"[\w+=,.@-]*"
 _EXTERNAL_ID = r"[\w+=,.@:\/-]*"
@@ -19,63 +20,65 @@ _TAG_HERE = re.compile(r"[\w\s.:/=+\-@]*")  # as near to Java's classes as Pytho
 
 
 class Findings:
-    """What is wrong with one request."""
+    """What is wrong with one request, as far as it was looked at."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._found: list[str] = []
 
     def text(
         self, value: str | None, at: str, *, low: int, high: int, pattern: str = "", required: bool = False
     ) -> None:
         if value is None:
             if required:
-                self._said.append(
-                    f"Value null at '{at}' failed to satisfy constraint: Member must not be null"
-                )
+                self._add("null", at, "not be null")
             return
         if pattern and not re.fullmatch(pattern, value, re.ASCII):
-            self._add(value, at, f"satisfy regular expression pattern: {pattern}")
+            self._add(f"'{value}'", at, f"satisfy regular expression pattern: {pattern}")
         if len(value) > high:
-            self._add(value, at, f"have length less than or equal to {high}")
+            self._add(f"'{value}'", at, f"have length less than or equal to {high}")
         if len(value) < low:
-            self._add(value, at, f"have length greater than or equal to {low}")
+            self._add(f"'{value}'", at, f"have length greater than or equal to {low}")
 
     def number(self, value: int | None, at: str, *, low: int, high: int) -> None:
         if value is None:
             return
         if value > high:
-            self._add(value, at, f"have value less than or equal to {high}")
+            self._add(f"'{value}'", at, f"have value less than or equal to {high}")
         if value < low:
-            self._add(value, at, f"have value greater than or equal to {low}")
+            self._add(f"'{value}'", at, f"have value greater than or equal to {low}")
 
     def tags(self, tags: Sequence[Tag]) -> None:
         if len(tags) > TAGS_MAX:
-            self._add(len(tags), "tags", f"have length less than or equal to {TAGS_MAX}")
+            self._add(f"'{len(tags)}'", "tags", f"have length less than or equal to {TAGS_MAX}")
         for number, tag in enumerate(tags, start=1):
             self._tag_key(tag.Key, f"tags.{number}.member.key")
             at = f"tags.{number}.member.value"
             self.text(tag.Value, at, low=0, high=256, required=True)
             if tag.Value is not None and not _TAG_HERE.fullmatch(tag.Value):
-                self._add(tag.Value, at, f"satisfy regular expression pattern: {_TAG[:-1]}*")
+                self._add(f"'{tag.Value}'", at, f"satisfy regular expression pattern: {_TAG[:-1]}*")
 
     def tag_keys(self, keys: Sequence[str]) -> None:
         if len(keys) > TAGS_MAX:
-            self._add(len(keys), "transitiveTagKeys", f"have length less than or equal to {TAGS_MAX}")
+            self._add(f"'{len(keys)}'", "transitiveTagKeys", f"have length less than or equal to {TAGS_MAX}")
         for number, key in enumerate(keys, start=1):
             self._tag_key(key, f"transitiveTagKeys.{number}.member")
 
     def _tag_key(self, key: str | None, at: str) -> None:
         self.text(key, at, low=1, high=128, required=True)
         if key and not _TAG_HERE.fullmatch(key):
-            self._add(key, at, f"satisfy regular expression pattern: {_TAG}")
+            self._add(f"'{key}'", at, f"satisfy regular expression pattern: {_TAG}")
 
-    def _add(self, value: object, at: str, rule: str) -> None:
-        self._said.append(f"Value '{value}' at '{at}' failed to satisfy constraint: Member must {rule}")
+    def _add(self, value: str, at: str, rule: str) -> None:
+        self._found.append(f"Value {value} at '{at}' failed to satisfy constraint: Member must {rule}")
+        if len(self._found) == _FINDINGS_MAX:
+            self.raise_any()
 
     def raise_any(self) -> None:
-        if self._said:
-            errors = "error" if len(self._said) == 1 else "errors"
-            raise validation_error(f"{len(self._said)} validation {errors} detected: {'; '.join(self._said)}")
+        if self._found:
+            errors = "error" if len(self._found) == 1 else "errors"
+            raise validation_error(
+                f"{len(self._found)} validation {errors} detected: {'; '.join(self._found)}"
+            )
 
 
 def check_assume_role(request: AssumeRoleRequest, duration_max_s: int) -> None:
