@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import add_role, find_user, put_policy, trust_document
 from penstock.auth.identity.file import changed_file
 from penstock.clock import ManualClock
-from penstock.wire.registry import Fault
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_revocation_that_could_not_be_read_at_first_is_not_lost(
         assert len(errors) == (5 if asked else 1), "whoever asks is told; the log is not flooded"
         assert town.credentials.directory.secret(key, None)
     assert town.credentials.reload() == f"credentials read again: active key {key} removed"
-    with pytest.raises(Fault):
+    with pytest.raises(AuthenticationError):
         town.credentials.directory.secret(key, None)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
 from penstock.auth.encryption.root_key import RootKey
+from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.access_keys import Pair
 from penstock.auth.identity.book import TAKE_UP, Book
@@ -21,10 +22,9 @@ from penstock.auth.identity.open import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
 from penstock.auth.policy import Question, decide
-from penstock.wire.registry import Fault
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
-INVALID = ("InvalidClientTokenId", "The security token included in the request is invalid.")
+INVALID = ("InvalidToken", "The security token included in the request is invalid.")
 EXPIRED = ("ExpiredToken", "The security token included in the request is expired")
 
 some_hop = st.builds(Hop, kind=st.sampled_from(["root", "user", "role"]), issued_s=st.integers(0, 2**33))
@@ -132,11 +132,11 @@ def principal_of(town: Town, issued: Issued) -> SessionPrincipal:
 
 
 def refused(town: Town, issued: Issued) -> tuple[str, str]:
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(AuthenticationError) as raised:
         town.credentials.directory.secret(issued.access_key, issued.token)
-    with pytest.raises(Fault):
+    with pytest.raises(AuthenticationError):
         town.credentials.directory.principal(issued.access_key, issued.token)
-    return raised.value.code, raised.value.message
+    return type(raised.value).__name__, str(raised.value)
 
 
 def test_a_user_s_session_is_the_user(town: Town) -> None:

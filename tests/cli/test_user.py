@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cli.identity_commands import HOME, SEND, Office, new_key
+from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity.file import read_file
-from penstock.wire.registry import Fault
 
 
 @pytest.fixture
@@ -229,14 +229,14 @@ def test_a_rotation_without_downtime(office: Office) -> None:
     assert office.done("user", "rotate", "alice", "--finish") == f"removed {credentials_before[0]}\n"
     directory = office.credentials().directory
     assert directory.secret(credentials_after[0], None) == credentials_after[1]
-    with pytest.raises(Fault):
+    with pytest.raises(AuthenticationError):
         directory.secret(credentials_before[0], None)
 
 
 def test_deactivating_activating_and_retiring_one_key(office: Office) -> None:
     key, secret = office.user("alice")
     assert office.done("user", "rotate", "alice", "--deactivate", key) == f"{key} is inactive\n"
-    with pytest.raises(Fault):
+    with pytest.raises(AuthenticationError):
         office.credentials().directory.secret(key, None)
     assert office.failed("env", "alice") == '"alice" has no active key: penstock user rotate makes one'
     office.done("user", "rotate", "alice", "--activate", key)

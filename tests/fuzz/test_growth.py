@@ -15,6 +15,7 @@ import pytest
 import penstock
 from fuzz.targets import SHARES, Target, load
 from penstock.auth.policy.caching import SizedCache
+from penstock.cache import BoundedCache
 
 T = TypeVar("T")
 
@@ -22,7 +23,6 @@ ROUND = 300
 GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them have
 
 LIMITS = [
-    "penstock.auth.sigv4.verify._REMEMBERED_MAX",
     "penstock.auth.policy.statements._REMEMBERED_MAX",
     "penstock.auth.identity.directory._TOKENS_SIZE_MAX",
     "penstock.server.caller._REMEMBERED_MAX",
@@ -56,6 +56,8 @@ def test_inputs_leave_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(limit, 4)
     for sized in living(SizedCache):
         monkeypatch.setattr(sized, "_size_max", 0)
+    for cache in living(BoundedCache):
+        monkeypatch.setattr(cache, "_half", 4)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what pytest captures grows
     assert growth(load(name)) < GROWTH_BYTES_MAX
 

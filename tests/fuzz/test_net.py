@@ -8,6 +8,7 @@ import pytest
 
 from fuzz.signer import SECRET
 from fuzz.targets import load
+from penstock.auth.sigv4.canonical import HeaderLines
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.server.http.parser import Reader
 
@@ -25,14 +26,15 @@ def _fails(*_: object, **__: object) -> NoReturn:
 
 
 _feed = Reader.feed
+_lines_of = HeaderLines.of
 
 
 def _loses_bytes_at_a_cut(reader: Reader, data: bytes) -> bytes:
     return _feed(reader, bytes(data).removeprefix(b"H"))
 
 
-def _without_target(claim: Any, headers: Any, by_name: Any) -> bytes:
-    return claim.lines.of({**by_name, b"x-amz-target": b"AmazonSQS.SendMessage"})
+def _without_target(lines: HeaderLines, headers: Any) -> bytes:
+    return _lines_of(lines, {**headers, b"x-amz-target": b"AmazonSQS.SendMessage"})
 
 
 _RECEIPT = load("handles").seeds[0]
@@ -71,7 +73,11 @@ DAMAGES = {
         b"MessageBody=changed",
     ),
     "the action is not signed": Damage(
-        "sigv4", "penstock.auth.sigv4.verify._header_lines", _without_target, b"SQS.SendMessage", b"SQS.DeleteQueue"
+        "sigv4",
+        "penstock.auth.sigv4.canonical.HeaderLines.of",
+        _without_target,
+        b"SQS.SendMessage",
+        b"SQS.DeleteQueue",
     ),
     "a deny does not win": Damage(
         "policy", "penstock.auth.policy.decision._explicit_deny", lambda *_, **__: None

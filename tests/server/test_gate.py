@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from fuzz.signer import KEY, NOW_S, SECRET, sign_header
+from penstock.auth.errors import (
+    AuthenticationError,
+    ExpiredToken,
+    IncompleteSignature,
+    InvalidSignature,
+    InvalidToken,
+)
 from penstock.auth.principal import Principal
 from penstock.names import Space
-from penstock.server.gate import Gate
+from penstock.server.gate import _FAULTS, Gate
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.registry import Fault
@@ -56,6 +63,30 @@ def test_the_principal_comes_from_where_the_secret_did() -> None:
     for name in ("one", "other"):
         principal = asked.of(incoming()).principal
         assert principal is not None and principal.name == name
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (IncompleteSignature("why"), "IncompleteSignature", 400),
+        (InvalidSignature("why"), "SignatureDoesNotMatch", 403),
+        (InvalidToken(), "InvalidClientTokenId", 403),
+        (ExpiredToken(), "ExpiredToken", 403),
+    ],
+)
+def test_authentication_errors_become_faults_of_aws(
+    error: AuthenticationError, code: str, status: int
+) -> None:
+    def secret(key: str, token: str | None) -> str:
+        raise error
+
+    with pytest.raises(Fault) as raised:
+        gate(SimpleNamespace(secret=secret)).of(incoming())
+    assert (raised.value.code, raised.value.status, raised.value.message) == (code, status, str(error))
+
+
+def test_every_authentication_error_has_a_fault() -> None:
+    assert set(_FAULTS) == set(AuthenticationError.__subclasses__())
 
 
 def test_the_secret_is_the_newest() -> None:

@@ -11,6 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from penstock.auth.errors import (
+    AuthenticationError,
+    ExpiredToken,
+    IncompleteSignature,
+    InvalidSignature,
+    InvalidToken,
+)
 from penstock.auth.identity import Credentials
 from penstock.auth.principal import ANONYMOUS
 from penstock.auth.sigv4.verify import Signed, Verifier
@@ -18,7 +25,15 @@ from penstock.names import Space
 from penstock.server.caller import Caller
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
+from penstock.wire.faults import expired_token, incomplete_signature, unknown_client, wrong_signature
+from penstock.wire.registry import Fault
 
+_FAULTS: dict[type[AuthenticationError], Callable[[str], Fault]] = {
+    IncompleteSignature: incomplete_signature,
+    InvalidSignature: wrong_signature,
+    InvalidToken: unknown_client,
+    ExpiredToken: lambda _: expired_token(),
+}
 _CALLERS_MAX = 4096  # remembered
 
 
@@ -42,6 +57,12 @@ class Gate:
 
     def of(self, request: Request) -> Caller:
         """Raises the Fault to answer with."""
+        try:
+            return self._verified(request)
+        except AuthenticationError as error:
+            raise _FAULTS[type(error)](str(error)) from None
+
+    def _verified(self, request: Request) -> Caller:
         directory = self._credentials.directory
         if directory is not self._directory:
             self._directory, self._callers = directory, {}

@@ -12,10 +12,9 @@ from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from penstock.auth.errors import AuthenticationError, InvalidToken
 from penstock.auth.sigv4.clock_skew import to_stamp
 from penstock.auth.sigv4.verify import Signed, Verifier
-from penstock.wire.faults import unknown_client
-from penstock.wire.registry import Fault
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "session+token/=="
 HOST = "localhost:9324"
@@ -41,11 +40,13 @@ class Sent(NamedTuple):
 
 def secrets(access_key: str, token: str | None) -> str:
     if access_key != KEY or token not in (None, TOKEN):
-        raise unknown_client("The security token included in the request is invalid.")
+        raise InvalidToken
     return SECRET
 
 
-def outcome(sent: Sent, verifier: Verifier | None = None, *, after_s: float = 0) -> Signed | Fault | None:
+def outcome(
+    sent: Sent, verifier: Verifier | None = None, *, after_s: float = 0
+) -> Signed | AuthenticationError | None:
     by_name: dict[bytes, bytes] = {}
     for name, value in sent.headers:
         key = name.lower()
@@ -55,9 +56,9 @@ def outcome(sent: Sent, verifier: Verifier | None = None, *, after_s: float = 0)
         return verifier.verify(
             sent.method, sent.target, sent.headers, by_name, sent.body, sent.made_s + after_s
         )
-    except Fault as fault:
-        assert SECRET not in repr(vars(fault))
-        return fault
+    except AuthenticationError as error:
+        assert SECRET not in repr(error) and SECRET not in repr(vars(error))
+        return error
 
 
 def send(signer: SigV4Auth, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> Sent:
@@ -98,13 +99,13 @@ def signed_by(sent: Sent, token: str | None = None) -> Signed:
     return Signed(KEY, to_stamp(sent.made_s)[:8].decode(), "us-east-1", "sqs", token)
 
 
-def message(result: Signed | Fault | None) -> str:
-    assert isinstance(result, Fault), result
-    return result.message
+def message(result: Signed | AuthenticationError | None) -> str:
+    assert isinstance(result, AuthenticationError), result
+    return str(result)
 
 
 def is_refused(sent: Sent) -> bool:
-    return isinstance(outcome(sent), Fault)
+    return isinstance(outcome(sent), AuthenticationError)
 
 
 def replaced(old: bytes, new: bytes) -> Callable[[Sent], Sent]:

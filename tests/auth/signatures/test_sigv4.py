@@ -13,10 +13,10 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.auth.errors import InvalidToken
 from penstock.auth.sigv4 import verify
 from penstock.auth.sigv4.clock_skew import to_stamp
 from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
-from penstock.wire.faults import unknown_client
 
 from .signing import (
     HOST,
@@ -202,7 +202,7 @@ def test_a_changed_or_withdrawn_secret_counts_no_more() -> None:
 
     def current(access_key: str, token: str | None) -> str:
         if access_key not in held:
-            raise unknown_client("The security token included in the request is invalid.")
+            raise InvalidToken
         return held[access_key]
 
     verifier = Verifier(current)
@@ -230,21 +230,21 @@ def test_for_a_key_that_nobody_has_nothing_is_hashed(monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_remembered_is_bounded_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_REMEMBERED_MAX", 8)
+    monkeypatch.setattr(verify, "_CACHED_ENTRIES", 8)
     verifier = Verifier(secrets)
     for number in range(20):
         outcome(in_header(region=f"r-{number}")._replace(body=b"other"), verifier)
-    assert remembered(verifier) == (0, 0)
+    assert cached(verifier) == (0, 0)
     for number in range(20):
         assert isinstance(outcome(in_header(region=f"r-{number}"), verifier), Signed)
-    assert remembered(verifier) == (8, 8)
+    assert cached(verifier) == (8, 8)
     long = [(f"X-Own-{number}", "x") for number in range(200)]
     assert isinstance(outcome(in_header(headers=long), verifier), Signed)
-    assert not any(len(name) > 1024 for name in verifier._claims._items)
+    assert not any(len(name) > 1024 for name in verifier._scopes._young)
 
 
-def remembered(verifier: Verifier) -> tuple[int, int]:
-    return len(verifier._claims._items), len(verifier._keys._items)
+def cached(verifier: Verifier) -> tuple[int, int]:
+    return len(verifier._scopes), len(verifier._keys)
 
 
 # Whatever is sent.

@@ -15,6 +15,7 @@ from typing import Any
 
 from fuzz.signer import KEY, NOW_S, SECRET, TOKEN, claimed_by, sign_header, sign_url
 from fuzz.transport import ADDRESS, Wire, converse
+from penstock.auth.errors import InvalidToken
 from penstock.auth.principal import Principal
 from penstock.names import Space
 from penstock.server.caller import Callers
@@ -25,7 +26,6 @@ from penstock.server.origin import Origins
 from penstock.server.routes import Done, Routes
 from penstock.wire.call import Call
 from penstock.wire.dispatch import Answer
-from penstock.wire.faults import unknown_client
 
 _PIECE_BITS, _SECURED_BIT, _PROXY_BIT = 0x1F, 0x20, 0x40
 _ALICE = Principal(kind="user", account="111122223333", arn="arn:aws:iam::111122223333:user/alice", id="AIDA")
@@ -104,7 +104,7 @@ def _echo(target: str | None, body: bytes, call: Call, done: Done) -> None:
 
 def _secret(access_key: str, token: str | None) -> str:
     if access_key != KEY or token not in (None, TOKEN):
-        raise unknown_client("no such key")
+        raise InvalidToken
     return SECRET
 
 

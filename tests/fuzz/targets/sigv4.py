@@ -21,12 +21,11 @@ from fuzz.signer import (
     sign_header,
     sign_url,
 )
+from penstock.auth.errors import AuthenticationError, InvalidToken
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.errors import QueueMissing
 from penstock.services.sqs.queue_urls import queue_named_by
-from penstock.wire.faults import unknown_client
 from penstock.wire.form import Branch, read_form
-from penstock.wire.registry import Fault
 
 _JSON = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessage"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -97,7 +96,7 @@ def check(data: bytes) -> None:
 
 def _secret(access_key: str, token: str | None) -> str:
     if access_key != KEY or token not in (None, TOKEN):
-        raise unknown_client("no such key")
+        raise InvalidToken
     return SECRET
 
 
@@ -107,9 +106,8 @@ _REMEMBERING = Verifier(_secret)
 def _outcome(verifier: Verifier, sent: Sent) -> Signed | Literal["refused"] | None:
     try:
         return verifier.verify(*sent, now_s=NOW_S + 1)
-    except Fault as fault:
-        assert fault.status < 500
-        assert SECRET not in fault.message
+    except AuthenticationError as error:
+        assert SECRET not in str(error)
         return "refused"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.auth.encryption.root_key import RootKey
+from penstock.auth.errors import ExpiredToken, InvalidToken
 from penstock.auth.identity.access_keys import opened_secret
 from penstock.auth.identity.book import AccessKey, Book, all_keys
 from penstock.auth.identity.principals import KnownRole, Principals
@@ -20,8 +21,6 @@ from penstock.auth.policy import PolicyInvalid
 from penstock.auth.policy.caching import SizedCache
 from penstock.auth.principal import Principal
 from penstock.clock import Clock
-from penstock.wire.faults import expired_token, unknown_client
-from penstock.wire.registry import Fault
 
 # Characters. A token holds its session's policy, which compiled takes a hundred times more.
 _TOKENS_SIZE_MAX = 2_000_000
@@ -68,11 +67,11 @@ class Directory:
             self.oddities.insert(0, "no access key is active: every signed request is refused")
 
     def secret(self, access_key: str, token: str | None) -> str:
-        """What the request must have been signed with. Raises Fault."""
+        """What the request must have been signed with. Raises AuthenticationError."""
         return self._known(access_key, token).secret
 
     def principal(self, access_key: str, token: str | None) -> Principal:
-        """Raises Fault."""
+        """Raises AuthenticationError."""
         return self._known(access_key, token).principal
 
     def role(self, arn: str) -> KnownRole | None:
@@ -82,11 +81,11 @@ class Directory:
         if not token:
             known = self._by_key.get(access_key)
             if known is None:
-                raise _invalid()
+                raise InvalidToken
             return known
         session = self._sessions(_Given(access_key, token))
         if session.expires_ms <= self._clock.wall_ms():
-            raise expired_token()
+            raise ExpiredToken
         return session
 
     def _opened(self, given: _Given) -> _KnownSession:
@@ -94,16 +93,12 @@ class Directory:
         session = self.sessions.open(access_key, token)
         parent = None if session is None else self._by_key.get(session.parent_key)
         if session is None or parent is None:
-            raise _invalid()
+            raise InvalidToken
         if not self._principals.goes_on(session, parent.key, parent.principal):
-            raise _invalid()
+            raise InvalidToken
         try:
             principal = self._principals.session(session, access_key)
         except PolicyInvalid:  # it was a policy when the session began; rules of another version made it none
-            raise _invalid() from None
+            raise InvalidToken from None
         secret = self.sessions.secret(access_key)
         return _KnownSession(secret, principal, session.expires_s * 1000)
-
-
-def _invalid() -> Fault:
-    return unknown_client("The security token included in the request is invalid.")

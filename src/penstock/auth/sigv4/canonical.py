@@ -1,10 +1,9 @@
-"""The one spelling of a request that both ends of a signature agree on.
+"""The canonical form of a request that client and server both sign.
 
-Rule 1: whatever can change what a request means changes its canonical form; what only looks different (the case of
-a header's name, the order of parameters, how a character is escaped) does not.
-Rule 2: every function takes linear time, apart from one sort of the parameters.
-
-The path is escaped once more than it was sent, as every service but S3 wants it: ``%20`` is signed as ``%2520``.
+Whatever changes the meaning of a request changes its canonical form. The case of a header's name, the order of
+parameters and the way characters are escaped do not. Everything takes linear time, apart from one sort of the
+parameters. The path is escaped once more than it was sent, as for every service but S3: ``%20`` is signed as
+``%2520``.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _UNRESERVED = "-._~"  # besides letters and digits (RFC 3986, 2.3)
 
+Headers = Sequence[tuple[bytes, bytes]]
 Parameters = list[tuple[bytes, bytes]]
 """Names and values of a query string, in order, unescaped."""
 
@@ -33,13 +33,13 @@ def canonical_path(path: bytes) -> bytes:
 
 
 def read_parameters(query: bytes) -> Parameters:
-    # A plus means a space to whoever reads the parameters afterwards, so it is signed as one.
+    # The protocols read a plus as a space, so it is signed as one.
     pairs = (pair.partition(b"=") for pair in query.replace(b"+", b" ").split(b"&") if pair)
     return [(unquote_to_bytes(name), unquote_to_bytes(value)) for name, _, value in pairs]
 
 
 def canonical_query(parameters: Parameters) -> bytes:
-    """All but the signature itself, which only a presigned URL has."""
+    """All parameters but the signature itself, which only a presigned URL has."""
     escaped = [(_escaped(name), _escaped(value)) for name, value in parameters if name != b"X-Amz-Signature"]
     return "&".join(f"{name}={value}" for name, value in sorted(escaped)).encode()
 
@@ -48,12 +48,8 @@ def _escaped(text: bytes) -> str:
     return quote_from_bytes(text, _UNRESERVED)
 
 
-def merged_headers(
-    headers: Sequence[tuple[bytes, bytes]], by_name: Mapping[bytes, bytes]
-) -> Mapping[bytes, bytes]:
-    """Each header once, by its lower-case name; one that was given again is a list without spaces."""
-    if len(headers) == len(by_name):
-        return by_name
+def merged_headers(headers: Headers) -> dict[bytes, bytes]:
+    """Each header once, by its lower-case name; the values of a repeated one are joined by commas without spaces."""
     lists: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         lists.setdefault(name.lower(), []).append(value.strip())
@@ -63,27 +59,36 @@ def merged_headers(
 class HeaderLines:
     """A line for each signed header, with every run of white space, line folds included, as one space.
 
-    Clients sign the same headers in every request, so their names are put in place once.
+    Clients sign the same headers in every request, mostly with the same values within a second: names are put into
+    a template once, and the lines of the last request are kept.
     """
 
-    __slots__ = ("_names", "_template", "_values")
+    __slots__ = ("_last", "_names", "_template", "_values")
 
     def __init__(self, names: Sequence[bytes]) -> None:
         self._names = names
         self._template = b"".join([b"%b:%%b\n" % name.replace(b"%", b"%%") for name in names])
         self._values = itemgetter(*names)
+        self._last: tuple[object, bytes] = None, b""
 
     def of(self, headers: Mapping[bytes, bytes]) -> bytes:
-        """Raises KeyError for a name that is not there."""
-        lines: bytes = self._template % self._values(headers)
-        if lines.count(b"\n") == len(self._names):
-            for untidy in _UNTIDY:
-                if untidy in lines:
-                    break
-            else:
-                return lines
-        return b"".join([b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in self._names])
+        """Raises KeyError for a header that is missing."""
+        values = self._values(headers)
+        last_values, lines = self._last
+        if values == last_values:
+            return lines
+        lines = self._template % values
+        if lines.count(b"\n") != len(self._names) or (
+            b": " in lines or b" \n" in lines or b"  " in lines or _has_other_space(lines)
+        ):
+            lines = b"".join([b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in self._names])
+        if len(lines) <= _KEPT_BYTES_MAX:
+            self._last = values, lines
+        return lines
 
 
-# One of these is in the lines if a value has white space at an end, or other than a single space within.
-_UNTIDY = (b": ", b" \n", b"  ", b"\t", b"\r", b"\v", b"\f")
+_KEPT_BYTES_MAX = 1024
+
+
+def _has_other_space(lines: bytes) -> bool:
+    return b"\t" in lines or b"\r" in lines or b"\v" in lines or b"\f" in lines

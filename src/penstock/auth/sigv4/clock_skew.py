@@ -1,7 +1,7 @@
-"""How old a signature may be, and how far ahead of ours its maker's clock may run.
+"""How old a signature may be, and how far the client's clock may be ahead of ours.
 
-Times are compared as the text that is signed, ``20260101T123456Z``: later ones sort behind earlier ones, so nothing
-that a caller sent has to be computed with.
+Times are compared as the text that is signed, ``20260101T123456Z``: later times sort after earlier ones, so nothing
+that a client sent has to be converted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import time
 
-from penstock.auth.sigv4.parse import shown
-from penstock.wire.faults import incomplete_signature, wrong_signature
+from penstock.auth.errors import IncompleteSignature, InvalidSignature
+from penstock.auth.sigv4.parse import printable
 
 SKEW_S = 300
 
@@ -19,38 +19,38 @@ _MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _HTTP_DATE = re.compile(rb"[A-Z][a-z]{2}, (\d\d) (%b) (\d{4}) (\d\d):(\d\d):(\d\d) GMT" % b"|".join(_MONTHS))
 
 
-class Freshness:
-    """The bounds are made anew once a second, not for each request."""
+class ClockSkew:
+    """The bounds are computed once a second, not for each request."""
 
-    __slots__ = ("_earliest", "_fresh", "_latest", "_second")
+    __slots__ = ("_earliest", "_latest", "accepted", "second")
 
     def __init__(self) -> None:
-        self._second = -1
+        self.second = -1
+        self.accepted: bytes | None = None  # the stamp that passed last, within this second
         self._earliest = self._latest = b""
-        self._fresh: bytes | None = None  # found so in this second
 
     def check(self, stamp: bytes, now_s: float, lifetime_s: int | None = None) -> None:
-        """Refuse what is too old or not yet made. ``lifetime_s`` is what a presigned URL asks for itself."""
+        """``lifetime_s`` is how long a presigned URL says it is valid. Raises AuthenticationError."""
         second = int(now_s)
-        if second != self._second:
-            self._second, self._fresh = second, None
+        if second != self.second:
+            self.second, self.accepted = second, None
             self._earliest, self._latest = to_stamp(second - SKEW_S), to_stamp(second + SKEW_S)
-        elif stamp == self._fresh and lifetime_s is None:
-            return  # many requests are made in one second
+        elif stamp == self.accepted and lifetime_s is None:
+            return
         earliest = self._earliest if lifetime_s is None else to_stamp(second - lifetime_s)
         if not _STAMP.fullmatch(stamp):
-            got = f"Got '{shown(stamp)}'. See http://en.wikipedia.org/wiki/ISO_8601"
-            raise incomplete_signature(f"Date must be in ISO-8601 'basic format'. {got}")
+            got = f"Got '{printable(stamp)}'. See http://en.wikipedia.org/wiki/ISO_8601"
+            raise IncompleteSignature(f"Date must be in ISO-8601 'basic format'. {got}")
         if stamp < earliest:
             past = f"{to_stamp(second).decode()} - {_span(SKEW_S if lifetime_s is None else lifetime_s)}"
             bound = f"{stamp.decode()} is now earlier than {earliest.decode()}"
-            raise wrong_signature(f"Signature expired: {bound} ({past}.)")
+            raise InvalidSignature(f"Signature expired: {bound} ({past}.)")
         if stamp > self._latest:
             ahead = f"{to_stamp(second).decode()} + {_span(SKEW_S)}"
             bound = f"{stamp.decode()} is still later than {self._latest.decode()}"
-            raise wrong_signature(f"Signature not yet current: {bound} ({ahead}.)")
+            raise InvalidSignature(f"Signature not yet current: {bound} ({ahead}.)")
         if lifetime_s is None:
-            self._fresh = stamp
+            self.accepted = stamp
 
 
 def to_stamp(second: int) -> bytes:
@@ -58,7 +58,7 @@ def to_stamp(second: int) -> bytes:
 
 
 def from_date_header(value: bytes) -> bytes:
-    """The stamp for a Date header in the form of HTTP. Any other is handed back: it may be a stamp itself."""
+    """The stamp for a Date header in the form of HTTP. Any other value is returned: it may be a stamp itself."""
     parts = _HTTP_DATE.fullmatch(value)
     if parts is None:
         return value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.auth.sigv4.clock_skew import Freshness, to_stamp
-from penstock.wire.registry import Fault
+from penstock.auth.errors import AuthenticationError
+from penstock.auth.sigv4.clock_skew import ClockSkew, to_stamp
 
 NOW_S = 1_750_000_000
 
@@ -13,19 +13,19 @@ NOW_S = 1_750_000_000
 @pytest.mark.parametrize("stamp", [b"", b"bad", to_stamp(NOW_S - 301), to_stamp(NOW_S + 301)])
 @pytest.mark.parametrize("before", [b"bad", to_stamp(NOW_S)], ids=["after a bad one", "after a good one"])
 def test_a_date_that_is_none_or_not_now_is_refused_each_time(before: bytes, stamp: bytes) -> None:
-    freshness = Freshness()
+    clock_skew = ClockSkew()
     try:
-        freshness.check(before, NOW_S)
-    except Fault:
+        clock_skew.check(before, NOW_S)
+    except AuthenticationError:
         assert before == b"bad"
     for _ in range(2):
-        with pytest.raises(Fault):
-            freshness.check(stamp, NOW_S + 0.5)
+        with pytest.raises(AuthenticationError):
+            clock_skew.check(stamp, NOW_S + 0.5)
 
 
 def test_a_date_that_was_fresh_is_old_in_its_time() -> None:
-    freshness, stamp = Freshness(), to_stamp(NOW_S)
-    freshness.check(stamp, NOW_S)
-    freshness.check(stamp, NOW_S + 300)
-    with pytest.raises(Fault):
-        freshness.check(stamp, NOW_S + 301)
+    clock_skew, stamp = ClockSkew(), to_stamp(NOW_S)
+    clock_skew.check(stamp, NOW_S)
+    clock_skew.check(stamp, NOW_S + 300)
+    with pytest.raises(AuthenticationError):
+        clock_skew.check(stamp, NOW_S + 301)
