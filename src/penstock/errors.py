@@ -10,6 +10,14 @@ class PenstockError(Exception):
     """Anything a caller can be told about."""
 
 
+class SignatureMissing(PenstockError):
+    """The caller did not sign, and no policy can allow this action to such callers."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address  # the URL under which the caller reached the server
+
+
 class QueueMissing(PenstockError):
     """No such queue in this account and region."""
 

@@ -46,7 +46,7 @@ async def unused(_request: Any, _call: Call) -> None: ...
 
 
 SQS = Service(
-    signing_name="sqs", target_prefix="AmazonSQS", shape_namespace="", xml_namespace="", operations={},
+    signing_name="sqs", target_prefix="AmazonSQS", shape_namespace="", xml_namespace="", actions={},
     to_fault=lambda _: None,
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def answered(
         base_url="https://queues.example.com:9324",
     )  # fmt: skip
     call.principal, call.source_ip, call.secure, call.user_agent = ALICE, "192.0.2.7", True, "Boto3"
-    call.certificate, call.action, call.resource, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
+    call.certificate, call.action, call.resource_arn, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
     trail = Kept(data_events=data_events)
     witness = AuditRecorder(trail, Origins(None, ()), HOME, lambda: NOW_MS)
     operation = Operation(action, type(request), None, unused)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.auth.policy import Question, decide
-from penstock.auth.principal import ANONYMOUS
+from penstock.auth.principal import Principal
 from penstock.services.sqs import access
 
 HERE, REGION = "123456789012", "eu-west-1"
@@ -17,6 +17,9 @@ HUGE = "x" * 100_000
 ARN_LENGTH_MAX = len(f"arn:aws:sqs:{'r' * 63}:{HERE}:{'n' * 80}")
 LENGTH = "Tag keys must be between 1 and 128 characters in length."
 NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
+OUTSIDER = Principal(
+    kind="user", account="999999999999", arn="arn:aws:iam::999999999999:user/eve", id="AIDAEVE"
+)
 TOO_MANY = {f"k{number}": "" for number in range(51)}
 
 
@@ -26,7 +29,7 @@ def handle(arn: str) -> str:
 
 @pytest.fixture
 def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
-    """The questions that were asked; callers are anonymous."""
+    """The questions that were asked; callers sign, and have no permissions."""
     questions: list[Question] = []
 
     def recording(question: Question) -> Any:
@@ -35,7 +38,7 @@ def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
 
     monkeypatch.setattr(access, "decide", recording)
     face.make("q")
-    face.principal = ANONYMOUS
+    face.principal = OUTSIDER
     return questions
 
 

@@ -127,7 +127,7 @@ def test_a_role_that_trusts_the_user(sts: Sts, town: Town) -> None:
     queue = f"arn:aws:sqs:us-east-1:{HOME}:q"
     assert decide(Question(session, "sqs:SendMessage", queue, HOME)).allowed
     assert not decide(Question(session, "sqs:ReceiveMessage", queue, HOME)).allowed
-    assert sts.call.resource == role and sts.call.verdict.allowed
+    assert sts.call.resource_arn == role and sts.call.verdict.allowed
 
 
 def test_a_session_policy_narrows(sts: Sts, town: Town) -> None:

@@ -12,10 +12,9 @@ import pytest
 from penstock.errors import QueueMissing, StoreError, StoreFull
 from penstock.names import Space
 from penstock.promise import Promise
-from penstock.wire.call import Asked, Call
 from penstock.wire.dispatch import Answer, Dispatcher, refusal
 from penstock.wire.faults import missing_parameter, service_unavailable
-from penstock.wire.registry import Fault, Operation, Service
+from penstock.wire.service import Action, Asked, Call, Fault, Response, Service
 
 
 class Echo(msgspec.Struct, omit_defaults=True):
@@ -29,7 +28,7 @@ class Unwritable(msgspec.Struct):
 waiting: Promise[str] = Promise()
 
 
-async def echo(request: Echo, call: Call) -> Echo | Unwritable | None:
+async def echo(context: None, request: Echo, call: Call) -> Echo | Unwritable | None:
     match request.Text:
         case "void":
             return None
@@ -62,7 +61,7 @@ def service(name: str, xml_namespace: str, **operations: type[msgspec.Struct] | 
         target_prefix=name,
         shape_namespace="com.example",
         xml_namespace=xml_namespace,
-        operations={action: Operation(action, Echo, result, echo) for action, result in operations.items()},
+        actions={action: Action(action, Echo, result, echo) for action, result in operations.items()},
         to_fault=to_fault,
     )
 
@@ -272,7 +271,7 @@ def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> 
 
 
 def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(service: Service, operation: Operation, request: Echo, *_: Any) -> None:
+    def fail(service: Service, action: Action, request: Echo, *_: Any) -> None:
         raise RuntimeError(request.Text)
 
     told = Dispatcher([service("Echo", "", Say=Echo)], fail)
@@ -285,3 +284,80 @@ def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFix
 def test_an_error_quotes_only_so_much_of_what_was_sent() -> None:
     fault = Fault("InvalidAttributeValue", "InvalidAttributeValue", 400, "x" * 7_000_000, modelled=True)
     assert len(fault.message) == len(fault.query_message) == 4097
+
+
+class Caller(msgspec.Struct):
+    name: str
+    kind: str = "user"
+
+
+def secured(**flags: Any) -> tuple[Dispatcher, list[str]]:
+    """A service with one action whose steps are recorded, and which only alice may call."""
+    steps: list[str] = []
+
+    def thing(context: str, request: Echo, call: Call) -> str:
+        steps.append(f"resource {context}/{request.Text}")
+        return f"{context}/{request.Text}"
+
+    def authorize(call: Call, action: Action, resource: str) -> None:
+        steps.append(f"authorize {action.permission} {resource}")
+        if call.principal.name != "alice":
+            raise QueueMissing
+
+    async def handle(context: str, request: Echo, call: Call) -> Echo:
+        steps.append(f"handle {call.resource}")
+        return request
+
+    action = Action("Say", Echo, Echo, handle, resource=thing, permission="echo:Say", **flags)
+    echo = Service(
+        signing_name="echo",
+        target_prefix="Echo",
+        shape_namespace="com.example",
+        actions={"Say": action},
+        to_fault=lambda error: Fault("Denied", type(error).__name__, 403, "no", modelled=True),
+        context="things",
+    )
+    return Dispatcher([echo], authorize=authorize), steps
+
+
+def test_the_resource_is_found_and_the_call_authorised_before_the_handler_runs() -> None:
+    dispatcher, steps = secured()
+    asking = call()
+    asking.principal, asking.signed_for = Caller("alice"), "echo"
+    answers: list[Response] = []
+    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    assert answers[0].status == 200
+    assert steps == ["resource things/x", "authorize echo:Say things/x", "handle things/x"]
+
+
+def test_a_denial_is_worded_by_the_service_and_the_handler_does_not_run() -> None:
+    dispatcher, steps = secured()
+    asking = call()
+    asking.principal, asking.signed_for = Caller("bob"), "echo"
+    answers: list[Response] = []
+    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    assert (answers[0].status, dict(answers[0].headers)[b"x-amzn-query-error"]) == (
+        403,
+        b"QueueMissing;Sender",
+    )
+    assert steps == ["resource things/x", "authorize echo:Say things/x"]
+
+
+def test_an_unsigned_request_is_refused_before_it_is_decoded() -> None:
+    dispatcher, steps = secured()
+    asking = call()
+    asking.principal = Caller("", "anonymous")
+    answers: list[Response] = []
+    dispatcher.answer("Echo.Say", b"not JSON", asking, answers.append)
+    assert dict(answers[0].headers)[b"x-amzn-query-error"] == b"SignatureMissing;Sender"
+    assert steps == []
+
+
+def test_an_unsigned_request_is_decoded_if_a_policy_could_allow_it() -> None:
+    dispatcher, steps = secured(anonymous=True)
+    asking = call()
+    asking.principal = Caller("", "anonymous")
+    answers: list[Response] = []
+    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    assert dict(answers[0].headers)[b"x-amzn-query-error"] == b"QueueMissing;Sender"
+    assert steps == ["resource things/x", "authorize echo:Say things/x"]

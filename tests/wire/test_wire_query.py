@@ -310,14 +310,14 @@ def test_texts_are_escaped() -> None:
 def test_whatever_is_said_is_a_document(text: str) -> None:
     for answer in (
         XML.success(OPERATION, Thing(Name=text, Pairs={text: text}), "rid"),
-        XML.refusal(missing_parameter(text), "rid"),
+        XML.error(missing_parameter(text), "rid"),
     ):
         ElementTree.fromstring(answer.body)
 
 
 def test_an_error_document() -> None:
     fault = Fault("Gone", "Old.Gone", 404, "It is gone.", modelled=True, query_message="It <went>.")
-    answer = XML.refusal(fault, "rid")
+    answer = XML.error(fault, "rid")
     assert answer.status == 404
     assert dict(answer.headers) == {b"Content-Type": b"text/xml", b"x-amzn-RequestId": b"rid"}
     assert answer.body == (
@@ -325,8 +325,8 @@ def test_an_error_document() -> None:
         b"<Code>Old.Gone</Code><Message>It &lt;went&gt;.</Message><Detail/></Error>"
         b"<RequestId>rid</RequestId></ErrorResponse>"
     )
-    assert b"<Type>Receiver</Type>" in XML.refusal(internal_error(), "rid").body
-    rendered = QueryJsonVoice().refusal(fault, "rid")
+    assert b"<Type>Receiver</Type>" in XML.error(internal_error(), "rid").body
+    rendered = QueryJsonVoice().error(fault, "rid")
     assert json.loads(rendered.body) == {
         "Error": {"Code": "Old.Gone", "Message": "It <went>.", "Type": "Sender"},
         "RequestId": "rid",

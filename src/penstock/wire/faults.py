@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import StoreError, StoreFull
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 
 def invalid_parameter(message: str) -> Fault:

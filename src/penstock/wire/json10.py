@@ -20,10 +20,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.wire.answer import Answer, refusal_headers
 from penstock.wire.faults import malformed_input
-from penstock.wire.registry import Fault, Operation
 from penstock.wire.scalars import blob, is_integer, unicode_text
+from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import MEMBERS_MAX, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 CONTENT_TYPE = b"application/x-amz-json-1.0"
@@ -38,7 +37,7 @@ _TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
 
 
 class RequestDecoder:
-    """Made once for each operation."""
+    """Made once for each action."""
 
     __slots__ = ("_decode", "_shape")
 
@@ -78,14 +77,14 @@ class JsonVoice:
         """``namespace`` is that of the service's own errors; the framework's have theirs."""
         self._namespace = namespace
 
-    def success(self, operation: Operation, response: msgspec.Struct | None, request_id: str) -> Answer:
+    def success(self, action: Action, response: msgspec.Struct | None, request_id: str) -> Response:
         body = b"" if response is None else _encode(response)
-        return Answer(200, [_CONTENT_TYPE, (b"x-amzn-RequestId", request_id.encode())], body)
+        return Response(200, [_CONTENT_TYPE, (b"x-amzn-RequestId", request_id.encode())], body)
 
-    def refusal(self, fault: Fault, request_id: str) -> Answer:
-        headers = refusal_headers(fault, CONTENT_TYPE, request_id)
+    def error(self, fault: Fault, request_id: str) -> Response:
+        headers = error_headers(fault, CONTENT_TYPE, request_id)
         headers.append((b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode()))
-        return Answer(fault.status, headers, encode_fault(fault, self._namespace))
+        return Response(fault.status, headers, encode_fault(fault, self._namespace))
 
 
 FRAMEWORK_VOICE = JsonVoice(FRAMEWORK_NAMESPACE)

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from penstock.wire.call import Asked
 from penstock.wire.faults import malformed_input, missing_parameter
 from penstock.wire.form import Branch, read_form
 from penstock.wire.scalars import blob, is_integer, unicode_text
+from penstock.wire.service import Asked
 from penstock.wire.shapes import (
     AtRoot,
     Field,
@@ -67,7 +67,7 @@ def read_query(asked: Asked, body: bytes) -> Form:
 
 
 class FormDecoder:
-    """Made once for each operation."""
+    """Made once for each action."""
 
     __slots__ = ("_shape", "_taken_at_root_only")
 

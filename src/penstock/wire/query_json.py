@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.wire.answer import Answer, refusal_headers
-from penstock.wire.registry import Fault, Operation
+from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import (
     ListOf,
     MapOf,
@@ -28,18 +27,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class QueryJsonVoice:
-    def success(self, operation: Operation, response: msgspec.Struct | None, request_id: str) -> Answer:
+    def success(self, action: Action, response: msgspec.Struct | None, request_id: str) -> Response:
         content: dict[str, Any] = {}
-        if operation.response is not None:
-            content[f"{operation.name}Result"] = _struct(response, struct_shape(operation.response))
+        if action.response is not None:
+            content[f"{action.name}Result"] = _struct(response, struct_shape(action.response))
         content["ResponseMetadata"] = {"RequestId": request_id}
         headers = [(b"Content-Type", CONTENT_TYPE), (b"x-amzn-RequestId", request_id.encode())]
-        return Answer(200, headers, _encode({f"{operation.name}Response": content}))
+        return Response(200, headers, _encode({f"{action.name}Response": content}))
 
-    def refusal(self, fault: Fault, request_id: str) -> Answer:
+    def error(self, fault: Fault, request_id: str) -> Response:
         error = {"Code": fault.code, "Message": fault.query_message, "Type": fault.blame}
         body = _encode({"Error": error, "RequestId": request_id})
-        return Answer(fault.status, refusal_headers(fault, CONTENT_TYPE, request_id), body)
+        return Response(fault.status, error_headers(fault, CONTENT_TYPE, request_id), body)
 
 
 def _struct(struct: Any, shape: StructOf) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.wire.answer import Answer, refusal_headers
-from penstock.wire.registry import Fault, Operation
+from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import (
     ListOf,
     MapOf,
@@ -38,16 +37,16 @@ class XmlVoice:
     def __init__(self, namespace: str) -> None:
         self._xmlns = f' xmlns="{escaped(namespace)}"' if namespace else ""
 
-    def success(self, operation: Operation, response: msgspec.Struct | None, request_id: str) -> Answer:
-        root = f"{operation.name}Response"
+    def success(self, action: Action, response: msgspec.Struct | None, request_id: str) -> Response:
+        root = f"{action.name}Response"
         parts = [f"{_DECLARATION}<{root}{self._xmlns}>"]
-        if operation.response is not None:
-            _write_struct(parts, f"{operation.name}Result", response, struct_shape(operation.response))
+        if action.response is not None:
+            _write_struct(parts, f"{action.name}Result", response, struct_shape(action.response))
         parts.append(f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata></{root}>")
         headers = [(b"Content-Type", CONTENT_TYPE), (b"x-amzn-RequestId", request_id.encode())]
-        return Answer(200, headers, "".join(parts).encode())
+        return Response(200, headers, "".join(parts).encode())
 
-    def refusal(self, fault: Fault, request_id: str) -> Answer:
+    def error(self, fault: Fault, request_id: str) -> Response:
         error = (
             f"<Type>{fault.blame}</Type><Code>{escaped(fault.code)}</Code>"
             f"<Message>{escaped(fault.query_message)}</Message><Detail/>"
@@ -56,13 +55,13 @@ class XmlVoice:
             f"{_DECLARATION}<ErrorResponse{self._xmlns}><Error>{error}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-        return Answer(fault.status, refusal_headers(fault, CONTENT_TYPE, request_id), body.encode())
+        return Response(fault.status, error_headers(fault, CONTENT_TYPE, request_id), body.encode())
 
 
-def no_operation(request_id: str) -> Answer:
+def no_operation(request_id: str) -> Response:
     """The answer to a request that asks for nothing. SQS: XML, whatever the caller accepts."""
     headers = [(b"Content-Type", CONTENT_TYPE), (b"x-amzn-RequestId", request_id.encode())]
-    return Answer(404, headers, b"<UnknownOperationException/>\n")
+    return Response(404, headers, b"<UnknownOperationException/>\n")
 
 
 def escaped(text: str) -> str:

@@ -61,7 +61,7 @@ class AuditRecorder:
                 host=call.base_url.partition("://")[2],
                 certificate=call.certificate,
                 principal=call.principal,
-                resource=call.resource,
+                resource=call.resource_arn,
                 parameters=None if request is None else safe_parameters(name, action, request),
                 response=safe_response(name, action, response) if fault is None else None,
                 verdict=call.verdict,

@@ -67,7 +67,7 @@ def encode_answer(
 def refusal_answer(refusal: Refusal, request_id: str) -> Answer:
     code = _REFUSAL_NAMES.get(refusal.status, "MalformedHttpRequest")
     fault = Fault(f"{code}Exception", code, refusal.status, refusal.message, modelled=False)
-    return FRAMEWORK_VOICE.refusal(fault, request_id)
+    return FRAMEWORK_VOICE.error(fault, request_id)
 
 
 def encode_refusal(refusal: Refusal) -> bytes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.auth.policy.facts import SQS_OWNER_ONLY
 from penstock.services.sqs import batches, messages, moves, permissions, queues, tags
 from penstock.services.sqs import operations as op
 from penstock.services.sqs.faults import to_fault
 from penstock.services.sqs.queues import create_queue, declare_queue
-from penstock.wire.registry import Operation, Service
+from penstock.wire.service import Action, Service
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -83,9 +83,10 @@ def sqs_service(broker: Broker) -> Service:
         target_prefix="AmazonSQS",
         shape_namespace="com.amazonaws.sqs",
         xml_namespace="http://queue.amazonaws.com/doc/2012-11-05/",
-        operations={
-            name: Operation(name, request, response, partial(handler, broker))
+        actions={
+            name: Action(name, request, response, handler, anonymous=name not in SQS_OWNER_ONLY)
             for name, (request, response, handler) in ACTIONS.items()
         },
         to_fault=to_fault,
+        context=broker,
     )

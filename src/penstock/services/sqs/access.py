@@ -119,7 +119,7 @@ def _check(
     key = (id(call.principal), action, name, policy)
     settled = _settled.get(key)
     if settled is not None:
-        _, call.resource, call.verdict = settled
+        _, call.resource_arn, call.verdict = settled
         return
     question = Question(
         principal=call.principal,
@@ -135,7 +135,7 @@ def _check(
         now_s=time.time(),
     )
     verdict = decide(question)
-    call.resource, call.verdict = question.resource, verdict
+    call.resource_arn, call.verdict = question.resource, verdict
     if not verdict.allowed:
         raise access_denied(refusal(question, verdict, address=f"{call.base_url}/"))
     if is_fixed(question) and question.principal.session_policy is None:

@@ -17,12 +17,13 @@ from penstock.errors import (
     QueueDeletedRecently,
     QueueMissing,
     QuotaReached,
+    SignatureMissing,
     SourceNotDeadLetterQueue,
     TooManyInFlight,
     VisibilityTooLong,
 )
-from penstock.wire.faults import invalid_parameter
-from penstock.wire.registry import Fault
+from penstock.wire.faults import access_denied, invalid_parameter
+from penstock.wire.service import Fault
 
 _LEGACY = "AWS.SimpleQueueService."
 _SHAPES: dict[str, tuple[str, int]] = {
@@ -117,6 +118,8 @@ _PARAMETER_WORDS: dict[type[PenstockError], str] = {
 
 
 def to_fault(error: Exception) -> Fault | None:
+    if isinstance(error, SignatureMissing):
+        return access_denied(f"Access to the resource {error.address} is denied.")
     if isinstance(error, PurgedRecently):
         message = f"Only one PurgeQueue operation on {error.queue} is allowed every 60 seconds."
         return sqs_fault("PurgeQueueInProgress", message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,8 +12,9 @@ from penstock.clock import Clock
 from penstock.services.sts import operations as op
 from penstock.services.sts.assume_role import assume_role
 from penstock.services.sts.desk import Desk
+from penstock.services.sts.faults import to_fault
 from penstock.services.sts.own_sessions import get_caller_identity, get_session_token
-from penstock.wire.registry import Operation, Service
+from penstock.wire.service import Action, Service
 
 __all__ = ["ACTIONS", "sts_service"]
 
@@ -36,9 +36,10 @@ def sts_service(credentials: Credentials | None, clock: Clock) -> Service:
         target_prefix="AWSSecurityTokenServiceV20110615",
         shape_namespace="com.amazonaws.sts",
         xml_namespace="https://sts.amazonaws.com/doc/2011-06-15/",
-        operations={
-            name: Operation(name, request, response, partial(handler, desk))
+        actions={
+            name: Action(name, request, response, handler)
             for name, (request, response, handler) in ACTIONS.items()
         },
-        to_fault=lambda _error: None,
+        to_fault=to_fault,
+        context=desk,
     )

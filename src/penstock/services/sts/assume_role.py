@@ -41,7 +41,7 @@ _ROLE_ARN = re.compile(r"arn:aws:iam::([0-9]{12}):role/(?:[\x21-\x7e]+/)?([\w+=,
 async def assume_role(desk: Desk, request: AssumeRoleRequest, call: Call) -> AssumeRoleResult:
     check_assume_role(request, MAX_SESSION_S)
     assert request.RoleArn is not None and request.RoleSessionName is not None
-    call.resource = request.RoleArn
+    call.resource_arn = request.RoleArn
     named = _ROLE_ARN.fullmatch(request.RoleArn)
     if named is None:
         raise validation_error(f"{request.RoleArn} is invalid")

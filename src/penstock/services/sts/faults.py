@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.wire.registry import Fault
+from penstock.errors import SignatureMissing
+from penstock.wire.service import Fault
 
 
 def access_denied(message: str) -> Fault:
@@ -32,6 +33,10 @@ def malformed_policy(message: str) -> Fault:
 
 def packed_too_large(message: str) -> Fault:
     return _fault("PackedPolicyTooLarge", 400, message)
+
+
+def to_fault(error: Exception) -> Fault | None:
+    return unsigned() if isinstance(error, SignatureMissing) else None
 
 
 def _fault(code: str, status: int, message: str) -> Fault:

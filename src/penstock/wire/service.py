@@ -1,0 +1,220 @@
+"""What a service declares to the wire, one row per action; and what travels with one request: Call, Response, Fault.
+
+The wire knows services only by these rows. It decodes a request into the row's struct, asks the row for the
+resource, authorises the call, runs the handler and encodes the struct that the handler returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from penstock.names import Space
+
+TRACE_BYTES_MAX = 1024
+"""Of a trace header, in HTTP or in a message. It is stored with the message and does not count for its size."""
+
+_MESSAGE_MAX = 4096
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The HTTP request of a caller that does not name its action in X-Amz-Target."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    content_type: bytes
+    accept: bytes
+
+
+class HttpRequest(Protocol):
+    """The part of an HTTP request that the wire reads."""
+
+    method: bytes
+    target: bytes  # path and query string, as sent
+    headers: dict[bytes, bytes]  # names in lower case, repeated headers joined
+    body: bytes
+
+
+class Call(msgspec.Struct, kw_only=True, eq=False):
+    """The context of one request: who calls, from where, and what happens if the client disconnects.
+
+    Created by the server with what it knows, completed by the dispatcher, passed to the handler.
+    """
+
+    request_id: str
+    space: Space  # account and region of the caller
+    sender: str  # shown as SenderId
+    base_url: str  # scheme://host[:port] as the client reached the server; queue URLs are built on it
+    trace: str | None = None  # the X-Amzn-Trace-Id header
+    asked: Asked | None = None  # None if X-Amz-Target names the action
+    # The service in the credential scope of the signature, None without a signature. It is verified if there is a
+    # principal; on an open server it only helps to choose between services that share action names.
+    signed_for: str | None = None
+    # The caller on a secured server, made by `auth`: the wire reads only its kind. None on an open server.
+    principal: Any = None
+    source_ip: str = ""
+    secure: bool = False  # it came over TLS
+    certificate: str = ""  # subject of the client certificate
+    user_agent: str = ""
+    # Set on the way, for the handler and the audit log.
+    action: str = ""
+    resource: Any = None  # what the row's `resource` returned
+    resource_arn: str = ""  # the ARN that was asked for, if permissions were checked
+    verdict: Any = None  # the last decision of the policies
+    # The client.
+    gone: bool = False  # it disconnected
+    on_gone: Callable[[], None] | None = None  # called once, when it disconnects
+    if_unread: Callable[[], None] | None = None  # called if the response could not be written
+
+    def hang_up(self) -> None:
+        self.gone = True
+        if self.on_gone is not None:
+            callback, self.on_gone = self.on_gone, None
+            callback()
+
+
+class Response(msgspec.Struct, frozen=True):
+    """An HTTP response without what only the transport knows: Date, Content-Length, Connection."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+    stream: AsyncIterable[bytes] | None = None  # sent instead of the body, piece by piece
+
+
+class Fault(Exception):
+    """An error as clients see it.
+
+    ``shape`` is the last part of ``__type``; ``code`` is what older clients read (``x-amzn-query-error``, XML
+    ``Code``), and ``query_message`` the text where the Query protocol words it differently.
+    """
+
+    def __init__(
+        self,
+        shape: str,
+        code: str,
+        status: int,
+        message: str,
+        *,
+        modelled: bool,
+        query_message: str | None = None,
+    ) -> None:
+        message = _bounded(message)
+        super().__init__(message)
+        self.shape = shape
+        self.code = code
+        self.status = status
+        self.message = message
+        self.modelled = modelled  # in the service's own model, or one of the framework's errors
+        self.query_message = message if query_message is None else _bounded(query_message)
+
+    @property
+    def sender_fault(self) -> bool:
+        return self.status < 500
+
+    @property
+    def blame(self) -> str:
+        return "Sender" if self.sender_fault else "Receiver"
+
+
+def _bounded(message: str) -> str:
+    """Some messages quote what was sent, which may be megabytes."""
+    return message if len(message) <= _MESSAGE_MAX else f"{message[:_MESSAGE_MAX]}…"
+
+
+class Resource(Protocol):
+    """What an action acts on, as far as authorisation asks."""
+
+    @property
+    def arn(self) -> str:
+        """Also the routing key: its hash names the shard."""
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def policy(self) -> str | None:
+        """The policy document attached to it. None if it has none, or if the resource does not exist."""
+
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """What the audit log records of an action.
+
+    ``parameters`` and ``response`` list the members that may be written; everything else is left out. An entry is
+
+    - ``"QueueUrl"``: the value, named as CloudTrail does (``queueUrl``; ``AWSAccountIds`` stays);
+    - ``"Credentials.AccessKeyId as accessKeyId"``: a member of a member, and its name in the event;
+    - ``"count(Entries) as numberOfEntries"``: the number of members of a list or map;
+    - ``"pairs(Tags) as tags"``: a list of structs with Key and Value, written as a map.
+    """
+
+    category: Literal["Management", "Data"] | None = None  # None: written only if the request was denied
+    parameters: tuple[str, ...] = ()
+    response: tuple[str, ...] = ()
+    gives_credentials: bool = False
+
+
+Handler = Callable[[Any, Any, Call], Coroutine[Any, None, Any]]
+"""(the service's context, request struct, call) -> response struct, or None for an empty response."""
+
+FindResource = Callable[[Any, Any, Call], Any]
+"""(the service's context, request struct, call) -> the :class:`Resource` that the request names. It need not exist
+on a secured server: authorisation comes before the answer that it does not."""
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Everything known about one action of a service."""
+
+    name: str
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct] | None
+    handler: Handler
+    resource: FindResource | None = None
+    # "sqs:SendMessage"; a batch needs that of the single action. Empty: every signed caller may.
+    permission: str = ""
+    grantable: bool = False  # a policy of the resource may grant it to other accounts
+    root_always: bool = False  # no policy can keep the root of the owning account from it
+    anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
+    read_only: bool = False
+    audit: Audit = Audit()
+    metric: str = ""  # the name under which it is counted, if not its own
+    http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
+    status: int = 200  # REST-JSON: of a success
+
+
+ToFault = Callable[[Exception], Fault | None]
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """One AWS service as the wire sees it."""
+
+    signing_name: str  # "sqs": the service in a signature's credential scope
+    target_prefix: str  # "AmazonSQS": before the action in X-Amz-Target
+    shape_namespace: str  # "com.amazonaws.sqs": before the shape of a modelled error in __type
+    xml_namespace: str = ""  # of the Query protocol; its last part is the version. Empty: no Query protocol
+    actions: Mapping[str, Action]
+    to_fault: ToFault  # words a domain error; None if it has no words for it
+    context: Any = None  # the first argument of the handlers: the broker
+
+
+class ResponseWriter(Protocol):
+    """Writes responses in one protocol. One for each service that speaks it."""
+
+    def success(self, action: Action, response: Any, request_id: str) -> Response: ...
+
+    def error(self, fault: Fault, request_id: str) -> Response: ...
+
+
+def error_headers(fault: Fault, content_type: bytes, request_id: str) -> Headers:
+    headers = [(b"Content-Type", content_type), (b"x-amzn-RequestId", request_id.encode())]
+    if fault.status == 503:
+        headers.append((b"Retry-After", b"1"))
+    return headers
