@@ -145,7 +145,7 @@ class Resource(Protocol):
     def tags(self) -> Mapping[str, str]: ...
 
 
-class Audit(msgspec.Struct, frozen=True):
+class AuditRule(msgspec.Struct, frozen=True):
     """What the audit log records of an action.
 
     ``parameters`` and ``response`` list the members that may be written; everything else is left out. An entry is
@@ -184,7 +184,7 @@ class Action(msgspec.Struct, frozen=True):
     root_always: bool = False  # no policy can keep the root of the owning account from it
     anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
     read_only: bool = False
-    audit: Audit = Audit()
+    audit: AuditRule = AuditRule()
     metric: str = ""  # the name under which it is counted, if not its own
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
