@@ -68,7 +68,7 @@ def test_every_setting_and_no_other_is_documented() -> None:
 def test_a_setting_is_documented_with_its_names_and_default(setting: Setting) -> None:
     _, flag, variable, default, _, meaning = rows()[setting.name]
     assert (flag, variable) == (setting.flag, setting.variable)
-    shown = setting.default if default == "none" and not setting.default else setting.kind.read(default)
+    shown = setting.default if default == "none" and not setting.default else setting.type.parse(default)
     assert shown == setting.default
     assert meaning
 

@@ -62,17 +62,18 @@ def test_every_setting_is_a_flag_with_its_variable_in_the_help() -> None:
         assert setting.flag in text and setting.variable in text
 
 
+BAD_PORT = 'penstock: invalid value "x" for port (--port): expected an integer from 0 to 65535'
 NO_FILE = 'penstock: cannot read the config file "/nowhere" (--config): No such file or directory'
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["serve", "--port", "x"], 'penstock: port = "x" (--port) is not right: give a whole number from 0 to 65535'),
+        (["serve", "--port", "x"], BAD_PORT),
         (["serve", "--config", "/nowhere"], NO_FILE),
         (["check", "/nowhere"], NO_FILE),
         (["health", "--config", "/nowhere"], NO_FILE),
-        (["health", "--url", "nonsense"], 'penstock: --url "nonsense" is not a URL such as http://127.0.0.1:9324'),
+        (["health", "--url", "nonsense"], 'penstock: invalid value "nonsense" for --url: expected a URL such as http://127.0.0.1:9324'),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_and_status_2(arguments: list[str], line: str) -> None:
@@ -103,7 +104,7 @@ def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: s
     file = tmp_path / "penstock.toml"
     file.write_text(text)
     result = penstock("check", str(file))
-    line = f"penstock: {file}: tables and arrays lie too deep in one another\n"
+    line = f"penstock: {file}: tables and arrays are nested too deeply: at most 32 levels\n"
     assert (result.exit_code, result.stderr, result.stdout) == (2, line, "")
 
 

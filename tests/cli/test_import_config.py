@@ -1,4 +1,4 @@
-"""Configurations of other servers become ours; what cannot is said; what is written is taken by our own reader."""
+"""Conversion of other servers' configurations: the result loads, and what is left out is named with its reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.migrate.elasticmq import read_elasticmq
 from penstock.migrate.goaws import read_goaws
 from penstock.migrate.hocon import HoconError, read_hocon
 from penstock.migrate.plan import ImportFailure, Plan, PlannedQueue
-from penstock.migrate.toml import written
+from penstock.migrate.write import write_config
 from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_config
 
@@ -94,7 +94,7 @@ def goaws(text: str, tmp_path: Path, environment: str | None = None) -> tuple[Co
 
 
 def _round_trip(plan: Plan, tmp_path: Path) -> tuple[Config, str]:
-    text = written(plan, "somewhere")
+    text = write_config(plan, "somewhere")
     file = tmp_path / "penstock.toml"
     file.write_text(text)
     return load_config({"config": str(file)}, {}), " ".join(text.replace("\n# ", " ").split())
@@ -136,15 +136,15 @@ def test_an_elasticmq_file(tmp_path: Path) -> None:
         ("delay = 30", "delay = 30, a number of milliseconds, was rounded up"),
         ("tags { \"a*\" = b }", 'the tag "a*" was left out: Tag keys may only contain'),
         ("tags { a = [] }", 'the tag "a" was left out: its value is not text'),
-        ("colour = red", "colour = red was left out: it means nothing here"),
+        ("colour = red", "colour = red was left out: it has no meaning here"),
         ("contentBasedDeduplication = true", "contentBasedDeduplication was left out: only FIFO queues have it"),
         ("deadLettersQueue { name = gone, maxReceiveCount = 3 }", "there is no such queue in the file"),
-        ("deadLettersQueue { name = b, maxReceiveCount = 1001 }", 'its dead letters to "b" after 1001 receives'),
-        ("deadLettersQueue { name = \"c.fifo\", maxReceiveCount = 3 }", "a FIFO queue needs a FIFO queue"),
+        ("deadLettersQueue { name = b, maxReceiveCount = 1001 }", 'its dead-letter queue "b" after 1001 receives'),
+        ("deadLettersQueue { name = \"c.fifo\", maxReceiveCount = 3 }", "the dead-letter queue of a FIFO"),
         ("deadLettersQueue { name = b }", "deadLettersQueue = {name = b} was left out"),
     ],
 )  # fmt: skip
-def test_what_a_queue_cannot_carry_over_is_said_beside_it(body: str, note: str, tmp_path: Path) -> None:
+def test_what_is_left_out_of_a_queue_is_noted_beside_it(body: str, note: str, tmp_path: Path) -> None:
     config, text = elasticmq(f'queues {{ a {{ {body} }}, b {{}}, "c.fifo" {{}} }}', tmp_path)
     assert note in text.partition("[queues.a]")[2].partition("[queues.b]")[0]
     assert [queue.name for queue in config.queues] == ["a", "b", "c.fifo"]
@@ -157,17 +157,17 @@ def test_what_a_queue_cannot_carry_over_is_said_beside_it(body: str, note: str, 
         ("queues { \"a b\" {} }", 'the queue "a b" was left out: Can only include alphanumeric'),
         ("queues { a = 3 }", 'the queue "a" was left out: an object was expected'),
         ("queues = none", "queues = none was left out"),
-        ("rest-sqs.bind-port = 99999", "rest-sqs.bind-port = 99999 was left out: port takes a whole number"),
+        ("rest-sqs.bind-port = 99999", "rest-sqs.bind-port = 99999 was left out: port must be an integer"),
         ("rest-sqs.sqs-limits = relaxed", "the limits are always those of SQS"),
         ("rest-stats { enabled = true }", "rest-stats was left out: there is no statistics page"),
-        ("messages-storage { enabled = true }", "messages are always kept"),
-        ("aws.accountId = 12", "aws.accountId = 12 was left out: account takes twelve digits"),
-        ("akka.loglevel = DEBUG", "akka was left out: it means nothing here"),
+        ("messages-storage { enabled = true }", "messages are always stored"),
+        ("aws.accountId = 12", "aws.accountId = 12 was left out: account must be twelve digits"),
+        ("akka.loglevel = DEBUG", "akka was left out: it has no meaning here"),
         ("node-address.host = localhost", "queue URLs begin with the host that each request was sent to"),
         ("queues {}", "it listened on every interface"),
     ],
 )  # fmt: skip
-def test_what_is_no_queues_is_said_at_the_top(text: str, note: str, tmp_path: Path) -> None:
+def test_what_is_left_out_otherwise_is_noted_at_the_top(text: str, note: str, tmp_path: Path) -> None:
     config, said = elasticmq(text, tmp_path)
     assert note in said
     assert config.queues == ()
@@ -179,7 +179,7 @@ def test_a_node_address_becomes_the_public_url(tmp_path: Path) -> None:
     assert elasticmq(f"{node}\ngenerate-node-address = true", tmp_path)[0].public_url is None
 
 
-def test_a_fifo_queue_gets_the_name_that_sqs_wants(tmp_path: Path) -> None:
+def test_a_fifo_queue_gets_the_suffix_that_sqs_requires(tmp_path: Path) -> None:
     text = (
         "queues { a { fifo = true, deadLettersQueue { name = b, maxReceiveCount = 2 } }, b { fifo = true } }"
     )
@@ -221,24 +221,24 @@ def test_hocon_is_read(text: str, value: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a = 1\nb = ${a}", "line 2: substitutions such as ${name} are not supported here"),
-        ("a += 1", "line 1: += is not supported here"),
-        ("a = {} {}", "line 1: objects and arrays put together from pieces"),
+        ("a = 1\nb = ${a}", "line 2: substitutions such as ${name} are not supported"),
+        ("a += 1", "line 1: += is not supported"),
+        ("a = {} {}", "line 1: concatenated objects and arrays"),
         ("a {\n b = 1\n", "line 3: an object is not closed"),
         ("a = [1", "line 1: an array is not closed"),
-        ("a = 1 }", 'line 1: "}" closes nothing'),
+        ("a = 1 }", 'line 1: unmatched "}"'),
         ("a = \"b", "line 1: a quoted text is not closed on its line"),
         ("a", 'line 1: no value follows the key "a"'),
         ("a =", "line 1: a value was expected"),
         ("= 1", "line 1: a key was expected"),
-        ("a = \"\\ud800\"", "line 1: half a character is escaped"),
+        ("a = \"\\ud800\"", "line 1: an escaped surrogate has no pair"),
         ("a = *", "line 1: a value was expected"),
-        ("a { " * 40, "line 1: objects lie too deep in one another"),
-        ("a." * 40 + "b = 1", "line 1: objects lie too deep in one another"),
-        ("a = " + "[" * 40, "line 1: objects lie too deep in one another"),
+        ("a { " * 40, "line 1: objects are nested too deeply"),
+        ("a." * 40 + "b = 1", "line 1: objects are nested too deeply"),
+        ("a = " + "[" * 40, "line 1: objects are nested too deeply"),
     ],
 )  # fmt: skip
-def test_what_hocon_means_otherwise_is_refused_with_its_line(text: str, why: str) -> None:
+def test_unsupported_hocon_is_refused_with_its_line(text: str, why: str) -> None:
     with pytest.raises(HoconError) as caught:
         read_hocon(text)
     assert str(caught.value).startswith(why)
@@ -292,7 +292,7 @@ def test_aliases_are_followed(tmp_path: Path) -> None:
     assert queue(config, "a")["VisibilityTimeout"] == "5"
 
 
-TOO_LARGE = "with its aliases written out it is larger or deeper than any configuration"
+TOO_LARGE = "with its aliases expanded it is too large or nested too deeply"
 
 
 def bomb(levels: int, width: int, seed: str = "x") -> str:
@@ -331,7 +331,7 @@ def test_a_goaws_file_that_cannot_be_read(text: str, environment: str | None, wh
         ("{Name: a, VisibilityTimeout: 50000}", "VisibilityTimeout = 50000 was left out"),
         ("{Name: a, RedrivePolicy: '{'}", "RedrivePolicy = { was left out"),
         ("{Name: a, RedrivePolicy: '{\"maxReceiveCount\": 1}'}", "it does not name deadLetterTargetArn"),
-        ("{Name: a, Colour: red}", "Colour = red was left out: it means nothing here"),
+        ("{Name: a, Colour: red}", "Colour = red was left out: it has no meaning here"),
         ("{Name: a b}", 'the queue "a b" was left out'),
         ("{VisibilityTimeout: 1}", "an entry of Queues was left out: it has no Name"),
         ("nothing", "an entry of Queues was left out: it has no Name"),
@@ -341,7 +341,7 @@ def test_what_a_goaws_queue_cannot_carry_over(entry: str, note: str, tmp_path: P
     assert note in goaws(f"Local: {{Port: 4100, Queues: [{entry}]}}", tmp_path)[1]
 
 
-def test_without_pyyaml_one_line_says_what_to_install(
+def test_without_pyyaml_the_error_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     real = builtins.__import__
@@ -356,7 +356,7 @@ def test_without_pyyaml_one_line_says_what_to_install(
     file.write_text(GOAWS)
     done = imported(file)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.endswith("a YAML file needs PyYAML: pip install 'penstock[import]'\n")
+    assert done.stderr.endswith("a YAML file needs PyYAML: pip install 'penstock-mq[import]'\n")
 
 
 # -- TOML, and the command -----------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def test_without_pyyaml_one_line_says_what_to_install(
 def test_any_text_can_be_written(note: str, value: str) -> None:
     plan = Plan(settings={"region": value}, notes=[note])
     plan.queues["a"] = PlannedQueue("a", tags={value: value}, notes=[note])
-    read = tomllib.loads(written(plan, note))
+    read = tomllib.loads(write_config(plan, note))
     assert read["region"] == value
     assert read["queues"]["a"]["tags"] == {value: value}
 
@@ -388,7 +388,7 @@ def test_it_goes_to_standard_output_or_to_a_new_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "arguments", "why"),
     [
-        ("a.txt", b"", [], "Say --from elasticmq or --from goaws"),
+        ("a.txt", b"", [], "use --from elasticmq or --from goaws"),
         ("a.conf", b"a = ${b}", [], "line 1: substitutions"),
         ("a.conf", b"\xff", [], "it is not UTF-8 text"),
         ("a.conf", b"#" * (1024 * 1024 + 1), [], "it is larger than 1 MB"),
@@ -402,7 +402,7 @@ def test_it_goes_to_standard_output_or_to_a_new_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_an_error_is_one_line(
     name: str, content: bytes | None, arguments: list[str], why: str, tmp_path: Path
 ) -> None:
     file = tmp_path / name

@@ -29,7 +29,7 @@ def sqs_client(url: str, account: str, region: str = "us-east-1") -> Any:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ServerProcess]:
-    with ServerProcess("--memory") as running:
+    with ServerProcess("--memory", "--no-relaxed-waits") as running:
         yield running
         assert running.process.poll() is None, "the server died"
         assert running.stop() == 0

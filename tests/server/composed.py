@@ -46,6 +46,8 @@ async def loaded(config: Config) -> Server:
     try:
         later.result()
     except BaseException:
+        if hasattr(parts, "broker"):  # the store was opened
+            await Server(parts, port).unload()
         parts.close()
         await parts.listener.close(0)
         raise

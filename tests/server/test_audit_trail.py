@@ -16,7 +16,7 @@ import pytest
 
 from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
-from penstock.server.audit import Audit, AuditError, open_audit, trail_path
+from penstock.server.audit import Audit, AuditError, open_audit
 from penstock.server.audit.file import TrailFile
 from penstock.server.audit.rate_cap import PRINCIPALS, SESSIONS, STRANGERS, WINDOW_MS
 from penstock.server.settings.config import Config
@@ -320,11 +320,11 @@ def test_who_requires_the_trail_gets_refusals_while_it_fails(
 
 def test_where_the_trail_is(tmp_path: Path) -> None:
     secured = Config(credentials=tmp_path / "credentials.toml", data=tmp_path)
-    assert trail_path(secured) == tmp_path / "audit" / "audit.jsonl"
-    assert trail_path(Config(data=tmp_path)) is None
-    assert trail_path(Config(credentials=tmp_path / "c", memory=True)) is None
-    assert trail_path(Config(credentials=tmp_path / "c", data=tmp_path, audit="off")) is None
-    assert trail_path(Config(audit="/var/log/audit.jsonl")) == Path("/var/log/audit.jsonl")
+    assert secured.audit_file == tmp_path / "audit" / "audit.jsonl"
+    assert Config(data=tmp_path).audit_file is None
+    assert Config(credentials=tmp_path / "c", memory=True).audit_file is None
+    assert Config(credentials=tmp_path / "c", data=tmp_path, audit="off").audit_file is None
+    assert Config(audit="/var/log/audit.jsonl").audit_file == Path("/var/log/audit.jsonl")
 
 
 def test_the_settings_reach_the_trail(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Settings from everywhere, and the one line for each mistake."""
+"""Settings from every source, and one line for each error."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def test_every_setting_has_a_variable_and_a_flag_that_take_its_default() -> None
         ("trusted_proxies", "10.0.0.0/8, ::1", (ip_network("10.0.0.0/8"), ip_network("::1"))),
         ("cors_origins", "https://a.test,*", ("https://a.test", "*")),
         ("public_url", "https://queues.example.com/", "https://queues.example.com"),
+        ("public_url", "http://sqs.{region}.localhost:9324", "http://sqs.{region}.localhost:9324"),
         ("log_format", "JSON", "json"),
         ("account", "123456789012", "123456789012"),
     ],
@@ -78,11 +79,11 @@ def test_values(name: str, text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "allowed"),
+    ("name", "text", "expected"),
     [
-        ("port", "99999", "a whole number from 0 to 65535"),
-        ("port", "http", "a whole number from 0 to 65535"),
-        ("port", "", "a whole number"),
+        ("port", "99999", "an integer from 0 to 65535"),
+        ("port", "http", "an integer from 0 to 65535"),
+        ("port", "", "an integer"),
         ("memory", "maybe", "true or false"),
         ("memory_budget", "lots", '"96MB"'),
         ("memory_budget", "1MB", "at least 8MB"),
@@ -90,12 +91,17 @@ def test_values(name: str, text: str, value: object) -> None:
         ("account", "42", "twelve digits"),
         ("region", "Mars!", "us-east-1"),
         ("public_url", "queues.example.com", "https://queues.example.com"),
+        ("public_url", "https://sqs.{zone}.example.com", "https://sqs.{region}.example.com"),
+        ("public_url", "https://example.com/{region}", "https://sqs.{region}.example.com"),
+        ("public_url", "https://{region}.{region}.example.com", "https://sqs.{region}.example.com"),
         ("trusted_proxies", "10.0.0.0/99", "10.0.0.0/8"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("cors_origins", "app", "https://app.example.com"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_source_and_what_is_right(name: str, text: str, allowed: str) -> None:
+def test_an_invalid_value_is_named_with_its_source_and_what_is_expected(
+    name: str, text: str, expected: str
+) -> None:
     for flags, environment, where in (
         ({}, {f"PENSTOCK_{name.upper()}": text}, f"(PENSTOCK_{name.upper()})"),
         ({name: text}, {}, f"(--{name.replace('_', '-')})"),
@@ -103,16 +109,16 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_right(name: str, tex
         with pytest.raises(ConfigError) as caught:
             load_config(flags, environment)
         message = str(caught.value)
-        assert message.startswith(f'{name} = "{text}" {where}')
-        assert allowed in message and "\n" not in message
+        assert message.startswith(f'invalid value "{text}" for {name} {where}: expected ')
+        assert expected in message and "\n" not in message
 
 
-def test_a_wrong_value_in_the_file_names_the_file(file: Path) -> None:
+def test_an_invalid_value_in_the_file_names_the_file(file: Path) -> None:
     assert line(file, "port = 'x'") == (
-        f'port = "x" ({file}) is not right: give a whole number from 0 to 65535'
+        f'invalid value "x" for port ({file}): expected an integer from 0 to 65535'
     )
-    assert line(file, "port = true").startswith("port = True")
-    assert line(file, "port = [1]").startswith("port = [1]")
+    assert line(file, "port = true").startswith("invalid value True for port")
+    assert line(file, "port = [1]").startswith("invalid value [1] for port")
     assert "true or false" in line(file, "memory = 3")
 
 
@@ -137,10 +143,27 @@ def test_files_that_cannot_be_read(tmp_path: Path, file: Path) -> None:
         load_config({"config": str(file)}, {})
 
 
+def test_waits_of_sqs_are_relaxed_in_memory_unless_set_otherwise() -> None:
+    assert load_config({}, {}).broker_limits.purge_pause_ms == 60_000
+    assert load_config({}, {}).broker_limits.delete_pause_ms == 60_000
+    for relaxed in ({"memory": "true"}, {"relaxed_waits": "true"}):
+        limits = load_config(relaxed, {}).broker_limits
+        assert (limits.purge_pause_ms, limits.delete_pause_ms) == (0, 0)
+    assert (
+        load_config({"memory": "true", "relaxed_waits": "false"}, {}).broker_limits.purge_pause_ms == 60_000
+    )
+
+
+def test_the_endpoint_url_is_for_the_default_region() -> None:
+    config = load_config({"public_url": "http://sqs.{region}.localhost:9324", "region": "eu-west-1"}, {})
+    assert config.endpoint_url(config.addresses[0]) == "http://sqs.eu-west-1.localhost:9324"
+    assert load_config({}, {}).endpoint_url(config.addresses[0]) == "http://127.0.0.1:9324"
+
+
 def test_tls_needs_both_files() -> None:
-    with pytest.raises(ConfigError, match="tls_certificate is set and tls_key is not"):
+    with pytest.raises(ConfigError, match="tls_certificate is set but tls_key is not"):
         load_config({"tls_certificate": "a.pem"}, {})
-    with pytest.raises(ConfigError, match="tls_key is set and tls_certificate is not"):
+    with pytest.raises(ConfigError, match="tls_key is set but tls_certificate is not"):
         load_config({}, {"PENSTOCK_TLS_KEY": "a.pem"})
 
 
@@ -163,20 +186,19 @@ def test_declared_queues(file: Path) -> None:
     orders, events, dead = load(file, DECLARED).queues
     assert orders.attributes == {"VisibilityTimeout": "45", "SqsManagedSseEnabled": "true"}
     assert (orders.dead_letter, orders.tags) == (DeadLetter("orders-dead", 3), {"team": "billing"})
-    assert json.loads(orders.redrive(Space("111111111111", "eu-west-1"))["RedrivePolicy"]) == {
+    assert json.loads(orders.all_attributes(Space("111111111111", "eu-west-1"))["RedrivePolicy"]) == {
         "deadLetterTargetArn": "arn:aws:sqs:eu-west-1:111111111111:orders-dead",
         "maxReceiveCount": 3,
     }
     assert events.attributes == {"ContentBasedDeduplication": "true", "FifoQueue": "true"}
     assert json.loads(dead.attributes["RedriveAllowPolicy"]) == {"redrivePermission": "allowAll"}
-    assert dead.redrive(Space("1", "x")) == {}
+    assert dead.all_attributes(Space("1", "x")) == dead.attributes
 
 
-def test_a_redrive_policy_may_be_spelt_as_amazon_does(file: Path) -> None:
+def test_a_redrive_policy_can_be_written_as_in_sqs(file: Path) -> None:
     policy = '{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:d","maxReceiveCount":"5"}'
     (queue,) = load(file, f"[queues.a]\nRedrivePolicy = '{policy}'").queues
-    assert queue.redrive(Space("000000000000", "us-east-1")) == {"RedrivePolicy": policy}
-    assert queue.plain() == {}
+    assert queue.all_attributes(Space("000000000000", "us-east-1")) == {"RedrivePolicy": policy}
 
 
 @pytest.mark.parametrize(
@@ -186,24 +208,24 @@ def test_a_redrive_policy_may_be_spelt_as_amazon_does(file: Path) -> None:
         ("[queues.a]\nVisibilityTimeot = 1", 'did you mean "VisibilityTimeout"?'),
         ("[queues.a]\nvisibilitytimeout = 1", 'did you mean "VisibilityTimeout"?'),
         ("[queues.a]\nQueueArn = 'x'", 'unknown setting "QueueArn"'),
-        ("[queues.a]\nVisibilityTimeout = 43201", "queues.a is not right: Invalid value for the parameter"),
-        ("[queues.a]\nVisibilityTimeout = 1.5", "queues.a.VisibilityTimeout = 1.5 is not right"),
+        ("[queues.a]\nVisibilityTimeout = 43201", "invalid queue queues.a: Invalid value for the parameter"),
+        ("[queues.a]\nVisibilityTimeout = 1.5", "invalid value 1.5 for queues.a.VisibilityTimeout: expected text"),
         ("[queues.a]\nVisibilityTimeout = {a = 1}", "queues.a.VisibilityTimeout"),
-        ("[queues.a]\nContentBasedDeduplication = true", "queues.a is not right"),
-        ("[queues.'a b']", "queues.a b is not right: Can only include"),
-        ("[queues.a]\nfifo = true", "FIFO queues, and only they"),
-        ("[queues.'a.fifo']\nfifo = false", "FIFO queues, and only they"),
+        ("[queues.a]\nContentBasedDeduplication = true", "invalid queue queues.a: "),
+        ("[queues.'a b']", "invalid queue queues.a b: Can only include"),
+        ("[queues.a]\nfifo = true", "names of FIFO queues end in .fifo"),
+        ("[queues.'a.fifo']\nfifo = false", "names of FIFO queues end in .fifo"),
         ("[queues.a.fifo]", 'write [queues."a.fifo"] with quotes'),
-        ("[queues.a]\nfifo = 3", "give true or false"),
-        ("[queues.a]\ntags = {a = 1}", "queues.a.tags is not right"),
-        ("[queues.a]\ndead_letter = 'b'", "queues.a.dead_letter is not right"),
-        ("[queues.a]\ndead_letter = {queue = 'b'}", "queues.a.dead_letter is not right"),
+        ("[queues.a]\nfifo = 3", "expected true or false"),
+        ("[queues.a]\ntags = {a = 1}", "invalid value for queues.a.tags"),
+        ("[queues.a]\ndead_letter = 'b'", "invalid value for queues.a.dead_letter"),
+        ("[queues.a]\ndead_letter = {queue = 'b'}", "invalid value for queues.a.dead_letter"),
         ("[queues.a]\ndead_letter = {queue = 'b', max_receive = 1}", 'did you mean "max_receives"?'),
-        ("[queues.a]\ndead_letter = {queue = 'b', max_receives = 0}", "queues.a is not right"),
-        ("[queues.a]\nRedrivePolicy = '{}'\ndead_letter = {queue = 'b', max_receives = 1}", "give one of them"),
-        ("[queues.a]\nPolicy = 'nonsense'", "queues.a is not right"),
-        ("[queues]\na = 1", "write it as a table [queues.a]"),
-        ("queues = 1", "write one table [queues.NAME]"),
+        ("[queues.a]\ndead_letter = {queue = 'b', max_receives = 0}", "invalid queue queues.a: "),
+        ("[queues.a]\nRedrivePolicy = '{}'\ndead_letter = {queue = 'b', max_receives = 1}", "remove one of them"),
+        ("[queues.a]\nPolicy = 'nonsense'", "invalid queue queues.a: "),
+        ("[queues]\na = 1", "expected a table [queues.a]"),
+        ("queues = 1", "expected one table [queues.NAME]"),
     ],
 )  # fmt: skip
 def test_mistakes_in_declared_queues(file: Path, text: str, part: str) -> None:

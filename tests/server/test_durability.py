@@ -1,47 +1,51 @@
-"""The setting ``durability``: what the store is told, and what the operator is promised."""
+"""The setting ``durability``: what the store is configured with, and what the operator reads at the start."""
 
 from __future__ import annotations
 
 import pytest
 
+from penstock.server.compose import sync_policy
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.settings.durability import promise, store_options
 from penstock.server.settings.load import load_config
+from penstock.server.startup_report import describe_durability
 
 
 def test_by_default_every_commit_is_synced() -> None:
-    assert store_options(Config()) == {"synchronous": "full", "sync_every_s": None}
-    assert promise(Config()) == "every answer waits until its change is on disk (fsync on every commit)"
+    assert sync_policy(Config()) == ("full", None)
+    assert (
+        describe_durability(Config())
+        == "every response waits until its change is on disk (fsync on every commit)"
+    )
 
 
 def test_an_interval() -> None:
     config = load_config({"durability": "interval", "durability_interval": "250ms"}, {})
-    assert store_options(config) == {"synchronous": "normal", "sync_every_s": 0.25}
-    assert "a power cut can cost what was acknowledged in the last 0.25 s" in promise(config)
+    assert sync_policy(config) == ("normal", 0.25)
+    assert "a power cut can lose what was acknowledged in the last 0.25 s" in describe_durability(config)
 
 
 def test_left_to_the_system() -> None:
     config = load_config({"durability": "system"}, {})
-    assert store_options(config) == {"synchronous": "normal", "sync_every_s": None}
-    assert "left to the operating system" in promise(config)
+    assert sync_policy(config) == ("normal", None)
+    assert "left to the operating system" in describe_durability(config)
 
 
-def test_memory_promises_nothing() -> None:
-    assert promise(Config(memory=True)) == "none: nothing survives a stop"
+def test_memory_is_not_durable() -> None:
+    assert describe_durability(Config(memory=True)) == "none: nothing survives a stop"
 
 
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"durability": "fsync"}, "give one of commit, interval, system"),
-        ({"durability_interval": "2s"}, "durability_interval is set and durability is commit"),
+        ({"durability": "fsync"}, "expected one of commit, interval, system"),
+        ({"durability_interval": "2s"}, "durability_interval is set but durability is commit"),
         (
             {"durability": "system", "durability_interval": "2s"},
             "durability is system: set durability to interval",
         ),
-        ({"durability": "system", "memory": "true"}, "durability = system needs a disk, and memory is set"),
+        ({"durability": "system", "memory": "true"}, "durability = system has no effect with memory"),
     ],
 )
-def test_what_would_be_passed_over_in_silence_is_refused(given: dict[str, str], line: str) -> None:
+def test_a_setting_without_effect_is_refused(given: dict[str, str], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         load_config(given, {})

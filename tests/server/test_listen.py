@@ -1,4 +1,4 @@
-"""Several addresses at once: how they are given, what is refused, what is said, and that all of them serve."""
+"""Several listening addresses: how they are written, which are refused, how they are reported, and that all serve."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
-from penstock.server.address import Address, read_address
-from penstock.server.banner import banner, facts
+from penstock.server.settings.address import Address, parse_address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
+from penstock.server.startup_report import banner, startup_report
 
 from .harness import get, run, serving
 
@@ -36,7 +36,7 @@ A, B, C = Address("127.0.0.1", 9324), Address("127.0.0.1", 4566), Address("::1",
     ],
 )
 def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> None:
-    assert read_address(text) == address
+    assert parse_address(text) == address
     assert str(address) == text
 
 
@@ -47,18 +47,18 @@ WRONG = [
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_one_line_names_the_wrong_address_and_what_is_right(text: str) -> None:
+def test_one_line_names_the_invalid_address_and_what_is_expected(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({}, {"PENSTOCK_LISTEN": f"127.0.0.1:9324,{text}"})
     line = str(caught.value)
     assert line.startswith(
-        f'listen = "{text}" (PENSTOCK_LISTEN) is not right: give addresses such as 127.0.0.1:9324'
+        f'invalid value "{text}" for listen (PENSTOCK_LISTEN): expected addresses such as 127.0.0.1:9324'
     )
     assert "\n" not in line
 
 
 def test_an_address_may_be_given_once_but_free_ports_many_times() -> None:
-    with pytest.raises(ConfigError, match=r'listen = "127\.0\.0\.1:9324"'):
+    with pytest.raises(ConfigError, match=r'"127\.0\.0\.1:9324" for listen'):
         load_config({"listen": "127.0.0.1:9324,127.0.0.1:9324"}, {})
     assert len(load_config({"listen": "127.0.0.1:0,127.0.0.1:0"}, {}).addresses) == 2
 
@@ -96,23 +96,25 @@ def test_the_flag_is_given_several_times_and_its_mistake_is_one_line() -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
-    assert 'listen = "nowhere" (--listen) is not right' in done.stderr
+    assert 'invalid value "nowhere" for listen (--listen)' in done.stderr
 
 
-def test_the_banner_shows_all_and_says_how_open_they_are() -> None:
-    shown = facts(Config(memory=True), [A, C], "nothing", "off")
+def test_the_report_shows_all_addresses_and_who_has_access() -> None:
+    shown = startup_report(Config(memory=True), [A, C], "nothing", "off")
     assert shown["listening"] == "http://127.0.0.1:9324"
     assert shown["addresses"] == ["http://127.0.0.1:9324", "http://[::1]:4566"]
     assert shown["access"] == "open: every request is accepted, from this machine only"
     assert "http://127.0.0.1:9324, http://[::1]:4566\n" in banner(shown)
-    outside = facts(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off")
+    outside = startup_report(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off")
     assert "WARNING" in str(outside["access"]) and "port 4566 " in str(outside["access"])
-    both = facts(Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off")
+    both = startup_report(
+        Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off"
+    )
     assert "ports 4566 or 9324 " in str(both["access"])
     assert "http://[::1]:9324 " in str(both["try"])
 
 
-def test_a_second_door_of_the_listener_serves_and_closes_with_the_first() -> None:
+def test_a_second_address_of_the_listener_serves_and_closes_with_the_first() -> None:
     async def scenario() -> None:
         async with serving() as running:
             second = await running.listener.listen("127.0.0.1", 0)
@@ -169,12 +171,13 @@ def test_an_address_that_is_taken_is_named() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_health_says_what_is_wrong_with_its_variable() -> None:
+def test_health_names_an_invalid_variable() -> None:
     done = CliRunner().invoke(main, ["health"], env={"PENSTOCK_LISTEN": "nowhere"})
     assert done.exit_code == 2
     assert (
         done.stderr
-        == 'penstock: PENSTOCK_LISTEN "nowhere" says nothing about where the broker listens: give --url\n'
+        == 'penstock: invalid value "nowhere" for PENSTOCK_LISTEN: expected an address such as 127.0.0.1:9324; '
+        "or use --url\n"
     )
 
 

@@ -339,7 +339,7 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
 
     async def scene() -> None:
         async with serving(replace(secured, audit_required=required)) as server:
-            audit = server.parts.locks.audit
+            audit = server.parts.security.audit
             assert audit is not None
             assert (await server.ask(get("/health/ready"))).status == 200
             full.set()
@@ -400,7 +400,7 @@ def test_a_start_that_fails_leaves_no_word_in_the_trail_of_a_running_server(secu
 
     async def scene() -> None:
         async with serving(secured) as server:
-            audit = server.parts.locks.audit
+            audit = server.parts.security.audit
             assert audit is not None and audit.flush()
             with pytest.raises(StoreRefused):
                 await loaded(secured)

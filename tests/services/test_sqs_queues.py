@@ -7,10 +7,6 @@ from typing import Any
 import pytest
 
 from penstock.errors import PurgedRecently, QueueDeletedRecently
-from penstock.names import QueueName
-from penstock.promise import start
-from penstock.services.sqs import declare_queue
-from penstock.wire.registry import Fault
 
 BAD_NAME = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 BAD_FIFO_NAME = (
@@ -278,13 +274,3 @@ def test_dead_letter_sources_page_under_their_own_name(face: Any, arn: Any) -> N
     assert second == {"queueUrls": ["http://localhost:9324/123456789012/b"]}
     wrong = face("ListDeadLetterSourceQueues", QueueUrl="a", MaxResults=1, NextToken=token)
     assert wrong.error == ("InvalidParameterValue", "Invalid or expired next token.")
-
-
-def test_declaring_a_queue_creates_it_and_later_changes_what_differs(face: Any) -> None:
-    name = QueueName("123456789012", "eu-west-1", "a")
-    for timeout in ("30", "45", "45"):
-        start(declare_queue(face.broker, name, {"VisibilityTimeout": timeout}, {"team": "x"})).result()
-        assert face.attributes("a")["VisibilityTimeout"] == timeout
-    assert face.broker.queues[name].tags == {"team": "x"}
-    with pytest.raises(Fault, match="DelaySeconds"):
-        start(declare_queue(face.broker, name, {"DelaySeconds": "-1"}, {})).result()

@@ -13,7 +13,6 @@ import click
 
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured
-from penstock.server.audit.opening import default_path, trail_path
 from penstock.server.audit.search import (
     Event,
     Line,
@@ -119,7 +118,7 @@ def _chosen(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
 
 def _configured_path(config: str | None) -> Path:
     settings = configured({"config": config})
-    return trail_path(settings) or default_path(settings)
+    return settings.audit_file or settings.default_audit_file
 
 
 def _moment(option: str, text: str | None) -> str | None:

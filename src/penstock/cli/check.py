@@ -10,19 +10,20 @@ from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
 from penstock.server.encryption import root_key
-from penstock.server.exposure import check_exposure
 from penstock.server.security import SETUP_ERRORS, opened_credentials, tls_files
 from penstock.server.settings.config import Config, settings
+from penstock.server.startup_report import check_plain_http
 from penstock.server.tls import Tls
 
 
 @click.command("check")
 @click.argument("file", required=False)
 def command(file: str | None) -> None:
-    """Check settings, declared queues, certificates, credentials and root key, and print what a start would use.
+    """Check settings, declared queues, certificates, credentials and root key, and print the resulting settings.
 
-    Nothing is started or created. FILE is the config file; without it, the one that PENSTOCK_CONFIG names. Variables
-    count as for serve. Whether the port is free and the data directory can be used is seen only by a start.
+    Nothing is started or created. FILE is the config file; the default is the one that PENSTOCK_CONFIG names.
+    Environment variables apply as for serve. Only a start can tell whether the port is free, whether the data
+    directory can be used, and whether dead-letter queues that are not declared exist.
 
     \b
     Examples:
@@ -41,7 +42,7 @@ def command(file: str | None) -> None:
 
 
 def _read_files(config: Config) -> None:
-    check_exposure(config)
+    check_plain_http(config)
     if (files := tls_files(config)) is not None:
         Tls(files)
     opened_credentials(config, root_key(config, os.environ), SystemClock())
@@ -49,9 +50,8 @@ def _read_files(config: Config) -> None:
 
 def _print_queues(config: Config) -> None:
     for queue in config.queues:
-        attributes = queue.plain() | queue.redrive(config.space)
         click.echo(f"\nqueue {queue.name}")
-        for name, value in sorted(attributes.items()):
+        for name, value in sorted(queue.all_attributes(config.space).items()):
             click.echo(f"  {name} = {value}")
         for key, value in queue.tags.items():
             click.echo(f"  tag {key} = {value}")

@@ -46,7 +46,7 @@ _FORMATS: dict[str, Callable[[Mapping[str, str]], str]] = {
     type=click.Choice(list(_FORMATS)),
     default="sh",
     show_default=True,
-    help="For which shell.",
+    help="Output format.",
 )
 @with_file
 def command(
@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Print what a client needs to call the broker as this user: key, secret, region and URL.
 
-    It takes the newest active key. Whoever may read the credentials file and the root key may do this.
+    The newest active key is printed. The command needs read access to the credentials file and the root key.
 
     \b
     Examples:
@@ -71,6 +71,6 @@ def command(
         "AWS_ACCESS_KEY_ID": active[-1].id,
         "AWS_SECRET_ACCESS_KEY": opened_secret(file.root_key(), active[-1]),
         "AWS_DEFAULT_REGION": region or config.region,
-        "AWS_ENDPOINT_URL": url or config.public_url or f"{config.scheme}://{config.addresses[0].local}",
+        "AWS_ENDPOINT_URL": url or config.endpoint_url(config.addresses[0]),
     }
     click.echo(_FORMATS[format_](values))

@@ -1,4 +1,4 @@
-"""``penstock health``: for containers and scripts that have no curl."""
+"""``penstock health``, for containers and scripts without curl."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 import click
 
 from penstock.cli.failure import Failure
-from penstock.server.address import Address, read_address
+from penstock.server.settings.address import Address, parse_address
 
 
 def _default_url(config: str | None) -> str:
     if config or os.environ.get("PENSTOCK_CONFIG"):
-        from penstock.cli.options import configured  # all of the settings: a check without a file stays light
+        from penstock.cli.options import configured  # loads all settings; without a file that is not needed
 
         settings = configured({"config": config})
         return f"{settings.scheme}://{settings.addresses[0].local}"
@@ -29,33 +29,36 @@ def _first_address() -> Address:
     listen = os.environ.get("PENSTOCK_LISTEN", "")
     port = os.environ.get("PENSTOCK_PORT", "9324")
     if "://" in port:
-        port = "9324"  # set by Kubernetes for a Service of our name, not by the operator
+        port = "9324"  # set by Kubernetes for a Service named penstock, not by the operator
     try:
         if listen.strip(", "):
-            return read_address(listen.strip(", ").partition(",")[0].strip())
+            return parse_address(listen.strip(", ").partition(",")[0].strip())
         return Address(os.environ.get("PENSTOCK_HOST", "127.0.0.1"), int(port))
     except ValueError:
-        given = f'PENSTOCK_LISTEN "{listen}"' if listen.strip(", ") else f'PENSTOCK_PORT "{port}"'
-        raise Failure(f"{given} says nothing about where the broker listens: give --url") from None
+        if listen.strip(", "):
+            problem = (
+                f'invalid value "{listen}" for PENSTOCK_LISTEN: expected an address such as 127.0.0.1:9324'
+            )
+        else:
+            problem = f'invalid value "{port}" for PENSTOCK_PORT: expected an integer from 0 to 65535'
+        raise Failure(f"{problem}; or use --url") from None
 
 
 @click.command("health")
 @click.option(
     "--url",
     metavar="URL",
-    help="Where the broker listens. Default: as the settings say.",
+    help="URL of the broker. Default: from the settings.",
 )
-@click.option(
-    "--config", metavar="FILE", help="The settings of the broker, if they are in a file.  [PENSTOCK_CONFIG]"
-)
+@click.option("--config", metavar="FILE", help="Config file of the broker.  [PENSTOCK_CONFIG]")
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 60), default=3.0, show_default=True, help="Seconds to wait."
 )
 def command(url: str | None, config: str | None, timeout: float) -> None:
-    """Ask a running broker whether it is ready. Exit code 0: yes. 1: no, or nobody answers.
+    """Ask a running broker whether it is ready. Exit code 0: ready. 1: not ready, or no response.
 
-    Without --url it is the broker on this machine, at the address that its settings say: those of the config file,
-    and the same variables as for serve.
+    Without --url, the broker on this machine is asked, at the address in its settings: the config file and the same
+    environment variables as for serve.
 
     \b
     Examples:
@@ -64,7 +67,7 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
       penstock health --url http://queues.internal:9324
       HEALTHCHECK CMD ["penstock", "health"]
     """
-    # Without --url it is the server on this machine, whose certificate names another host than loopback.
+    # Without --url, the server on this machine is asked: its certificate does not name the loopback address.
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
         sends = page.get("sends", "taken")
@@ -83,7 +86,7 @@ def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, obje
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise Failure(f'--url "{url}" is not a URL such as http://127.0.0.1:9324')
+        raise Failure(f'invalid value "{url}" for --url: expected a URL such as http://127.0.0.1:9324')
     connection = _connection(parts.scheme, host, port, timeout, verify=verify)
     try:
         connection.request("GET", f"{parts.path.rstrip('/')}/health/ready")

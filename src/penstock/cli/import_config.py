@@ -10,7 +10,7 @@ from penstock.cli.failure import Failure
 from penstock.migrate.elasticmq import read_elasticmq
 from penstock.migrate.goaws import read_goaws
 from penstock.migrate.plan import ImportFailure, Plan
-from penstock.migrate.toml import written
+from penstock.migrate.write import write_config
 
 _FORMATS = {".conf": "elasticmq", ".hocon": "elasticmq", ".yaml": "goaws", ".yml": "goaws"}
 _FILE_BYTES_MAX = 1024 * 1024
@@ -23,15 +23,15 @@ _FILE_BYTES_MAX = 1024 * 1024
 )
 @click.option(
     "--from", "format_", type=click.Choice(["elasticmq", "goaws"]),
-    help="What FILE is. Default: .conf and .hocon are ElasticMQ's, .yaml and .yml GoAWS's.",
+    help="Format of FILE. Default: elasticmq for .conf and .hocon, goaws for .yaml and .yml.",
 )  # fmt: skip
 @click.option(
-    "--environment", metavar="NAME", help="Which environment of a GoAWS file.  [Local, or the only one]"
+    "--environment", metavar="NAME", help="Environment of a GoAWS file to convert.  [Local, or the only one]"
 )
 def command(file: Path, output: Path | None, format_: str | None, environment: str | None) -> None:
-    """Turn the configuration of ElasticMQ or GoAWS into a config file for penstock.
+    """Convert the configuration of ElasticMQ or GoAWS to a config file for penstock.
 
-    What cannot be carried over stands in it as a comment, with the reason.
+    What cannot be carried over is named in a comment, with the reason.
 
     \b
     Examples:
@@ -40,26 +40,26 @@ def command(file: Path, output: Path | None, format_: str | None, environment: s
       penstock check penstock.toml
     """
     plan = _plan(_text(file), _format(file, format_), file, environment)
-    text = written(plan, file.name)
+    text = write_config(plan, file.name)
     if output is None:
         click.echo(text, nl=False)
     else:
         _write(output, text)
     queues, notes = len(plan.queues), plan.losses
-    said = f"{queues} {'queue' if queues == 1 else 'queues'}, {notes} {'note' if notes == 1 else 'notes'}"
-    click.echo(f"penstock: {said}{'; read the comments' if notes else ''}", err=True)
+    summary = f"{queues} {'queue' if queues == 1 else 'queues'}, {notes} {'note' if notes == 1 else 'notes'}"
+    click.echo(f"penstock: {summary}{'; read the comments' if notes else ''}", err=True)
 
 
 def _format(file: Path, given: str | None) -> str:
     found = given or _FORMATS.get(file.suffix.lower())
     if found is None:
-        raise Failure(f'what is "{file}"? Say --from elasticmq or --from goaws')
+        raise Failure(f'cannot tell the format of "{file}": use --from elasticmq or --from goaws')
     return found
 
 
 def _plan(text: str, format_: str, file: Path, environment: str | None) -> Plan:
     if format_ == "elasticmq" and environment is not None:
-        raise Failure("--environment is for GoAWS files: those of ElasticMQ have none")
+        raise Failure("--environment is for GoAWS files: ElasticMQ files have no environments")
     try:
         return read_elasticmq(text) if format_ == "elasticmq" else read_goaws(text, environment)
     except ImportFailure as error:
@@ -73,7 +73,7 @@ def _text(file: Path) -> str:
     except OSError as error:
         raise Failure(f'cannot read "{file}": {error.strerror}') from None
     if len(data) > _FILE_BYTES_MAX:
-        raise Failure(f'cannot read "{file}": it is larger than 1 MB, which no configuration is')
+        raise Failure(f'cannot read "{file}": it is larger than 1 MB')
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

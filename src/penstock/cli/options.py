@@ -1,4 +1,4 @@
-"""One flag for each setting, made from the table of settings itself."""
+"""Flags for the settings, generated from their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def with_settings(function: F) -> F:
 
 
 def with_these_settings(*names: str) -> Callable[[F], F]:
-    """The flags of some settings, and of the file that holds the rest."""
+    """The flags of some settings, and --config for the rest."""
 
     def add(function: F) -> F:
         for name in reversed(names):
@@ -34,7 +34,7 @@ def with_these_settings(*names: str) -> Callable[[F], F]:
 
 
 def configured(flags: Mapping[str, object], *, besides: Container[str] = ()) -> Config:
-    """``besides`` are variables that only the command itself knows."""
+    """``besides`` are variables of the command itself, which are not settings."""
     environment = {name: value for name, value in os.environ.items() if name not in besides}
     try:
         return load_config(flags, environment)
@@ -52,14 +52,14 @@ def shown(value: object) -> str:
 
 def _option(setting: Setting) -> Callable[[F], F]:
     default = (
-        "" if setting.default in (None, ()) or setting.kind is BOOLEAN else f"{shown(setting.default)}; "
+        "" if setting.default in (None, ()) or setting.type is BOOLEAN else f"{shown(setting.default)}; "
     )
     help = f"{setting.help}  [{default}{setting.variable}]"
-    if setting.kind is BOOLEAN:
+    if setting.type is BOOLEAN:
         return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.name, default=None, help=help)
-    if setting.kind.repeatable:
+    if setting.type.repeatable:
         return click.option(
-            setting.flag, setting.name, metavar=setting.kind.placeholder, help=help, multiple=True,
+            setting.flag, setting.name, metavar=setting.type.metavar, help=help, multiple=True,
             callback=lambda _context, _option, texts: ",".join(texts) if texts else None,
         )  # fmt: skip
-    return click.option(setting.flag, setting.name, metavar=setting.kind.placeholder, help=help)
+    return click.option(setting.flag, setting.name, metavar=setting.type.metavar, help=help)

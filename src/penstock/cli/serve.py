@@ -33,11 +33,11 @@ def command(**flags: object) -> None:
     config = configured(flags)
     # It means "read your files again", and the server does once it runs. Until then it must not end us.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from penstock.server.lifecycle import NotYet, StartError, StoreFailed, run  # not for a wrong setting
+    from penstock.server.lifecycle import StartError, StoreFailed, TemporaryStartError, run
 
     try:
         run(config)
-    except NotYet as error:
+    except TemporaryStartError as error:
         raise Breakdown(str(error)) from None
     except StartError as error:
         raise Failure(str(error)) from None

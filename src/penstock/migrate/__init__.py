@@ -1,5 +1,5 @@
-"""Moving in: configuration files of other servers, read and written again as ours.
+"""Converts the configuration files of other servers.
 
-Rule 1: what is carried over means the same here. Rule 2: what is not carried over is named, with the reason.
-Rule 3: what is written is taken by our own reader as it stands.
+What is carried over means the same here; what is not carried over is named in a comment, with the reason; and the
+server accepts the result as it is.
 """

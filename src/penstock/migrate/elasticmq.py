@@ -1,8 +1,4 @@
-"""ElasticMQ's configuration: its addresses, its account, and the queues it makes at the start.
-
-Rule 1: a duration without a unit is milliseconds (HOCON), and SQS counts whole seconds: parts are rounded up.
-Rule 2: a FIFO queue is named ``….fifo`` in SQS; one that is not gets the ending, and so do references to it.
-"""
+"""Reads ElasticMQ's configuration: its addresses, its account, and the queues it creates at the start."""
 
 from __future__ import annotations
 
@@ -33,8 +29,8 @@ _FORWARDING = {
     "moveTo": "moving each message to another queue is not supported",
 }
 _OTHERWISE = {
-    "queues-storage": "queues are always kept, in the directory that data names",
-    "messages-storage": "messages are always kept, in the directory that data names",
+    "queues-storage": "queues are always stored, in the directory set by data",
+    "messages-storage": "messages are always stored, in the directory set by data",
     "rest-stats": "there is no statistics page; GetQueueAttributes has the counters",
 }
 _LOCAL = ("localhost", "127.0.0.1", "")
@@ -53,12 +49,12 @@ def read_elasticmq(text: str) -> Plan:
     _read_account(plan, _table(plan, root, "aws"))
     queues = _table(plan, root, "queues")
     for name in root:
-        reason = _OTHERWISE.get(name, "it means nothing here")
+        reason = _OTHERWISE.get(name, "it has no meaning here")
         plan.notes.append(f"{name} was left out: {reason}")
     names = {name: _name(name, value) for name, value in queues.items()}
     for name, value in queues.items():
         _read_queue(plan, name, value, names)
-    plan.vet()
+    plan.validate()
     return plan
 
 
@@ -86,7 +82,7 @@ def _read_addresses(plan: Plan, bind: Table, node: Table, root: Table) -> None:
         plan.notes.append("rest-sqs.enabled = false was left out: SQS is always served")
     if bind.pop("sqs-limits", "strict") != "strict":
         plan.notes.append("rest-sqs.sqs-limits was left out: the limits are always those of SQS")
-    plan.notes += [f"rest-sqs.{key} was left out: it means nothing here" for key in bind]
+    plan.notes += [f"rest-sqs.{key} was left out: it has no meaning here" for key in bind]
     parts = {key: value for key, value in node.items() if isinstance(value, str)}
     host = parts.get("host", "*")
     if host == "*" or generated:
@@ -109,10 +105,11 @@ def _read_account(plan: Plan, table: Table) -> None:
         value = table.pop(key, None)
         if isinstance(value, str):
             plan.set(setting, value, f"aws.{key}")
-    plan.notes += [f"aws.{key} was left out: it means nothing here" for key in table]
+    plan.notes += [f"aws.{key} was left out: it has no meaning here" for key in table]
 
 
 def _name(name: str, value: Value) -> str:
+    # SQS: the name of a FIFO queue ends in .fifo. References to the queue are changed alike.
     wants_fifo = isinstance(value, dict) and _is_true(value.get("fifo"))
     return f"{name}.fifo" if wants_fifo and not name.endswith(".fifo") else name
 
@@ -157,7 +154,7 @@ def _read_member(queue: PlannedQueue, key: str, value: Value, names: dict[str, s
         case _ if key in _FORWARDING:
             queue.notes.append(f"{key} = {_shown(value)} was left out: {_FORWARDING[key]}")
         case _:
-            queue.notes.append(f"{key} = {_shown(value)} was left out: it means nothing here")
+            queue.notes.append(f"{key} = {_shown(value)} was left out: it has no meaning here")
 
 
 def _read_duration(queue: PlannedQueue, key: str, text: str) -> None:
@@ -165,11 +162,11 @@ def _read_duration(queue: PlannedQueue, key: str, text: str) -> None:
     if found is None or found[2] not in _MS:
         queue.notes.append(f"{key} = {text} was left out: it is not a duration such as 10 seconds")
         return
-    seconds = float(found[1]) * _MS[found[2]] / 1000
+    seconds = float(found[1]) * _MS[found[2]] / 1000  # HOCON: a number without a unit is milliseconds
     whole = ceil(seconds)
     if whole != seconds:
         unit = "" if found[2] else ", a number of milliseconds,"
-        queue.notes.append(f"{key} = {text}{unit} was rounded up: SQS counts whole seconds")
+        queue.notes.append(f"{key} = {text}{unit} was rounded up to whole seconds, as in SQS")
     queue.attributes[_DURATIONS[key]] = whole
 
 

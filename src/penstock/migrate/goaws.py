@@ -1,8 +1,4 @@
-"""GoAWS's configuration: environments, each with an address, an account, queues and topics.
-
-Rule 1: a queue has its own values, and those of ``QueueAttributeDefaults`` where it has none.
-Rule 2: a topic's subscriptions name queues, and GoAWS makes them: so do we, without the topic.
-"""
+"""Reads GoAWS's configuration: environments, each with an address, an account, queues and topics."""
 
 from __future__ import annotations
 
@@ -22,11 +18,11 @@ _DEFAULT = "Local"
 _SIZE_MAX = 2 * 1024 * 1024
 _OTHERWISE = {
     "SnsPort": "topics are not supported yet",
-    "EnableDuplicates": "FIFO queues always remember their sends for five minutes, as SQS does",
+    "EnableDuplicates": "FIFO queues always deduplicate for five minutes, as in SQS",
     "LogToFile": "logs go to standard error",
     "LogFile": "logs go to standard error",
     "LogMessages": "messages are never logged",
-    "RandomLatency": "answers are not delayed on purpose",
+    "RandomLatency": "responses are not delayed on purpose",
 }
 
 
@@ -38,7 +34,7 @@ def read_goaws(text: str, environment: str | None) -> Plan:
     _read_address(plan, rest)
     for key, setting in (("AccountId", "account"), ("Region", "region")):
         if (value := rest.pop(key, None)) is not None:
-            # Without quotes, YAML takes an account for a number.
+            # YAML reads an account id without quotes as a number.
             plan.set(setting, f"{value:012}" if isinstance(value, int) else str(value), key)
     defaults = rest.pop("QueueAttributeDefaults", None)
     for entry in _entries(plan, rest, "Queues"):
@@ -46,9 +42,9 @@ def read_goaws(text: str, environment: str | None) -> Plan:
     for entry in _entries(plan, rest, "Topics"):
         _read_topic(plan, entry, defaults if isinstance(defaults, dict) else {})
     for key in rest:
-        plan.notes.append(f"{key} was left out: {_OTHERWISE.get(str(key), 'it means nothing here')}")
+        plan.notes.append(f"{key} was left out: {_OTHERWISE.get(str(key), 'it has no meaning here')}")
     plan.notes.insert(0, f'the environment "{name}" was read; {EVERY_INTERFACE}')
-    plan.vet()
+    plan.validate()
     return plan
 
 
@@ -56,7 +52,7 @@ def _load(text: str) -> Mapping[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise ImportFailure("a YAML file needs PyYAML: pip install 'penstock[import]'") from None
+        raise ImportFailure("a YAML file needs PyYAML: pip install 'penstock-mq[import]'") from None
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
@@ -77,19 +73,19 @@ class _Extent(NamedTuple):
     depth: float
 
 
-_ENDLESS = _Extent(inf, inf)  # of what contains itself
+_ENDLESS = _Extent(inf, inf)  # of a node that contains itself
 
 
 def _check_extent(root: Node | None) -> None:
-    """Aliases make a small file as large as they like, once it is written out."""
+    """Nested aliases can expand a small file to any size."""
     if root is not None:
         size, depth = _extent(root, {})
         if size > _SIZE_MAX or depth > DEPTH_MAX:
-            raise ImportFailure("with its aliases written out it is larger or deeper than any configuration")
+            raise ImportFailure("with its aliases expanded it is too large or nested too deeply")
 
 
 def _extent(node: Node, known: dict[int, _Extent]) -> _Extent:
-    """With aliases written out. What they name comes before them, so each part is looked at once."""
+    """With aliases expanded. Anchors come before their aliases, so each node is visited once."""
     if id(node) not in known:
         known[id(node)] = _ENDLESS
         if isinstance(node.value, str):
@@ -146,7 +142,7 @@ def _read_queue(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any
         elif key in SETTABLE and isinstance(value, (str, int, bool)):
             queue.attributes[key] = value
         elif key != "Name" and value:
-            queue.notes.append(f"{key} = {value} was left out: it means nothing here")
+            queue.notes.append(f"{key} = {value} was left out: it has no meaning here")
     return queue
 
 
@@ -169,6 +165,7 @@ def _read_redrive(queue: PlannedQueue, policy: object) -> None:
 
 
 def _read_topic(plan: Plan, entry: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> None:
+    # GoAWS creates the queues that subscriptions name.
     subscriptions = entry.get("Subscriptions")
     queues: list[str] = []
     for each in subscriptions if isinstance(subscriptions, list) else []:

@@ -1,11 +1,11 @@
-"""A reader of HOCON, as far as configuration files of queues need it.
+"""Parses the part of HOCON that queue configuration files use.
 
 Objects with or without outer braces, ``=`` and ``:``, keys as paths, quoted and unquoted text, arrays, comments,
-commas or line ends between members, objects that are merged when a key comes again. Values are text as it was
-written ("10 seconds", "0012"), None for null, lists and dicts: whoever reads them knows what they ought to be.
+commas or line ends between members, objects merged when a key is repeated. Values are text as written ("10 seconds",
+"0012"), None for null, lists and dicts; the caller converts them.
 
-Left out on purpose, each with an error that says so: substitutions, ``+=`` and objects or arrays put together from
-pieces. An ``include`` is not followed but named in ``includes``.
+Not supported, each with its own error: substitutions, ``+=``, and objects or arrays concatenated from pieces. An
+``include`` is not followed but listed in ``includes``.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _INCLUDE = re.compile(r'include\s+(?:(?:required|file|classpath|url|package)\(|"
 
 
 class HoconError(Exception):
-    """One line that begins with where."""
+    """One line that begins with the line number."""
 
 
-class Document(NamedTuple):
+class HoconDocument(NamedTuple):
     root: Table
     includes: list[str]
 
 
-def read_hocon(text: str) -> Document:
+def read_hocon(text: str) -> HoconDocument:
     """Raises HoconError."""
     reader = _Reader(text)
-    return Document(reader.document(), reader.includes)
+    return HoconDocument(reader.document(), reader.includes)
 
 
 class _Reader:
@@ -54,7 +54,7 @@ class _Reader:
         root = self._members(closing="}" if braced else "", depth=0)
         self._skip(_BLANKS)
         if self._at < len(self._text):
-            self._fail(f'"{self._text[self._at]}" stands alone')
+            self._fail(f'unexpected "{self._text[self._at]}"')
         return root
 
     def _members(self, closing: str, depth: int) -> Table:
@@ -68,7 +68,7 @@ class _Reader:
                     self._fail("an object is not closed")
                 return table
             if not closing and self._next("}"):
-                self._fail('"}" closes nothing')
+                self._fail('unmatched "}"')
             if (include := _INCLUDE.match(self._text, self._at)) is not None:
                 self.includes.append(" ".join(include[0].split()))
                 self._at = include.end()
@@ -80,13 +80,13 @@ class _Reader:
         path = self._path()
         depth += len(path)
         if self._take("+="):
-            self._fail("+= is not supported here: write the whole array")
+            self._fail("+= is not supported: write the whole array")
         if not self._next("{") and not self._take("=") and not self._take(":"):
             self._fail(f'no value follows the key "{".".join(path)[:80]}"')
         _put(table, path, self._value(depth))
 
     def _path(self) -> list[str]:
-        """A key such as ``queues."orders.fifo".delay``: dots divide it, but not inside of quotes."""
+        """A key such as ``queues."orders.fifo".delay``: dots outside quotes separate its parts."""
         path, begun = [""], self._at
         while True:
             if (quoted := self._quoted()) is not None:
@@ -105,7 +105,7 @@ class _Reader:
 
     def _value(self, depth: int) -> Value:
         if depth > DEPTH_MAX:
-            self._fail("objects lie too deep in one another")
+            self._fail("objects are nested too deeply")
         self._skip(_BLANKS)
         value: Value
         if self._take("{"):
@@ -116,7 +116,7 @@ class _Reader:
             return self._scalar()
         self._skip(_BLANK)
         if self._next("{") or self._next("["):
-            self._fail("objects and arrays put together from pieces are not supported here")
+            self._fail("concatenated objects and arrays are not supported")
         return value
 
     def _array(self, depth: int) -> list[Value]:
@@ -131,7 +131,7 @@ class _Reader:
             self._end_of_member("]")
 
     def _scalar(self) -> str | None:
-        """Pieces on one line are one text: ``10 seconds``, ``"a" b``."""
+        """Pieces on one line are concatenated: ``10 seconds``, ``"a" b``."""
         pieces: list[str] = []
         quoted_any = False
         while True:
@@ -143,7 +143,7 @@ class _Reader:
             else:
                 break
         if self._next("${"):
-            self._fail("substitutions such as ${name} are not supported here: write the value itself")
+            self._fail("substitutions such as ${name} are not supported: write the value itself")
         text = "".join(pieces)
         if not quoted_any:
             text = text.strip()
@@ -157,7 +157,7 @@ class _Reader:
         if found is None:
             return None
         self._at = found.end()
-        # Blanks at the end of a line, or before what comes next, belong to nothing.
+        # HOCON: trailing whitespace is not part of an unquoted text.
         return found[0] if self._next('"') else found[0].rstrip()
 
     def _quoted(self) -> str | None:
@@ -181,13 +181,13 @@ class _Reader:
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self._fail("half a character is escaped")
+            self._fail("an escaped surrogate has no pair")
 
     def _unescaped(self, escape: re.Match[str]) -> str:
         if escape[1]:
             return chr(int(escape[1], 16))
         if escape[2] not in _ESCAPED:
-            self._fail(f"\\{escape[2]} escapes nothing")
+            self._fail(f"invalid escape \\{escape[2]}")
         return _ESCAPED[escape[2]]
 
     def _end_of_member(self, closing: str) -> None:
@@ -197,12 +197,12 @@ class _Reader:
         done = self._take(",") or on_a_new_line or self._at == len(self._text)
         if not done and not (closing and self._next(closing)):
             if self._next("}") and not closing:
-                self._fail('"}" closes nothing')
-            self._fail(f'"{self._text[self._at]}" was not expected; is a quote or a comma missing?')
+                self._fail('unmatched "}"')
+            self._fail(f'unexpected "{self._text[self._at]}": is a quote or a comma missing?')
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
         found = pattern.match(self._text, self._at)
-        assert found is not None, "the pattern matches nothing at all, too"
+        assert found is not None, "the pattern matches the empty string too"
         self._at = found.end()
 
     def _next(self, text: str) -> bool:

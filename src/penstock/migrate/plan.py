@@ -1,7 +1,7 @@
-"""What is to be written: settings, queues, and a note for everything that could not be carried over.
+"""The converted configuration: settings, queues, and a note for everything that could not be carried over.
 
-A plan is filled by the reader of a format and then vetted: each value is shown to the very code that would read
-it at a start, and what that code refuses becomes a note with its reason.
+The reader of a format fills a plan and then validates it: each value is checked by the code that reads it at a start,
+and what that code refuses becomes a note with its reason.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from penstock.names import Space
 from penstock.server.settings.config import Config, settings
-from penstock.server.settings.queues import DeclaredQueueError, read_queues
+from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
 
 Scalar = str | int | bool
 
 EVERY_INTERFACE = (
-    'it listened on every interface, Penstock listens on loopback unless host = "0.0.0.0" is set'
+    'it listened on every interface; Penstock listens on loopback unless host = "0.0.0.0" is set'
 )
 
 
@@ -48,17 +48,17 @@ class Plan:
         return len(self.notes) + sum(len(queue.notes) for queue in self.queues.values())
 
     def set(self, setting: str, value: Scalar, origin: str) -> None:
-        """Take a setting over, or note why it cannot be."""
-        kind = settings()[setting].kind
+        """Carry a setting over, or note why that is not possible."""
+        type_ = settings()[setting].type
         try:
-            kind.read(value)
+            type_.parse(value)
         except ValueError:
-            self.notes.append(f"{origin} = {value} was left out: {setting} takes {kind.allowed}")
+            self.notes.append(f"{origin} = {value} was left out: {setting} must be {type_.expected}")
         else:
             self.settings[setting] = value
 
-    def vet(self) -> None:
-        """Keep only what a start would take."""
+    def validate(self) -> None:
+        """Keep only what a start would accept."""
         space = Space(
             str(self.settings.get("account", Config.account)), str(self.settings.get("region", Config.region))
         )
@@ -67,11 +67,11 @@ class Plan:
                 del self.queues[queue.name]
                 self.notes.append(f'the queue "{queue.name}" was left out: {reason}')
                 continue
-            _vet_attributes(queue, space)
+            _validate_attributes(queue, space)
         for queue in self.queues.values():
-            self._vet_dead_letter(queue, space)
+            self._validate_dead_letter(queue, space)
 
-    def _vet_dead_letter(self, queue: PlannedQueue, space: Space) -> None:
+    def _validate_dead_letter(self, queue: PlannedQueue, space: Space) -> None:
         if queue.dead_letter is None:
             return
         name, receives = queue.dead_letter
@@ -79,17 +79,17 @@ class Plan:
         if target is None:
             reason: str | None = "there is no such queue in the file"
         elif target.fifo != queue.fifo:
-            reason = "a FIFO queue needs a FIFO queue for its dead letters, a standard queue a standard one"
+            reason = "the dead-letter queue of a FIFO queue must be FIFO, that of a standard queue standard"
         else:
             reason = _refused(queue.name, {"dead_letter": {"queue": name, "max_receives": receives}}, space)
         if reason is not None:
             queue.dead_letter = None
             queue.notes.append(
-                f'its dead letters to "{name}" after {receives} receives were left out: {reason}'
+                f'its dead-letter queue "{name}" after {receives} receives was left out: {reason}'
             )
 
 
-def _vet_attributes(queue: PlannedQueue, space: Space) -> None:
+def _validate_attributes(queue: PlannedQueue, space: Space) -> None:
     if _refused(queue.name, {**queue.attributes, "tags": queue.tags}, space) is None:
         return
     for name, value in list(queue.attributes.items()):
@@ -103,15 +103,9 @@ def _vet_attributes(queue: PlannedQueue, space: Space) -> None:
 
 
 def _refused(name: str, table: Mapping[str, object], space: Space) -> str | None:
-    """Why a start would not take this queue with these settings."""
+    """Why a start would refuse this queue with these settings."""
     try:
-        (queue,) = read_queues({name: dict(table)})
-        queue.check(space)
+        check_queues(read_queues({name: dict(table)}), space)
     except DeclaredQueueError as error:
-        return _reason(error, name)
+        return str(error).removeprefix(f"invalid queue queues.{name}: ")  # the note names the queue already
     return None
-
-
-def _reason(error: DeclaredQueueError, name: str) -> str:
-    # The name is said already.
-    return str(error).removeprefix(f"queues.{name} is not right: ")

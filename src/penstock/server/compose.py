@@ -1,4 +1,4 @@
-"""The one place that names concrete parts and joins them."""
+"""The composition root: the one place that names concrete parts and connects them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
-from penstock.server.settings.durability import store_options
-from penstock.server.settings.queues import declare_all
+from penstock.server.settings.queues import declare_queues
 from penstock.server.web_pages import Browsers
 from penstock.services.sqs import sqs_service
 from penstock.services.sts import sts_service
+from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.dispatch import Dispatcher
 
 _LOADING = "the store is being loaded"
-_DECLARING = "the declared queues are being made"
+_DECLARING = "the declared queues are being created"
 _STOPPING = "the server is stopping"
 
 
 class Parts:
-    """A server put together. What loads and unloads it awaits nothing but :class:`Later`."""
+    """The parts of one server. ``load`` and ``unload`` await only promises."""
 
     def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
         """Raises one of SETUP_ERRORS."""
@@ -40,71 +40,86 @@ class Parts:
         self._clock = SystemClock()
         self._runtime = LoopRuntime(asyncio.get_running_loop(), self._clock)
         origins = Origins(config.public_url, config.trusted_proxies)
-        self.locks = Security(config, self._clock, origins)
-        disk = SqliteStore(None if config.memory else config.data, **store_options(config))
-        self._store = self.locks.encryption.around(disk)
+        self.security = Security(config, self._clock, origins)
+        synchronous, sync_every_s = sync_policy(config)
+        disk = SqliteStore(
+            None if config.memory else config.data, synchronous=synchronous, sync_every_s=sync_every_s
+        )
+        self._store = self.security.encryption.around(disk)
         self.broker: Broker
         self.health = Health()
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
         cors = Cors(config.cors_origins)
-        guarded = self.locks.credentials is None and "*" not in config.cors_origins
+        # Without credentials, a web page in the operator's browser could call the server.
+        checks_pages = self.security.credentials is None and "*" not in config.cors_origins
         self._routes = Routes(
-            callers=self.locks.callers,
+            callers=self.security.callers,
             origins=origins,
             cors=cors,
             health=self.health,
-            throttle=self.locks.throttle,
-            witness=self.locks.witness,
-            browsers=Browsers(cors, config.public_url) if guarded else None,
+            throttle=self.security.throttle,
+            witness=self.security.witness,
+            browsers=Browsers(cors, config.public_url) if checks_pages else None,
         )
-        audit = self.locks.audit
+        audit = self.security.audit
         if audit is not None and config.audit_required:
-            self.health.watch("the audit trail cannot be written", lambda: audit.must_refuse)
-        neighbours = ClientAddresses(config.trusted_proxies)
-        self.listener = Listener(self._routes.serve, config.http_limits, neighbours)
+            self.health.watch("the audit log cannot be written", lambda: audit.must_refuse)
+        addresses = ClientAddresses(config.trusted_proxies)
+        self.listener = Listener(self._routes.serve, config.http_limits, addresses)
 
     async def load(self) -> None:
-        """Open the store and become ready. Raises Fault or PenstockError."""
+        """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
         shard = await self._runtime.write(self._store.open)
-        self.locks.start()
+        self.security.start()
         self._clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
         limits = self._config.broker_limits
-        encryption = self.locks.encryption
+        encryption = self.security.encryption
         self.broker = Broker(
             self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard,
             encryption.dedup_key,
         )  # fmt: skip
         self.broker.start()
-        self.health.tell("sends", self._sends)
-        services = [sqs_service(self.broker), sts_service(self.locks.credentials, self._clock)]
-        witness = self.locks.witness
-        self._routes.dispatch = Dispatcher(services, witness.answered if witness is not None else None).answer
+        self.health.tell("sends", self._send_state)
+        services = [sqs_service(self.broker), sts_service(self.security.credentials, self._clock)]
+        recorder = self.security.witness
+        self._routes.dispatch = Dispatcher(
+            services, recorder.answered if recorder is not None else None
+        ).answer
         self.health.done(_LOADING)
-        await declare_all(self.broker, self._config.queues, self._config.space)
+        await declare_queues(self.broker, self._config.queues, self._config.space)
         encryption.start(self._store, self._runtime, self.broker, self._on_fatal)
         self.health.done(_DECLARING)
 
-    def _sends(self) -> str:
-        """No obstacle: a balancer that took the server out would keep away the receivers, who make room."""
+    def _send_state(self) -> str:
+        """A full disk does not make the server unready: receivers, who free space, must still reach it."""
         return "refused: the disk is full" if self.broker.is_full else "taken"
 
-    def look(self, *, asked: bool) -> None:
-        """Take up files that have changed; ``asked`` if an operator wants it now. Runs on the event loop."""
-        self.locks.look(self.listener, asked=asked)
+    def reload(self, *, requested: bool) -> None:
+        """Reload files that changed, or all of them if ``requested``. Runs on the event loop."""
+        self.security.look(self.listener, asked=requested)
 
     def wind_down(self) -> None:
-        """Take nothing new; every long poll is answered, with nothing."""
+        """Accept nothing new and answer every long poll with no messages."""
         self.health.expect(_STOPPING)
         self.listener.stop_accepting()
         self.broker.end_polls()
 
     async def unload(self) -> None:
-        """Make the last changes durable and let go of the store."""
-        self.locks.encryption.stop()
+        """Commit the last changes and close the store."""
+        self.security.encryption.stop()
         await self.broker.stop()
         await self._runtime.write(self._store.close)
 
     def close(self) -> None:
         self._runtime.close()
-        self.locks.close()
+        self.security.close()
+
+
+def sync_policy(config: Config) -> tuple[Synchronous, float | None]:
+    # Even without a sync at every commit, SQLite syncs before it copies the log into the data file: a power cut can
+    # lose the last commits, but never damage the file.
+    return (
+        "full" if config.durability == "commit" else "normal",
+        config.durability_interval if config.durability == "interval" else None,
+    )

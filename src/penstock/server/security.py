@@ -21,12 +21,12 @@ from penstock.server.audit.opening import open_audit
 from penstock.server.audit.recorder import AuditRecorder
 from penstock.server.caller import Callers
 from penstock.server.encryption import Encryption, root_key
-from penstock.server.exposure import check_exposure
 from penstock.server.gate import Gate
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.periodic import Lookout, alone
 from penstock.server.settings.config import Config, ConfigError
+from penstock.server.startup_report import check_plain_http
 from penstock.server.throttle import Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
 
@@ -37,7 +37,7 @@ SETUP_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKey
 class Security:
     def __init__(self, config: Config, clock: Clock, origins: Origins) -> None:
         """Raises one of SETUP_ERRORS."""
-        check_exposure(config)
+        check_plain_http(config)
         root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)

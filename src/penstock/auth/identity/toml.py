@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.auth.identity.book import ROOT, Account, Book, CredentialsError, Holder, Role, User, all_keys
 from penstock.names import is_account
-from penstock.toml import toml_key, toml_text
+from penstock.toml_text import toml_key, toml_string
 
 _PREAMBLE = """\
 # The credentials of this broker. Made by `penstock user`, `penstock role` and `penstock policy`; it can be edited
@@ -156,4 +156,4 @@ def _value(value: Any) -> str:
 def _text(text: str) -> str:
     if "\n" in text and _LITERAL.fullmatch(text) and not text.endswith("'"):
         return f"'''\n{text}'''"
-    return toml_text(text)
+    return toml_string(text)

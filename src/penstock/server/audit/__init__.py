@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.server.audit.event import AuditEvent
 from penstock.server.audit.file import AuditError
 from penstock.server.audit.log import Audit
-from penstock.server.audit.opening import open_audit, trail_path
+from penstock.server.audit.opening import open_audit
 from penstock.server.audit.parameters import safe_parameters, safe_response
 from penstock.server.audit.recorder import AuditRecorder
 
@@ -17,5 +17,4 @@ __all__ = [
     "open_audit",
     "safe_parameters",
     "safe_response",
-    "trail_path",
 ]

@@ -1,8 +1,8 @@
-"""Every setting of the server: its one name, its default, what it takes, and what it is for.
+"""Every setting of the server: its name, type, description and default.
 
-A setting has the same name everywhere: ``max_connections`` in the file, ``PENSTOCK_MAX_CONNECTIONS`` in the
-environment, ``--max-connections`` as a flag. Defaults < file < environment < flags. Nothing is passed over in
-silence: an unknown name or a wrong value stops the start with one line that says where and what is right.
+A setting has one name everywhere: ``max_connections`` in the file, ``PENSTOCK_MAX_CONNECTIONS`` in the environment,
+``--max-connections`` as a flag. Precedence: defaults < file < environment < flags. Unknown names and invalid values
+stop the start.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from penstock.limits import Limits
 from penstock.names import Space
-from penstock.server.address import Address
 from penstock.server.client_addresses import Network
 from penstock.server.http.limits import HttpLimits
+from penstock.server.settings.address import Address
 from penstock.server.settings.queues import DeclaredQueue
 from penstock.server.settings.types import (
     ACCOUNT,
     ADDRESSES,
+    AUDIT_FILE,
     BOOLEAN,
     HOST,
     NETWORKS,
     ORIGINS,
     PATH,
+    PUBLIC_URL,
     REGION,
+    REGION_PLACEHOLDER,
     REGIONS,
     TEXT,
-    TRAIL,
-    URL,
-    Kind,
+    SettingType,
     choice,
     duration,
+    integer,
     size,
-    whole,
 )  # fmt: skip
 
 _HTTP = HttpLimits()
@@ -49,7 +50,7 @@ class ConfigError(Exception):
 
 class Setting(NamedTuple):
     name: str
-    kind: Kind
+    type: SettingType
     help: str
     default: Any
 
@@ -62,160 +63,129 @@ class Setting(NamedTuple):
         return f"--{self.name.replace('_', '-')}"
 
 
-class About(NamedTuple):
-    kind: Kind
-    help: str
-
-
+# Each annotation holds the type of the setting and its line of help.
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    host: Annotated[str, About(HOST, "Address to listen on; 0.0.0.0 or :: for every interface.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, About(whole(0, 65535), "Port to listen on; 0 takes a free one.")] = 9324
+    host: Annotated[str, HOST, "Address to listen on; 0.0.0.0 or :: for every interface."] = "127.0.0.1"
+    port: Annotated[int, integer(0, 65535), "Port to listen on; 0 for any free port."] = 9324
     listen: Annotated[
-        tuple[Address, ...], About(ADDRESSES, "Addresses to listen on, instead of host and port.")
+        tuple[Address, ...], ADDRESSES, "Addresses to listen on, instead of host and port."
     ] = ()
-    data: Annotated[Path, About(PATH, "Directory that holds queues and messages.")] = Path("penstock-data")
+    data: Annotated[Path, PATH, "Directory for queues and messages."] = Path("penstock-data")
     credentials: Annotated[
-        Path | None,
-        About(PATH, "File with users, roles and their keys. With it every request must be signed."),
+        Path | None, PATH, "File with users, roles and their keys. With it, every request must be signed."
     ] = None
     root_key_file: Annotated[
-        Path | None, About(PATH, "File with the root key. With one, messages are encrypted on disk.")
+        Path | None, PATH, "File with the root key. With a root key, messages are encrypted on disk."
     ] = None
-    root_key_command: Annotated[
-        str | None, About(TEXT, "Command that prints the root key, instead of a file.")
-    ] = None
+    root_key_command: Annotated[str | None, TEXT, "Command that prints the root key, instead of a file."] = (
+        None
+    )
     keyring: Annotated[
-        Path | None,
-        About(PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."),
+        Path | None, PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."
     ] = None
-    memory: Annotated[bool, About(BOOLEAN, "Keep everything in memory: nothing survives a stop.")] = False
+    memory: Annotated[bool, BOOLEAN, "Keep everything in memory: nothing survives a stop."] = False
     durability: Annotated[
         str,
-        About(
-            choice("commit", "interval", "system"),
-            "When changes are synced to disk: at every commit, every durability_interval, or by the system.",
-        ),
+        choice("commit", "interval", "system"),
+        "When changes are synced to disk: at every commit, every durability_interval, or when the system does.",
     ] = "commit"
     durability_interval: Annotated[
-        float, About(duration(0.01, 60), "How often changes are synced with durability = interval.")
+        float, duration(0.01, 60), "How often changes are synced with durability = interval."
     ] = 1.0
     public_url: Annotated[
         str | None,
-        About(URL, "Base of the queue URLs given out. Default: the host each request was sent to."),
+        PUBLIC_URL,
+        "Base of the queue URLs returned; {region} in its host stands for the region. "
+        "Default: the host each request was sent to.",
     ] = None
     trusted_proxies: Annotated[
-        tuple[Network, ...],
-        About(NETWORKS, "Proxies whose X-Forwarded-Host, -Proto, -Port and -For are believed."),
+        tuple[Network, ...], NETWORKS, "Proxies whose X-Forwarded-Host, -Proto, -Port and -For are trusted."
     ] = ()
-    account: Annotated[str, About(ACCOUNT, "Account of callers whose access key is not one itself.")] = (
+    account: Annotated[str, ACCOUNT, "Account of callers whose access key is not an account id."] = (
         "000000000000"
     )
-    region: Annotated[str, About(REGION, "Region of requests that do not name one.")] = "us-east-1"
+    region: Annotated[str, REGION, "Region of requests that do not name one."] = "us-east-1"
     regions: Annotated[
-        tuple[str, ...], About(REGIONS, "Regions that requests may be signed for. Default: any.")
+        tuple[str, ...], REGIONS, "Regions that requests may be signed for. Default: any."
     ] = ()
-    log_level: Annotated[
-        str, About(choice("debug", "info", "warning", "error"), "What is worth a log line.")
-    ] = "info"
-    log_format: Annotated[
-        str,
-        About(
-            choice("auto", "human", "json"), "Log lines for people or as JSON; auto: people in a terminal."
-        ),
-    ] = "auto"
-    print_ready: Annotated[
-        bool, About(BOOLEAN, 'Print "Ready." on standard output once requests are taken.')
-    ] = False
-    tls_certificate: Annotated[Path | None, About(PATH, "Certificate chain (PEM) to serve HTTPS with.")] = (
-        None
+    relaxed_waits: Annotated[
+        bool | None,
+        BOOLEAN,
+        "Allow PurgeQueue and the reuse of a deleted queue's name at once, instead of after 60 seconds. "
+        "Default: on with memory, otherwise off.",
+    ] = None
+    log_level: Annotated[str, choice("debug", "info", "warning", "error"), "Lowest level that is logged."] = (
+        "info"
     )
-    tls_key: Annotated[Path | None, About(PATH, "Private key (PEM) of the certificate.")] = None
+    log_format: Annotated[
+        str, choice("auto", "human", "json"), "Log lines as text or as JSON; auto: text in a terminal."
+    ] = "auto"
+    print_ready: Annotated[bool, BOOLEAN, 'Print "Ready." on standard output when the server is ready.'] = (
+        False
+    )
+    tls_certificate: Annotated[Path | None, PATH, "Certificate chain (PEM) for HTTPS."] = None
+    tls_key: Annotated[Path | None, PATH, "Private key (PEM) of the certificate."] = None
     tls_client_ca: Annotated[
-        Path | None, About(PATH, "Authorities (PEM) whose certificates clients have to show.")
+        Path | None, PATH, "Certificate authorities (PEM) that client certificates are verified against."
     ] = None
     tls_client_auth: Annotated[
-        str,
-        About(choice("none", "optional", "required"), "Whether clients have to show a certificate."),
+        str, choice("none", "optional", "required"), "Whether clients must present a certificate."
     ] = "none"
     allow_plain_http: Annotated[
-        bool, About(BOOLEAN, "Take signed requests from the network without TLS, as behind a proxy.")
+        bool, BOOLEAN, "Accept signed requests from the network without TLS, as behind a proxy."
     ] = False
-    cors_origins: Annotated[
-        tuple[str, ...], About(ORIGINS, "Origins whose web pages may call the server.")
-    ] = ()
+    cors_origins: Annotated[tuple[str, ...], ORIGINS, "Origins whose web pages may call the server."] = ()
     audit: Annotated[
         str,
-        About(
-            TRAIL,
-            "File of the audit trail. auto: audit/audit.jsonl beside the data if there are credentials.",
-        ),
+        AUDIT_FILE,
+        "File of the audit log. auto: audit/audit.jsonl in the data directory if credentials are set.",
     ] = "auto"
     audit_data_events: Annotated[
-        bool, About(BOOLEAN, "Write an event for every message request too, not only for changes of queues.")
+        bool, BOOLEAN, "Record message requests too (send, receive, delete), not only changes of queues."
     ] = False
-    audit_max_size: Annotated[
-        int, About(size(_MIB, "1MB"), "Size at which a file of the audit trail is set aside.")
-    ] = 100 * _MIB
-    audit_keep: Annotated[int, About(whole(1, 10_000), "Older files of the audit trail to keep.")] = 10
+    audit_max_size: Annotated[int, size(_MIB, "1MB"), "Size at which the audit log is rotated."] = 100 * _MIB
+    audit_keep: Annotated[int, integer(1, 10_000), "Number of rotated audit log files to keep."] = 10
     audit_required: Annotated[
-        bool, About(BOOLEAN, "Refuse requests for as long as the audit trail cannot be written.")
+        bool, BOOLEAN, "Refuse requests for as long as the audit log cannot be written."
     ] = False
     memory_budget: Annotated[
-        int, About(size(8 * _MIB, "8MB"), "Memory for waiting messages; the rest stays on disk.")
+        int, size(8 * _MIB, "8MB"), "Memory for waiting messages; the rest stays on disk."
     ] = Limits().memory_budget_bytes
-    max_connections: Annotated[int, About(whole(1, 1_000_000), "Connections at a time.")] = (
-        _HTTP.connections_max
-    )
+    max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[
-        int, About(whole(0, 1_000_000), "Connections of one client address at a time; 0: no such limit.")
+        int, integer(0, 1_000_000), "Concurrent connections of one client address; 0: no limit."
     ] = _HTTP.connections_per_address_max
-    max_header_size: Annotated[int, About(size(4 * _KIB, "4KB"), "Headers of one request.")] = (
-        _HTTP.header_bytes_max
-    )
-    max_body_size: Annotated[int, About(size(2 * _MIB, "2MB"), "Body of one request.")] = _HTTP.body_bytes_max
+    max_header_size: Annotated[int, size(4 * _KIB, "4KB"), "Headers of one request."] = _HTTP.header_bytes_max
+    max_body_size: Annotated[int, size(2 * _MIB, "2MB"), "Body of one request."] = _HTTP.body_bytes_max
     max_buffered_size: Annotated[
-        int, About(size(16 * _MIB, "16MB"), "Requests that are still arriving or wait, together.")
+        int, size(16 * _MIB, "16MB"), "Requests still arriving or waiting, all together."
     ] = _HTTP.buffered_bytes_max
-    # SQS clients poll for 20 s and then use the connection again.
-    idle_timeout: Annotated[float, About(duration(30, 3600), "How long an unused connection stays open.")] = (
+    # SQS clients poll for 20 s and then reuse the connection.
+    idle_timeout: Annotated[float, duration(30, 3600), "How long an unused connection stays open."] = (
         _HTTP.idle_s
     )
-    header_timeout: Annotated[float, About(duration(1, 300), "How long a request's headers may take.")] = (
+    header_timeout: Annotated[float, duration(1, 300), "How long a request's headers may take."] = (
         _HTTP.head_s
     )
-    body_timeout: Annotated[float, About(duration(1, 300), "How long a request's body may stall.")] = (
-        _HTTP.body_s
+    body_timeout: Annotated[float, duration(1, 300), "How long a request's body may stall."] = _HTTP.body_s
+    write_timeout: Annotated[float, duration(1, 300), "How long a client may leave responses unread."] = (
+        _HTTP.write_s
     )
-    write_timeout: Annotated[
-        float, About(duration(1, 300), "How long a client may leave answers unread.")
-    ] = _HTTP.write_s
-    stop_timeout: Annotated[float, About(duration(0, 300), "How long a stop waits for running requests.")] = (
-        10.0
-    )
+    stop_timeout: Annotated[float, duration(0, 300), "How long a stop waits for running requests."] = 10.0
     requests_per_second: Annotated[
-        int, About(whole(0, 1_000_000), "Requests of one caller a second; 0: no limit.")
+        int, integer(0, 1_000_000), "Rate limit for each caller, in requests per second; 0: no limit."
     ] = 0
     requests_burst: Annotated[
-        int,
-        About(
-            whole(0, 1_000_000),
-            "Requests that a caller may make at once after a rest; 0: as many as in a second.",
-        ),
+        int, integer(0, 1_000_000), "Requests a caller may make at once after a pause; 0: one second's worth."
     ] = 0
-    quota_queues: Annotated[
-        int, About(whole(0, 10_000_000), "Queues that an account may have; 0: no limit.")
-    ] = 0
-    quota_messages: Annotated[
-        int, About(whole(0, 10**15), "Messages that an account may keep; 0: no limit.")
-    ] = 0
-    quota_bytes: Annotated[
-        int, About(size(0, "0"), "Bytes of messages that an account may keep; 0: no limit.")
-    ] = 0
+    quota_queues: Annotated[int, integer(0, 10_000_000), "Queues per account; 0: no limit."] = 0
+    quota_messages: Annotated[int, integer(0, 10**15), "Stored messages per account; 0: no limit."] = 0
+    quota_bytes: Annotated[int, size(0, "0"), "Stored bytes of messages per account; 0: no limit."] = 0
 
-    queues: tuple[DeclaredQueue, ...] = ()  # not a setting: the tables [queues.NAME] of the file
+    # Not settings: the tables [queues.NAME] of the config file, and the name of that file.
+    queues: tuple[DeclaredQueue, ...] = ()
+    file: str = ""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -225,21 +195,32 @@ class Config:
     def scheme(self) -> str:
         return "https" if self.tls_certificate is not None else "http"
 
+    def endpoint_url(self, address: Address) -> str:
+        """For a client in the default region. ``address`` as opened, with its port."""
+        if self.public_url is None:
+            return f"{self.scheme}://{address.local}"
+        return self.public_url.replace(REGION_PLACEHOLDER, self.region)
+
     @property
     def space(self) -> Space:
-        """Whose the declared queues are."""
+        """Account and region of the declared queues."""
         return Space(self.account, self.region)
 
     @property
-    def keeps_trail(self) -> bool:
-        """An open server knows no callers to tell of, and one in memory keeps nothing, unless told otherwise."""
+    def audit_file(self) -> Path | None:
+        """None: there is no audit log."""
         if self.audit == "auto":
-            return self.credentials is not None and not self.memory
-        return self.audit != "off"
+            # Without credentials no caller is known, and --memory writes no files.
+            return self.default_audit_file if self.credentials is not None and not self.memory else None
+        return None if self.audit == "off" else Path(self.audit)
+
+    @property
+    def default_audit_file(self) -> Path:
+        return self.data / "audit" / "audit.jsonl"
 
     @property
     def keyring_file(self) -> Path | None:
-        """None: with everything in memory there is nothing to keep keys for, unless a keyring is named."""
+        """None: with --memory the keys need not be stored, unless a keyring is set."""
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
 
     @property
@@ -258,11 +239,15 @@ class Config:
 
     @property
     def broker_limits(self) -> Limits:
+        sqs = Limits()
+        relaxed = self.memory if self.relaxed_waits is None else self.relaxed_waits
         return Limits(
             memory_budget_bytes=self.memory_budget,
             quota_queues=self.quota_queues,
             quota_messages=self.quota_messages,
             quota_bytes=self.quota_bytes,
+            purge_pause_ms=0 if relaxed else sqs.purge_pause_ms,
+            delete_pause_ms=0 if relaxed else sqs.delete_pause_ms,
         )
 
 
@@ -271,6 +256,7 @@ def settings() -> dict[str, Setting]:
     hints = get_type_hints(Config, include_extras=True)
     found = {}
     for each in fields(Config):
-        for about in getattr(hints[each.name], "__metadata__", ()):
-            found[each.name] = Setting(each.name, about.kind, about.help, each.default)
+        if metadata := getattr(hints[each.name], "__metadata__", ()):
+            type_, description = metadata
+            found[each.name] = Setting(each.name, type_, description, each.default)
     return found

@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, the environment, flags. Each is named in its errors."""
+"""Reads the settings from a TOML file, the environment and flags. Errors name the source of the value."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from penstock.auth.encryption.root_key import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.server.settings.config import Config, ConfigError, Setting, settings
-from penstock.server.settings.queues import DeclaredQueueError, read_queues
-from penstock.server.settings.types import WrongPart
+from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
+from penstock.server.settings.types import InvalidItem
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
@@ -30,29 +30,28 @@ class Given(NamedTuple):
 
 def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> Config:
     """Raises ConfigError. Flags that are None were not given."""
-    path = flags.get("config") or environment.get(CONFIG_VARIABLE)
+    path = str(flags.get("config") or environment.get(CONFIG_VARIABLE) or "")
     where = "--config" if flags.get("config") else CONFIG_VARIABLE
-    table = _read_file(Path(str(path)), where) if path else {}
-    with _told_as_config_error(str(path)):
+    table = _read_file(Path(path), where) if path else {}
+    with _as_config_error(path):
         queues = read_queues(table.pop("queues", {}))
 
     values: dict[str, Any] = {}
-    for source in (_from_file(table, str(path)), _from_environment(environment), _from_flags(flags)):
+    for source in (_from_file(table, path), _from_environment(environment), _from_flags(flags)):
         found = {given.setting.name: _value(given) for given in source}
         if "listen" not in found and not found.keys().isdisjoint(("host", "port")):
-            # The simple form of a stronger source stands for the list of a weaker one.
+            # host and port of a stronger source replace the list of a weaker one.
             values.pop("listen", None)
         values |= found
-    config = Config(**values, queues=queues)
-    _check_together(config)
-    with _told_as_config_error(str(path)):
-        for queue in queues:
-            queue.check(config.space)
+    config = Config(**values, queues=queues, file=path)
+    _check_combinations(config)
+    with _as_config_error(path):
+        check_queues(queues, config.space)
     return config
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    # Neither case nor the prefix that all variables share says anything about nearness.
+    # Case and the prefix that all variables share do not make names more alike.
     by_folded = {_folded(each): each for each in known}
     near = get_close_matches(_folded(name), by_folded, n=1, cutoff=0.5)
     return f'; did you mean "{by_folded[near[0]]}"?' if near else ""
@@ -83,7 +82,7 @@ def _read_file(path: Path, where: str) -> dict[str, Any]:
 
 
 def _too_deep(path: Path) -> ConfigError:
-    return ConfigError(f"{path}: tables and arrays lie too deep in one another")
+    return ConfigError(f"{path}: tables and arrays are nested too deeply: at most {_DEPTH_MAX} levels")
 
 
 def _from_file(table: Mapping[str, object], path: str) -> Iterator[Given]:
@@ -107,7 +106,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Kubernetes sets such variables in every pod beside a Service that is called penstock."""
+    """Kubernetes sets such variables in every pod of a namespace with a Service named penstock."""
     return _SERVICE_LINK.fullmatch(name) is not None or (name == "PENSTOCK_PORT" and "://" in value)
 
 
@@ -118,20 +117,20 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
 
 
 def _value(given: Given) -> Any:
-    kind = given.setting.kind
+    type_ = given.setting.type
     try:
-        return kind.read(given.value)
+        return type_.parse(given.value)
     except ValueError as error:
-        value = error.part if isinstance(error, WrongPart) else given.value
+        value = error.item if isinstance(error, InvalidItem) else given.value
         shown = " ".join(str(value).split())
         shown = f"{shown[:100]}…" if len(shown) > 100 else shown
         shown = f'"{shown}"' if isinstance(value, str) else shown
-        name = given.setting.name
-        raise ConfigError(f"{name} = {shown} ({given.where}) is not right: give {kind.allowed}") from None
+        source = f"{given.setting.name} ({given.where})"
+        raise ConfigError(f"invalid value {shown} for {source}: expected {type_.expected}") from None
 
 
 @contextmanager
-def _told_as_config_error(path: str) -> Iterator[None]:
+def _as_config_error(path: str) -> Iterator[None]:
     try:
         yield
     except DeclaredQueueError as error:
@@ -139,31 +138,38 @@ def _told_as_config_error(path: str) -> Iterator[None]:
         raise ConfigError(f"{error} ({path}){hint}") from None
 
 
-def _check_together(config: Config) -> None:
+def _check_combinations(config: Config) -> None:
+    """A setting that would have no effect is an error."""
     if (config.tls_certificate is None) != (config.tls_key is None):
-        given, lacking = "tls_certificate", "tls_key"
+        given, missing = "tls_certificate", "tls_key"
         if config.tls_certificate is None:
-            given, lacking = lacking, given
-        raise ConfigError(f"{given} is set and {lacking} is not: HTTPS needs both")
+            given, missing = missing, given
+        raise ConfigError(f"{given} is set but {missing} is not: HTTPS needs both")
     if config.tls_client_ca is None and config.tls_client_auth != "none":
-        asked = f"tls_client_auth = {config.tls_client_auth}"
-        raise ConfigError(f"{asked} needs tls_client_ca: whose certificates are to be believed?")
+        raise ConfigError(
+            f"tls_client_auth = {config.tls_client_auth} needs tls_client_ca: set it to the certificates of the "
+            "authorities that issue client certificates"
+        )
     if config.tls_client_ca is not None and config.tls_client_auth == "none":
         raise ConfigError(
-            "tls_client_ca is set and nobody is asked: set tls_client_auth to required or optional"
+            "tls_client_ca is set but client certificates are not asked for: "
+            "set tls_client_auth to required or optional"
         )
     if config.tls_client_ca is not None and config.tls_certificate is None:
-        raise ConfigError("tls_client_ca is set and tls_certificate is not: client certificates need HTTPS")
+        raise ConfigError("tls_client_ca is set but tls_certificate is not: client certificates need HTTPS")
     if config.durability != "interval" and config.durability_interval != Config.durability_interval:
-        told = f"durability_interval is set and durability is {config.durability}"
-        raise ConfigError(f"{told}: set durability to interval")
+        raise ConfigError(
+            f"durability_interval is set but durability is {config.durability}: set durability to interval"
+        )
     if config.durability != "commit" and config.memory:
-        raise ConfigError(f"durability = {config.durability} needs a disk, and memory is set")
+        raise ConfigError(
+            f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
+        )
     if config.requests_burst and not config.requests_per_second:
-        raise ConfigError("requests_burst is set and requests_per_second is not: a burst is beyond a rate")
+        raise ConfigError("requests_burst is set but requests_per_second is not: a burst needs a rate limit")
     if config.regions and config.credentials is None:
         raise ConfigError(
-            "regions is set and credentials is not: nobody verifies what a request is signed for"
+            "regions is set but credentials is not: without credentials no signature is verified"
         )
-    if config.audit_required and not config.keeps_trail:
-        raise ConfigError("audit_required is set and there is no audit trail: name its file with audit")
+    if config.audit_required and config.audit_file is None:
+        raise ConfigError("audit_required is set but there is no audit log: set audit to the path of a file")

@@ -1,33 +1,36 @@
 """Queues declared in the config file: the tables ``[queues.NAME]``.
 
-Attributes have their AWS names; ``tags``, ``dead_letter`` and ``fifo`` are spelt the way people do. Values
-are checked by the rules of the SQS face itself, before anything is started. The order of the tables does not
-matter: queues are made first, and only then told where their dead letters go.
+Attributes have their AWS names; ``tags``, ``dead_letter`` and ``fifo`` are shorthands. Values are validated by the
+SQS service itself. Everything is checked before anything is created, so tables can stand in any order, dead-letter
+queues can form cycles, and a start that is refused leaves no queue behind.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.errors import QueueMissing
 from penstock.names import QueueName, Space
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
-from penstock.services.sqs.queues import declare_queue
+from penstock.services.sqs.redrive import check_redrive_target
 from penstock.services.sqs.tags import merged
 from penstock.services.sqs.validation import check_queue_name
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
+    from penstock.broker.live_queue import LiveQueue
 
-_SUGAR = ("dead_letter", "fifo", "tags")
+_SHORTHANDS = ("dead_letter", "fifo", "tags")
 _DOCUMENTS = ("Policy", "RedrivePolicy", "RedriveAllowPolicy")
 
 
 class DeclaredQueueError(Exception):
-    """One line; ``unknown`` and ``known`` let whoever shows it suggest the nearest name."""
+    """One line. ``unknown`` and ``known`` allow to suggest the nearest name."""
 
     def __init__(self, message: str, unknown: str = "", known: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -46,72 +49,120 @@ class DeclaredQueue(NamedTuple):
     tags: dict[str, str]
     dead_letter: DeadLetter | None
 
-    def redrive(self, space: Space) -> dict[str, str]:
-        """The attribute that says where its dead letters go, if they go anywhere."""
-        if self.dead_letter is not None:
-            target = QueueName(space.account, space.region, self.dead_letter.queue)
-            policy = {"deadLetterTargetArn": target.arn, "maxReceiveCount": self.dead_letter.receives_max}
-            return {"RedrivePolicy": json.dumps(policy)}
-        return {name: value for name, value in self.attributes.items() if name == "RedrivePolicy"}
+    @property
+    def fifo(self) -> bool:
+        return "FifoQueue" in self.attributes
 
-    def plain(self) -> dict[str, str]:
-        """All other attributes."""
-        return {name: value for name, value in self.attributes.items() if name != "RedrivePolicy"}
+    def all_attributes(self, space: Space) -> dict[str, str]:
+        """With ``dead_letter`` written out as a RedrivePolicy."""
+        if self.dead_letter is None:
+            return self.attributes
+        target = QueueName(space.account, space.region, self.dead_letter.queue)
+        policy = {"deadLetterTargetArn": target.arn, "maxReceiveCount": self.dead_letter.receives_max}
+        return self.attributes | {"RedrivePolicy": json.dumps(policy)}
 
-    def check(self, space: Space) -> None:
-        """Raises DeclaredQueueError with SQS's own reason."""
-        name = QueueName(space.account, space.region, self.name)
-        fifo = "FifoQueue" in self.attributes
+
+class _Plan(NamedTuple):
+    """What a declared queue is going to be."""
+
+    name: QueueName
+    existing: LiveQueue | None
+    settings: QueueSettings
+    tags: dict[str, str]
+
+
+def check_queues(queues: Sequence[DeclaredQueue], space: Space) -> None:
+    """Raises DeclaredQueueError. A dead-letter queue that is not declared may exist: only a start can tell."""
+    _plan(queues, space, existing=lambda name: None, targets_exist=False)
+
+
+async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> None:
+    """Create what is missing, change what differs. Raises DeclaredQueueError before anything is changed, or
+    PenstockError."""
+
+    def existing(name: QueueName) -> LiveQueue | None:
         try:
-            check_queue_name(self.name, fifo=fifo)
-            with_attributes(QueueSettings(fifo=fifo), self.plain() | self.redrive(space), name, new=True)
-            merged({}, self.tags, self.name)
-        except Fault as fault:
-            raise DeclaredQueueError(f"queues.{self.name} is not right: {fault.message}") from None
+            return broker.find(name)
+        except QueueMissing:
+            return None
+
+    for plan in _plan(queues, space, existing, targets_exist=True):
+        queue = plan.existing
+        if queue is None:
+            await broker.create(plan.name, plan.settings, plan.tags)
+            continue
+        if plan.settings != queue.settings:
+            await broker.configure(queue, plan.settings)
+        if plan.tags != queue.tags:
+            await broker.tag(queue, plan.tags)
+
+
+def _plan(
+    queues: Sequence[DeclaredQueue],
+    space: Space,
+    existing: Callable[[QueueName], LiveQueue | None],
+    *,
+    targets_exist: bool,
+) -> list[_Plan]:
+    plans: dict[QueueName, _Plan] = {}
+    for queue in queues:
+        name = QueueName(space.account, space.region, queue.name)
+        found = existing(name)
+        with _naming(queue):
+            check_queue_name(queue.name, fifo=queue.fifo)
+            settings = QueueSettings(fifo=queue.fifo) if found is None else found.settings
+            settings = with_attributes(settings, queue.all_attributes(space), name, new=found is None)
+            tags = merged({} if found is None else found.tags, queue.tags, queue.name)
+        plans[name] = _Plan(name, found, settings, tags)
+    for queue, plan in zip(queues, plans.values(), strict=True):
+        policy, redrive = queue.all_attributes(space).get("RedrivePolicy"), plan.settings.redrive
+        if policy is None or redrive is None:
+            continue
+        target = plans.get(redrive.target) or existing(redrive.target)
+        if target is not None or targets_exist:
+            with _naming(queue):
+                target_settings = None if target is None else target.settings
+                check_redrive_target(target_settings, redrive, policy, plan.name, fifo=queue.fifo)
+    return list(plans.values())
+
+
+@contextmanager
+def _naming(queue: DeclaredQueue) -> Iterator[None]:
+    try:
+        yield
+    except Fault as fault:
+        raise DeclaredQueueError(f"invalid queue queues.{queue.name}: {fault.message}") from None
 
 
 def read_queues(tables: object) -> tuple[DeclaredQueue, ...]:
     """Raises DeclaredQueueError."""
     if not isinstance(tables, dict):
-        raise DeclaredQueueError("queues is not right: write one table [queues.NAME] for each queue")
+        raise DeclaredQueueError("invalid value for queues: expected one table [queues.NAME] for each queue")
     return tuple(_read_queue(name, table) for name, table in tables.items())
-
-
-async def declare_all(broker: Broker, queues: Iterable[DeclaredQueue], space: Space) -> None:
-    """Make what is missing, change what differs. Dead letters last: a cycle, or a queue that names itself, is
-    as fine as any order. Raises Fault or PenstockError."""
-    queues = tuple(queues)
-    for queue in queues:
-        name = QueueName(space.account, space.region, queue.name)
-        await declare_queue(broker, name, queue.plain(), queue.tags)
-    for queue in queues:
-        redrive = queue.redrive(space)
-        if redrive:
-            await declare_queue(broker, QueueName(space.account, space.region, queue.name), redrive, {})
 
 
 def _read_queue(name: str, table: object) -> DeclaredQueue:
     path = f"queues.{name}"
     if not isinstance(table, dict):
-        raise DeclaredQueueError(f"{path} is not right: write it as a table [queues.{name}]")
+        raise DeclaredQueueError(f"invalid value for {path}: expected a table [queues.{name}]")
     attributes: dict[str, str] = {}
     for key, value in table.items():
         if key in SETTABLE:
             attributes[key] = _attribute(path, key, value)
-        elif key not in _SUGAR:
-            raise DeclaredQueueError(f'unknown setting "{key}" in [{path}]', key, (*SETTABLE, *_SUGAR))
-    if _fifo(name, table.get("fifo"), attributes.get("FifoQueue")):
+        elif key not in _SHORTHANDS:
+            raise DeclaredQueueError(f'unknown setting "{key}" in [{path}]', key, (*SETTABLE, *_SHORTHANDS))
+    if _is_fifo(name, table.get("fifo"), attributes.get("FifoQueue")):
         attributes["FifoQueue"] = "true"
     else:
         attributes.pop("FifoQueue", None)
     dead_letter = _dead_letter(path, table["dead_letter"]) if "dead_letter" in table else None
     if dead_letter is not None and "RedrivePolicy" in attributes:
-        raise DeclaredQueueError(f"{path} has both dead_letter and RedrivePolicy: give one of them")
+        raise DeclaredQueueError(f"{path} has both dead_letter and RedrivePolicy: remove one of them")
     return DeclaredQueue(name, attributes, _tags(path, table.get("tags", {})), dead_letter)
 
 
 def _attribute(path: str, key: str, value: object) -> str:
-    """As SQS has it: all attributes are text."""
+    """SQS: the value of every attribute is text."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -119,22 +170,22 @@ def _attribute(path: str, key: str, value: object) -> str:
             return str(value)
         case dict() if key in _DOCUMENTS:
             return json.dumps(value)
-    allowed = "text, a whole number, true or false" + (" or a table" if key in _DOCUMENTS else "")
-    raise DeclaredQueueError(f"{path}.{key} = {value} is not right: give {allowed}")
+    expected = "text, an integer, true or false" + (", or a table" if key in _DOCUMENTS else "")
+    raise DeclaredQueueError(f"invalid value {value} for {path}.{key}: expected {expected}")
 
 
-def _fifo(name: str, sugar: object, attribute: str | None) -> bool:
-    if isinstance(sugar, dict):
+def _is_fifo(name: str, shorthand: object, attribute: str | None) -> bool:
+    if isinstance(shorthand, dict):
         raise DeclaredQueueError(f'queues.{name}.fifo is a table: write [queues."{name}.fifo"] with quotes')
-    if sugar is not None and not isinstance(sugar, bool):
-        raise DeclaredQueueError(f"queues.{name}.fifo = {sugar} is not right: give true or false")
-    wanted = attribute.lower() == "true" if attribute is not None else sugar
-    named = name.endswith(".fifo")
-    if wanted is not None and wanted != named:
+    if shorthand is not None and not isinstance(shorthand, bool):
+        raise DeclaredQueueError(f"invalid value {shorthand} for queues.{name}.fifo: expected true or false")
+    wanted = attribute.lower() == "true" if attribute is not None else shorthand
+    by_name = name.endswith(".fifo")
+    if wanted is not None and wanted != by_name:
         raise DeclaredQueueError(
-            f'queues.{name} is not right: FIFO queues, and only they, are named "….fifo"'
+            f"invalid queue queues.{name}: names of FIFO queues end in .fifo, those of standard queues do not"
         )
-    return named
+    return by_name
 
 
 def _dead_letter(path: str, value: object) -> DeadLetter:
@@ -147,13 +198,13 @@ def _dead_letter(path: str, value: object) -> DeadLetter:
         if isinstance(queue, str) and queue and isinstance(receives, int) and not isinstance(receives, bool):
             return DeadLetter(queue, receives)
     raise DeclaredQueueError(
-        f'{path}.dead_letter is not right: give {{queue = "NAME", max_receives = 3}} with your own values'
+        f'invalid value for {path}.dead_letter: expected a table such as {{queue = "NAME", max_receives = 3}}'
     )
 
 
 def _tags(path: str, value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise DeclaredQueueError(
-            f'{path}.tags is not right: give a table of text such as {{team = "billing"}}'
+            f'invalid value for {path}.tags: expected a table of text such as {{team = "billing"}}'
         )
     return dict(value)

@@ -11,13 +11,13 @@ from penstock.auth.policy.facts import SQS_OWNER_ONLY
 from penstock.services.sqs import batches, messages, moves, permissions, queues, tags
 from penstock.services.sqs import operations as op
 from penstock.services.sqs.faults import to_fault
-from penstock.services.sqs.queues import create_queue, declare_queue
+from penstock.services.sqs.queues import create_queue
 from penstock.wire.service import Action, Service
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["ACTIONS", "create_queue", "declare_queue", "sqs_service"]
+__all__ = ["ACTIONS", "create_queue", "sqs_service"]
 
 _Handler = Callable[[Any, Any, Any], Coroutine[Any, None, Any]]
 _Action = tuple[type[msgspec.Struct], type[msgspec.Struct] | None, _Handler]

@@ -71,23 +71,6 @@ async def create_queue(
     return existing
 
 
-async def declare_queue(
-    broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> LiveQueue:
-    """The queue of that name, with these values: made now, or changed where it differs."""
-    existing = _existing(broker, name)
-    if existing is None:
-        return await _create(broker, name, attributes, tags)
-    _check_same_type(name, attributes)
-    wanted = _reconfigured(broker, existing, attributes)
-    if wanted != existing.settings:
-        await broker.configure(existing, wanted)
-    all_tags = merged(existing.tags, tags, name.name)
-    if all_tags != existing.tags:
-        await broker.tag(existing, all_tags)
-    return existing
-
-
 def _existing(broker: Broker, name: QueueName) -> LiveQueue | None:
     try:
         return broker.find(name)

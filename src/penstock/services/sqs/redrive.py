@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import QueueMissing
 from penstock.names import Arn, QueueName
-from penstock.queues.settings import Redrive, RedriveAllow
+from penstock.queues.settings import QueueSettings, Redrive, RedriveAllow
 from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import invalid_value
 from penstock.services.sqs.validation import utf8_length
@@ -78,12 +78,20 @@ def _target(value: Any, text: str, source: QueueName) -> QueueName:
 
 
 def check_redrive(broker: Broker, redrive: Redrive, text: str, source: QueueName, *, fifo: bool) -> None:
-    if redrive.target == source:
-        return  # SQS: a queue may be its own dead-letter queue.
     try:
         target = broker.find(redrive.target).settings
     except QueueMissing:
-        raise _refused(text, "Dead letter target does not exist.") from None
+        target = None
+    check_redrive_target(target, redrive, text, source, fifo=fifo)
+
+
+def check_redrive_target(
+    target: QueueSettings | None, redrive: Redrive, text: str, source: QueueName, *, fifo: bool
+) -> None:
+    if redrive.target == source:
+        return  # SQS: a queue may be its own dead-letter queue.
+    if target is None:
+        raise _refused(text, "Dead letter target does not exist.")
     if target.fifo != fifo:
         raise _refused(text, "Dead-letter queue must be same type of queue as the source.")
     if not _allows(target.redrive_allow, source):

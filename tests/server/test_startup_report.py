@@ -1,4 +1,4 @@
-"""How open the server is: what is refused, and what is said."""
+"""Who has access to the server: what is refused, and what the startup report says."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from penstock.server.address import Address
-from penstock.server.exposure import check_exposure, describe_exposure
+from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
+from penstock.server.startup_report import check_plain_http, describe_access
 
 SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
 TLS = {"PENSTOCK_TLS_CERTIFICATE": "cert.pem", "PENSTOCK_TLS_KEY": "key.pem"}
 LOOPBACK, NETWORK = Address("127.0.0.1", 9324), Address("0.0.0.0", 9324)
 
 
-def test_credentials_on_the_network_need_tls_or_a_word() -> None:
+def test_credentials_on_the_network_need_tls_or_consent() -> None:
     everywhere = {"PENSTOCK_LISTEN": "127.0.0.1:9324,0.0.0.0:4566"}
     with pytest.raises(ConfigError) as caught:
-        check_exposure(load_config({}, SECURED | everywhere))
+        check_plain_http(load_config({}, SECURED | everywhere))
     line = str(caught.value)
     assert line.startswith("0.0.0.0:4566 can be reached over the network")
     assert "tls_certificate" in line and "allow_plain_http" in line and "\n" not in line
-    check_exposure(load_config({}, SECURED | everywhere | TLS))
-    check_exposure(load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}))
-    check_exposure(load_config({}, everywhere))  # an open server is open, and says so
+    check_plain_http(load_config({}, SECURED | everywhere | TLS))
+    check_plain_http(load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}))
+    check_plain_http(load_config({}, everywhere))  # an open server only warns
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_credentials_on_loopback_need_nothing(host: str) -> None:
-    check_exposure(load_config({"host": host}, SECURED))
+    check_plain_http(load_config({"host": host}, SECURED))
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_credentials_on_loopback_need_nothing(host: str) -> None:
             {"PENSTOCK_TLS_CLIENT_CA": "ca.pem", "PENSTOCK_TLS_CLIENT_AUTH": "optional"},
             "client certificates need HTTPS",
         ),
-        ({"PENSTOCK_REQUESTS_BURST": "5"}, "requests_burst is set and requests_per_second is not"),
+        ({"PENSTOCK_REQUESTS_BURST": "5"}, "requests_burst is set but requests_per_second is not"),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(given: dict[str, str], words: str) -> None:
+def test_settings_without_effect_are_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config({}, given)
 
@@ -60,12 +60,12 @@ CREDENTIALS, CERTIFICATE = Path("users.toml"), Path("cert.pem")
         (
             Config(),
             [LOOPBACK, NETWORK],
-            "WARNING: open to the network: whoever reaches port 9324 can do everything",
+            "WARNING: open to the network: anyone who can reach port 9324 can do everything",
         ),
         (
             Config(tls_certificate=CERTIFICATE, tls_client_auth="required"),
             [NETWORK],
-            "open to every client with a certificate: no request is checked beyond that",
+            "open to every client with a certificate: requests are not authenticated beyond that",
         ),
         (
             Config(credentials=CREDENTIALS),
@@ -82,9 +82,9 @@ CREDENTIALS, CERTIFICATE = Path("users.toml"), Path("cert.pem")
             Config(credentials=CREDENTIALS, allow_plain_http=True),
             [NETWORK],
             "secured: signatures are verified, policies enforced, plain HTTP, from the network, WARNING: messages "
-            "can be read on the way here, unless a proxy ends TLS in front of this server",
+            "can be read on the network, unless a proxy terminates TLS",
         ),
     ],
 )
-def test_how_open_it_is_is_said(config: Config, addresses: list[Address], words: str) -> None:
-    assert describe_exposure(config, addresses) == words
+def test_access_is_described(config: Config, addresses: list[Address], words: str) -> None:
+    assert describe_access(config, addresses) == words

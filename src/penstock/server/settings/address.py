@@ -1,4 +1,4 @@
-"""Where the server listens, and how such a place is written: ``HOST:PORT``, IPv6 in brackets."""
+"""Addresses to listen on, written ``HOST:PORT`` with IPv6 hosts in brackets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
-_WRITTEN = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"
+_TEXT = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})"
 )
-_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Address(NamedTuple):
@@ -28,18 +28,18 @@ class Address(NamedTuple):
 
     @property
     def local(self) -> Address:
-        """How a program on this machine reaches it."""
-        return Address(_LOCAL.get(self.host, self.host), self.port)
+        """The address that a program on this machine connects to."""
+        return Address(_LOOPBACK.get(self.host, self.host), self.port)
 
 
-def read_address(text: str) -> Address:
+def parse_address(text: str) -> Address:
     """Raises ValueError."""
-    found = _WRITTEN.fullmatch(text)
+    found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError
     port = int(found["port"])
     if port > 65535:
         raise ValueError
-    if found["six"]:
-        ip_address(found["six"])
-    return Address(found["six"] or found["host"], port)
+    if found["ipv6"]:
+        ip_address(found["ipv6"])
+    return Address(found["ipv6"] or found["host"], port)

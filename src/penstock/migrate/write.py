@@ -1,4 +1,4 @@
-"""A plan as our TOML: settings first, then a table for each queue, notes as comments where they belong."""
+"""Writes a plan as a TOML config file: settings, a table for each queue, and notes as comments beside them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from penstock.migrate.plan import Plan, PlannedQueue, Scalar
-from penstock.toml import toml_key, toml_text
+from penstock.toml_text import toml_key, toml_string
 
 _LINE_LENGTH = 110
 
 
-def written(plan: Plan, origin: str) -> str:
-    """The text of a config file. ``origin`` names where it comes from."""
+def write_config(plan: Plan, origin: str) -> str:
+    """The text of a config file. ``origin`` is the name of the file it was made from."""
     lines = [*_comment(f"Made from {origin} by penstock import-config.")]
     if plan.notes:
-        lines += ["#", "# Not carried over, or to be known:"]
+        lines += ["#", "# Not carried over, or different here:"]
         for note in plan.notes:
             lines += _comment(f"- {note}", indent="  ")
     if plan.settings:
@@ -40,7 +40,7 @@ def _queue(queue: PlannedQueue) -> Iterator[str]:
 
 
 def _comment(text: str, indent: str = "") -> list[str]:
-    """A control character would end the comment, or the file's being TOML."""
+    """Without control characters: they would end the comment, or are not allowed in TOML."""
     clean = "".join(c if c.isprintable() else " " for c in text)
     lines = wrap(
         clean, _LINE_LENGTH - 2, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -53,4 +53,4 @@ def _value(value: Scalar) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    return toml_text(value)
+    return toml_string(value)

@@ -149,7 +149,9 @@ def test_declared_queues_in_any_order_and_again_with_other_values(tmp_path: Path
 def test_a_dead_letter_queue_that_is_nowhere(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[queues.a]\ndead_letter = {queue = "nowhere", max_receives = 2}\n')
-    assert "cannot make the declared queues" in refused("--memory", "--config", str(file))
+    assert "cannot create the declared queues: invalid queue queues.a: " in refused(
+        "--memory", "--config", str(file)
+    )
 
 
 def test_a_port_in_use() -> None:
@@ -158,7 +160,7 @@ def test_a_port_in_use() -> None:
         line = refused("--memory", "--port", port)
     assert line == (
         f"penstock: cannot listen on 127.0.0.1:{port}: "
-        "another process listens there; stop it, or choose a port with --port\n"
+        "another process listens there; stop it, or choose another port with --port\n"
     )
 
 

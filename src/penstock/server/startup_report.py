@@ -1,0 +1,103 @@
+"""What the server reports after its start: where it listens, how durable it is, what it recovered, who has access.
+
+Signatures never reveal a key, but message bodies cross the network as they are: a server with credentials that can be
+reached over the network must use TLS, unless the operator states that a proxy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock import __version__
+from penstock.server.settings.address import Address
+from penstock.server.settings.config import Config, ConfigError
+
+
+def startup_report(
+    config: Config, addresses: Sequence[Address], recovered: str, encryption: str
+) -> dict[str, str | list[str]]:
+    """In the order shown. ``addresses`` as they were opened, with their ports."""
+    audit_file = config.audit_file
+    return {
+        "listening": f"{config.scheme}://{addresses[0]}",
+        "addresses": [f"{config.scheme}://{address}" for address in addresses],
+        "data": "in memory" if config.memory else str(config.data.absolute()),
+        "durability": describe_durability(config),
+        "recovered": recovered,
+        "access": describe_access(config, addresses),
+        "encryption": encryption,
+        "audit": "off" if audit_file is None else str(audit_file.absolute()),
+        "try": f"aws --endpoint-url {config.endpoint_url(addresses[0])} sqs list-queues",
+    }
+
+
+def banner(report: dict[str, str | list[str]]) -> str:
+    """The report as text for a terminal."""
+    lines = {name: value for name, value in report.items() if isinstance(value, str)}
+    lines["listening"] = ", ".join(report["addresses"])
+    rows = "".join(f"  {name:<11} {value}\n" for name, value in lines.items())
+    return f"\nPenstock {__version__}\n\n{rows}\n"
+
+
+def describe_durability(config: Config) -> str:
+    if config.memory:
+        return "none: nothing survives a stop"
+    if config.durability == "commit":
+        return "every response waits until its change is on disk (fsync on every commit)"
+    if config.durability == "interval":
+        interval = f"{config.durability_interval:g} s"
+        return (
+            f"synced every {interval}: a power cut can lose what was acknowledged in the last {interval}, "
+            "a crash loses nothing"
+        )
+    return "left to the operating system: a power cut can lose what it had not written yet, a crash loses nothing"
+
+
+def check_plain_http(config: Config) -> None:
+    """Raises ConfigError if signed requests would cross the network without TLS, and the settings do not allow it."""
+    if config.credentials is None or config.tls_certificate is not None or config.allow_plain_http:
+        return
+    for address in config.addresses:
+        if not address.is_loopback:
+            raise ConfigError(
+                f"{address} can be reached over the network, credentials are set, and TLS is not: "
+                "set tls_certificate and tls_key, or allow_plain_http if a proxy in front terminates TLS"
+            )
+
+
+def describe_access(config: Config, addresses: Sequence[Address]) -> str:
+    exposed = [address for address in addresses if not address.is_loopback]
+    if config.credentials is None:
+        if config.tls_client_auth == "required":
+            return "open to every client with a certificate: requests are not authenticated beyond that"
+        if exposed:
+            return f"WARNING: open to the network: anyone who can reach {_ports(exposed)} can do everything"
+        return "open: every request is accepted, from this machine only"
+    parts = [
+        "secured: signatures are verified, policies enforced",
+        "over TLS" if config.tls_certificate else "plain HTTP",
+    ]
+    if config.tls_client_auth != "none":
+        parts.append(f"client certificates {config.tls_client_auth}")
+    parts.append("from the network" if exposed else "from this machine only")
+    if exposed and config.tls_certificate is None:
+        parts.append("WARNING: messages can be read on the network, unless a proxy terminates TLS")
+    return ", ".join(parts)
+
+
+def _ports(addresses: Sequence[Address]) -> str:
+    ports = sorted({address.port for address in addresses})
+    return ("port " if len(ports) == 1 else "ports ") + " or ".join(map(str, ports))
+
+
+def amount(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def format_bytes(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"

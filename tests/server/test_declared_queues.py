@@ -1,0 +1,88 @@
+"""Declared queues at a start: everything is checked first, then queues are created or changed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.load import load_config
+from penstock.server.settings.queues import DeclaredQueueError
+
+from .composed import serving
+
+ALLOW_ONLY_B = """RedriveAllowPolicy.redrivePermission = "byQueue"
+RedriveAllowPolicy.sourceQueueArns = ["arn:aws:sqs:us-east-1:000000000000:b"]"""
+
+
+def declared(tmp_path: Path, text: str) -> Config:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    return load_config({"config": str(file), "data": str(tmp_path / "data")}, {})
+
+
+def started(config: Config) -> dict[str, str]:
+    """Visibility timeout and tags of every queue after a start with these settings."""
+
+    async def scenario() -> dict[str, str]:
+        async with serving(config) as server:
+            broker = server.parts.broker
+            return {
+                queue.name.name: f"{queue.settings.visibility_ms // 1000} {sorted(queue.tags.items())}"
+                for queue in broker.queues()
+            }
+
+    return asyncio.run(scenario())
+
+
+def test_a_start_creates_queues_and_a_later_one_changes_what_differs(tmp_path: Path) -> None:
+    tags = 'tags = {team = "x"}'
+    for timeout in (30, 45, 45):
+        config = declared(tmp_path, f"[queues.a]\nVisibilityTimeout = {timeout}\n{tags}")
+        assert started(config) == {"a": f"{timeout} [('team', 'x')]"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            '[queues.a]\ndead_letter = {queue = "d.fifo", max_receives = 3}\n[queues."d.fifo"]',
+            "Dead-letter queue must be same type of queue as the source.",
+        ),
+        (
+            '[queues."a.fifo"]\ndead_letter = {queue = "d", max_receives = 3}\n[queues.d]',
+            "Dead-letter queue must be same type of queue as the source.",
+        ),
+        (
+            f'[queues.a]\ndead_letter = {{queue = "d", max_receives = 3}}\n[queues.d]\n{ALLOW_ONLY_B}',
+            "The redrive allow policy of the dead-letter queue does not allow this source.",
+        ),
+    ],
+    ids=["standard to fifo", "fifo to standard", "not allowed"],
+)
+def test_a_declared_dead_letter_queue_that_does_not_fit_is_found_without_a_start(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declared(tmp_path, text)
+    line = str(caught.value)
+    assert line.startswith("invalid queue queues.a")
+    assert reason in line and line.endswith(f"({tmp_path / 'penstock.toml'})")
+
+
+def test_a_refused_start_leaves_no_queue_behind(tmp_path: Path) -> None:
+    text = '[queues.a]\n[queues.b]\ndead_letter = {queue = "nowhere", max_receives = 3}'
+    with pytest.raises(DeclaredQueueError, match=r"^invalid queue queues\.b: .*does not exist"):
+        started(declared(tmp_path, text))
+    assert started(declared(tmp_path, "")) == {}
+
+
+def test_a_dead_letter_queue_that_exists_need_not_be_declared(tmp_path: Path) -> None:
+    started(declared(tmp_path, "[queues.d]\n"))
+    text = '[queues.a]\ndead_letter = {queue = "d", max_receives = 3}'
+    assert sorted(started(declared(tmp_path, text))) == ["a", "d"]
+    text = '[queues."a.fifo"]\ndead_letter = {queue = "d", max_receives = 3}'
+    with pytest.raises(DeclaredQueueError, match="must be same type of queue"):
+        started(declared(tmp_path, text))
