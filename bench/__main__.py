@@ -1,6 +1,6 @@
 """``python -m bench``: the whole benchmark in one command.
 
-Results go to .bench/results.json and .bench/benchmark.svg; --document puts the figures of an earlier run into
+Results go to .bench/results.json and .bench/benchmark.svg; --document writes the figures of an earlier run into
 docs/benchmark.md.
 """
 
@@ -15,13 +15,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import document, machine, results, signature
-from bench.cases import CASES, QUICK, Bench, Case, Plan
+from bench.cases import CASES, KEY_CASES, QUICK, Bench, Case, Plan
 from bench.generator import Generator
 from bench.peers import HOME, PEERS
-from bench.report import case_table, show_setting
-from bench.results import ECHO, PENSTOCK, Results
+from bench.process import Checkout
+from bench.report import case_table, show_key_figures, show_setting
+from bench.results import BARE_ECHO, OPEN, PENSTOCK, Results
 from bench.run import Turns, start, warm_up
-from bench.systems import Echo, Endpoint, Installed, Penstock, System, Variant
+from bench.systems import Echo, Endpoint, Installed, Penstock, System
+
+KEY_SYSTEMS = "penstock,open,bare,elasticmq"
 
 
 def endpoint(text: str) -> Endpoint:
@@ -30,66 +33,99 @@ def endpoint(text: str) -> Endpoint:
     url, _, pid = rest.partition(",pid=")
     if not url.startswith("http://"):
         raise argparse.ArgumentTypeError(
-            "a peer is given as name=http://host:port or name=http://host:port,pid=N"
+            f"invalid peer {text!r}: expected name=http://host:port or name=http://host:port,pid=N"
         )
     return Endpoint(name, url, int(pid) if pid else None)
+
+
+def checkout(text: str) -> Checkout:
+    if not (Path(text) / "src" / "penstock").is_dir():
+        raise argparse.ArgumentTypeError(f"invalid checkout {text!r}: expected a directory with src/penstock")
+    return Checkout(Path(text))
 
 
 def options() -> argparse.Namespace:
     names = ", ".join(case.name for case in CASES)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, epilog=f"cases: {names}")
-    parser.add_argument("--quick", action="store_true", help="fewer cases and rounds: about two minutes")
-    parser.add_argument("--only", metavar="CASE,...", help="only these cases")
-    parser.add_argument(
-        "--systems", metavar="NAME,...", help="only these systems (penstock, echo, moto, ...)"
+    add = parser.add_argument
+    add("--quick", action="store_true", help="fewer cases and rounds: about two minutes")
+    add(
+        "--key-figures",
+        action="store_true",
+        help=f"only the cases behind the key figures ({','.join(KEY_CASES)}), on {KEY_SYSTEMS}",
     )
-    parser.add_argument("--peer", metavar="NAME=URL[,pid=N]", type=endpoint, action="append", default=[],
-                        help="one more endpoint, run by somebody else")  # fmt: skip
-    parser.add_argument(
-        "--durability", choices=("commit", "interval", "system"), default="commit", help="of Penstock"
+    add("--only", metavar="CASE,...", help="only these cases")
+    add(
+        "--systems",
+        metavar="NAME,...",
+        help="only these systems (penstock, open, memory, bare, echo, moto, ...)",
     )
-    parser.add_argument("--rounds", type=int, help="how often each case is measured")
-    parser.add_argument("--processes", type=int, help="processes of the load generator")
-    parser.add_argument("--results", type=Path, default=HOME / "results.json")
-    parser.add_argument(
-        "--document", action="store_true", help="only write docs/benchmark.md from the results"
+    add(
+        "--against",
+        metavar="DIR",
+        type=checkout,
+        help="another checkout of Penstock, measured in turn with this one",
     )
-    return parser.parse_args()
+    add(
+        "--peer",
+        metavar="NAME=URL[,pid=N]",
+        type=endpoint,
+        action="append",
+        default=[],
+        help="one more endpoint, which runs already",
+    )
+    add("--durability", choices=("commit", "interval", "system"), default="commit", help="of Penstock")
+    add("--rounds", type=int, help="how often each case is measured")
+    add("--processes", type=int, help="processes of the load generator")
+    add("--results", type=Path, default=HOME / "results.json")
+    add("--document", action="store_true", help="only write docs/benchmark.md from the results")
+    return parser.parse_args()  # fmt: skip
 
 
-def chosen_cases(only: str | None, quick: bool) -> list[Case]:
-    if only is None:
-        return [case for case in CASES if case.quick or not quick]
-    wanted = only.split(",")
+def chosen_cases(given: argparse.Namespace) -> list[Case]:
+    if given.only is None and not given.key_figures:
+        return [case for case in CASES if case.quick or not given.quick]
+    wanted = given.only.split(",") if given.only else KEY_CASES
     unknown = set(wanted) - {case.name for case in CASES}
     if unknown:
         raise SystemExit(f"unknown cases: {', '.join(sorted(unknown))}")
     return [case for case in CASES if case.name in wanted]
 
 
-def chosen_systems(names: str | None, durability: str, peers: list[Endpoint]) -> list[System]:
+def chosen_systems(given: argparse.Namespace) -> list[System]:
+    flags = ("--durability", given.durability)
+    data = HOME / "data"
     known: dict[str, System] = {
-        "penstock": Penstock(PENSTOCK, HOME / "data", "--durability", durability, locks="signed"),
-        "sealed": Variant(
-            f"{PENSTOCK}, encrypted", HOME / "data", "--durability", durability, locks="sealed"
-        ),
-        "open": Variant(f"{PENSTOCK}, open", HOME / "data", "--durability", durability),
-        "memory": Variant(f"{PENSTOCK}, open, in memory", None),
-        "echo": Echo(ECHO),
+        "penstock": Penstock(PENSTOCK, data, *flags, secured=True),
+        "open": Penstock(OPEN, data, *flags, is_variant=True),
+        "memory": Penstock(f"{OPEN}, in memory", None, is_variant=True),
+        "bare": Echo(BARE_ECHO, "bench.bare_echo"),
+        "echo": Echo("echo on our transport", "bench.echo"),
         **{peer.name.lower(): Installed(peer) for peer in PEERS},
     }
-    wanted = names.split(",") if names else [name for name in known if name != "memory"]
+    default = KEY_SYSTEMS.split(",") if given.key_figures else [name for name in known if name != "memory"]
+    wanted = given.systems.split(",") if given.systems else default
     unknown = set(wanted) - set(known)
     if unknown:
         raise SystemExit(f"unknown systems: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    return [*(known[name] for name in wanted), *peers]
+    systems = [known[name] for name in wanted]
+    if (other := given.against) is not None:
+        for name in ("penstock", "open"):
+            if name in wanted:
+                system = known[name]
+                system.before = f"{system.name} ({other.root.name})"
+                before = Penstock(
+                    system.before, data, *flags, secured=name == "penstock", checkout=other,
+                    is_variant=system.is_variant,
+                )  # fmt: skip
+                systems.insert(systems.index(system) + 1, before)
+    return [*systems, *given.peer]
 
 
 def run(given: argparse.Namespace, console: Console) -> None:
     plan = QUICK if given.quick else Plan()
     plan = plan._replace(rounds=given.rounds or plan.rounds)
-    cases = chosen_cases(given.only, given.quick)
-    systems = chosen_systems(given.systems, given.durability, given.peer)
+    cases, systems = chosen_cases(given), chosen_systems(given)
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -115,21 +151,25 @@ def run(given: argparse.Namespace, console: Console) -> None:
             bench = Bench(generator, plan)
             warm_up(bench, running, say)
             for case in cases:
-                record = Turns(bench, case, running, say).play()
+                # Variants take part in the central cases, and in those that were asked for by name.
+                central = case.quick or given.only or given.key_figures
+                fitting = [each for each in running if case.fits(each) and (central or not each.is_variant)]
+                record = Turns(bench, case, fitting, say).play()
                 outcome.cases.append(record)
                 outcome.save(given.results)
-                console.print(case_table(record))
+                console.print(case_table(outcome, record))
                 progress.advance(bar)
         finally:
             for system in systems:
                 with suppress(OSError):
                     system.stop()
+    show_key_figures(console, outcome)
     given.results.with_name("benchmark.svg").write_text(document.drawn(outcome))
     console.print(f"all rounds: {given.results}")
 
 
 def main() -> None:
-    # Whatever ends us, the servers we started end with us.
+    # Ends the servers that were started, also when the benchmark is told to stop.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = options()
     if given.document:
@@ -137,7 +177,7 @@ def main() -> None:
     else:
         console = Console()
         try:
-            run(given, console if console.is_terminal else Console(width=120))
+            run(given, console if console.is_terminal else Console(width=140))
         except KeyboardInterrupt:
             raise SystemExit("stopped; the cases that were done are in the results") from None
 

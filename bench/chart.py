@@ -11,7 +11,8 @@ from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
-from bench.figures import Spread, shown
+from bench.report import shown
+from bench.results import Spread
 
 COLOURS = ("#c2410c", "#94a3b8", "#2563eb", "#059669", "#7c3aed", "#b45309", "#be185d")
 LEFT, WIDTH, ROW, TOP = 250, 640, 58, 84

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from bench.client import ACCESS_KEY, SECRET_KEY
 from bench.process import HERE, Checkout
-from bench.sigv4 import ACCESS_KEY, SECRET_KEY
 
 
 def make_credentials(folder: Path, checkout: Checkout = HERE) -> Path:

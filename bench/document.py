@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.chart import Line, Mark, chart, label
-from bench.figures import METRICS
-from bench.report import cell, times
-from bench.results import ECHO, PENSTOCK, CaseRecord, Results
+from bench.report import rows, shown_spread
+from bench.results import PENSTOCK, CaseRecord, Results
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmark.md"
 CHART = DOCUMENT.parent / "benchmark.svg"
@@ -38,37 +37,33 @@ def drawn(results: Results) -> str:
 
 
 def figures(results: Results) -> str:
-    return "\n".join([setting(results), *(case_section(case) for case in results.cases)])
+    sections = (case_section(results, case) for case in results.cases)
+    return "\n".join([setting(results), key_figures(results), *sections])
 
 
 def setting(results: Results) -> str:
-    rows = [f"| {name} | {value} |" for name, value in results.machine.items()]
-    rows += [
+    lines = [f"| {name} | {value} |" for name, value in results.machine.items()]
+    lines += [
         f"| {system.name} | "
         + (f"absent: {system.absent}" if system.absent else f"{system.version}, {system.durability}")
         + " |"
         for system in results.systems
     ]
-    rows.append(f"| load generator | {results.generator_processes} process(es) |")
-    return "\n".join([f"Run: {results.mode}.", "", "| | |", "|---|---|", *rows, ""])
+    lines.append(f"| load generator | {results.generator_processes} process(es) |")
+    return "\n".join([f"Run: {results.mode}.", "", "| | |", "|---|---|", *lines, ""])
 
 
-def case_section(case: CaseRecord) -> str:
-    metrics = case.metrics()
-    if not metrics:
-        return "\n".join([f"### {case.title}", "", *_failures(case)])
-    has_limit = ECHO in case.rounds
-    ratios = [f"of {PENSTOCK}'s", *(["of the limit"] if has_limit else [])]
-    titles = [METRICS[metric].title for metric in metrics]
-    columns = ["", titles[0], *ratios, *titles[1:]]
-    lines = [f"### {case.title}", "", _row(columns), "|---|" + "--:|" * (len(columns) - 1)]
-    for system in case.rounds:
-        against = [times(case.ratio(system, PENSTOCK)) if system != PENSTOCK else ""]
-        if has_limit:
-            against.append(times(case.ratio(system, ECHO)) if system != ECHO else "")
-        first, *others = (cell(case, system, metric) for metric in metrics)
-        lines.append(_row([system, first, *against, *others]))
-    return "\n".join([*lines, "", *_failures(case)])
+def key_figures(results: Results) -> str:
+    found = [f"| {figure.title} | {shown_spread(figure.value)} |" for figure in results.key_figures()]
+    return "\n".join(["| key figures | |", "|---|--:|", *found, ""]) if found else ""
+
+
+def case_section(results: Results, case: CaseRecord) -> str:
+    lines = [f"### {case.title}", ""]
+    if case.rounds:
+        titles, systems = rows(results, case)
+        lines += [_row(titles), "|---|" + "--:|" * (len(titles) - 1), *map(_row, systems), ""]
+    return "\n".join([*lines, *_failures(case)])
 
 
 def _failures(case: CaseRecord) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvloop
 
-from bench import load, rarities
+from bench import load, poll_cases
 from bench.client import Wrong
 from bench.jobs import Done, Job, merged
 
@@ -29,16 +29,16 @@ GRACE_S = 30.0  # for what was begun within the limit, and for what comes before
 
 _JOBS: dict[str, Callable[[Job, Callable[[], None]], Awaitable[Done]]] = {
     "send": load.send, "drain": load.drain, "life": load.life,
-    "wake": rarities.wake, "polls": rarities.polls, "queues": rarities.queues,
+    "wake": poll_cases.wake, "polls": poll_cases.polls, "queues": load.create_queues,
 }  # fmt: skip
 _SHARED = {"send", "drain", "life"}
 
-_gate: Any = None  # the barrier, in a generator process
+_barrier: Any = None  # in a generator process: where all of them wait for each other
 
 
-def _enter(gate: Any) -> None:
-    global _gate
-    _gate = gate
+def _enter(barrier: Any) -> None:
+    global _barrier
+    _barrier = barrier
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -46,7 +46,7 @@ def _enter(gate: Any) -> None:
 def _run(job: Job, together: bool) -> Done:
     def ready() -> None:
         if together:
-            _gate.wait(GRACE_S)
+            _barrier.wait(GRACE_S)
 
     async def within_limit() -> Done:
         async with asyncio.timeout(job.limit_s + GRACE_S):
@@ -74,7 +74,7 @@ class Generator:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, job: Job) -> Done:
-        """Raises Wrong if the server's answers were, or did not come."""
+        """Raises Wrong if an answer was wrong, or did not come."""
         shares = _shares(job, self.processes) if job.kind in _SHARED else [job]
         together = len(shares) > 1
         futures: list[Future[Done]] = [self._pool.submit(_run, share, together) for share in shares]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,9 +14,8 @@ class Job:
     kind: Literal["send", "drain", "life", "wake", "polls", "queues"]
     url: str  # the endpoint
     queues: Sequence[str] = ()  # their URLs; for "queues" the names to create
-    attributes: Mapping[str, str] = field(default_factory=dict)  # of the queues to create
     pid: int | None = None  # of the server, for its CPU time
-    count: int = 0  # messages, or whatever is done many times
+    count: int = 0  # messages, or other repetitions
     limit_s: float = 10.0  # nothing new is begun after this
     connections: int = 1
     size: int = 200

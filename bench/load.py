@@ -1,4 +1,4 @@
-"""The loads: sending, draining, and a full life with producers and consumers at once.
+"""The loads: sending, draining, a full life with producers and consumers at once, creating queues.
 
 Sends are encoded and signed before the clock starts, and their answers are checked after it stops. What depends on
 an earlier answer (a delete needs a receipt handle) is signed and checked on the way.
@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from bench.bodies import body, md5, number_of
-from bench.client import Connection, Wrong, connect, encode, together
+from bench.client import Connection, Signer, Wrong, connect, encode, together
 from bench.jobs import Done, Job
-from bench.procfs import cpu_seconds
-from bench.sigv4 import Signer
+from bench.payloads import body, md5, number_of
+from bench.process import cpu_seconds
 
 
 class Stopwatch:
@@ -143,7 +142,7 @@ class Pump:
                     due - begun, self._send, connection, number, request, due
                 )
                 return
-            begun = due  # it should have left then: that it waited for its turn counts
+            begun = due  # it should have left then: the time it waited for its turn counts
         self._send(connection, number, request, begun)
 
     def _send(self, connection: Connection, number: int, request: bytes, begun: float) -> None:
@@ -220,9 +219,9 @@ class Consumer:
         number = number_of(message, self._job.size)
         if self._job.groups and number in self.seen:
             raise Wrong(f"message {number} of a FIFO queue was delivered twice")
-        told = message.get("Attributes", {})
-        if self._job.groups and "SequenceNumber" in told:
-            group, sequence = told["MessageGroupId"], int(told["SequenceNumber"])
+        attributes = message.get("Attributes", {})
+        if self._job.groups and "SequenceNumber" in attributes:
+            group, sequence = attributes["MessageGroupId"], int(attributes["SequenceNumber"])
             if sequence <= self._last.get(group, -1):
                 raise Wrong(f"{group} was delivered out of order")
             self._last[group] = sequence
@@ -304,3 +303,33 @@ async def life(job: Job, ready: Callable[[], None]) -> Done:
         raise Wrong("nothing was received")
     done.latencies = latencies
     return done
+
+
+# -- creating ------------------------------------------------------------------------------------------------
+
+
+async def create_queues(job: Job, ready: Callable[[], None]) -> Done:
+    """Create the queues that the job names."""
+    watch = Stopwatch(job, ready)
+    todo = iter(job.queues)
+    made = 0
+    started = False
+
+    async def work(connection: Connection, _: int) -> None:
+        nonlocal made, started
+        if not started:
+            started = True
+            watch.start()
+        for name in todo:
+            if watch.over:
+                return
+            begun = time.perf_counter()
+            answer = await connection.call("CreateQueue", {"QueueName": name})
+            watch.latencies.append(time.perf_counter() - begun)
+            if not answer["QueueUrl"].endswith(f"/{name}"):
+                raise Wrong(f"created {name}, got {answer['QueueUrl']}")
+            made += 1
+
+    await together(job.url, job.connections, work)
+    watch.requests = made
+    return watch.stop(made)

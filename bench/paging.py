@@ -21,7 +21,7 @@ from typing import Any
 import uvloop
 
 from bench.client import Connection, batches, connect, together
-from bench.process import Server
+from bench.process import Server, cpu_seconds, memory_mb, peak_mb
 
 BODY = "x" * 200
 CONNECTIONS = 16
@@ -90,9 +90,12 @@ async def send_and_drain(
 
     figures = []
     for work in (send, drain):
-        cpu, begun = server.cpu_seconds(), time.perf_counter()
+        cpu, begun = cpu_seconds(server.pid), time.perf_counter()
         await together(server.port, CONNECTIONS, work)
-        figures += [messages / (time.perf_counter() - begun), (server.cpu_seconds() - cpu) / messages * 1e6]
+        figures += [
+            messages / (time.perf_counter() - begun),
+            (cpu_seconds(server.pid) - cpu) / messages * 1e6,
+        ]
     assert received >= messages * 0.99, received
     return figures[0], figures[1], figures[2], figures[3]
 
@@ -117,7 +120,7 @@ def size_of(directory: Path) -> int:
 
 
 def restart(server: Server, data: Path) -> Server:
-    print(f"  resident {server.rss_mb():.0f} MB, peak {server.peak_mb():.0f} MB")
+    print(f"  resident {memory_mb(server.pid):.0f} MB, peak {peak_mb(server.pid):.0f} MB")
     server.stop()
     size = size_of(data) / 1e6
     again = Server(data)
@@ -210,7 +213,7 @@ async def flow(server: Server, data: Path, messages: int) -> Server:
     url = await create(server.port, "flow")
     for part in range(10):
         await send_and_drain(server, url, messages // 10, fifo=False)
-        print(f"  resident {server.rss_mb():.0f} MB after {(part + 1) * messages // 10:,} messages")
+        print(f"  resident {memory_mb(server.pid):.0f} MB after {(part + 1) * messages // 10:,} messages")
     return server
 
 
@@ -265,7 +268,7 @@ def main() -> None:
         server = Server(data)
         try:
             server = uvloop.run(SCENARIOS[name](server, data, options.messages))
-            print(f"  resident at the end {server.rss_mb():.0f} MB, peak {server.peak_mb():.0f} MB")
+            print(f"  resident at the end {memory_mb(server.pid):.0f} MB, peak {peak_mb(server.pid):.0f} MB")
         finally:
             print(server.complaints(), end="")
             server.kill()

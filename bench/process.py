@@ -1,4 +1,4 @@
-"""Server processes to measure: started here, watched through /proc, always ended."""
+"""Server processes: start them, read what they use from /proc, end them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from bench import procfs
-
 START_LIMIT_S = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Checkout:
@@ -36,6 +35,18 @@ class Checkout:
 
     def command(self, *arguments: str) -> list[str]:
         return [self.python, "-m", "penstock", *arguments]
+
+    def version(self) -> str:
+        """With the commit, where there is one."""
+        number = self._output(self.command("--version")).split()[-1]
+        commit = self._output(["git", "rev-parse", "--short", "HEAD"]).strip()
+        return f"{number} ({commit})" if commit else number
+
+    def _output(self, command: list[str]) -> str:
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        ).stdout
 
 
 HERE = Checkout(Path(__file__).parent.parent)
@@ -84,15 +95,6 @@ class Process:
         if not await_http(url, lambda: self.is_running):
             raise RuntimeError(f"it did not start: {self.complaints()[-400:]}")
         return time.perf_counter() - self.begun
-
-    def cpu_seconds(self) -> float:
-        return procfs.cpu_seconds(self.pid)
-
-    def rss_mb(self) -> float:
-        return procfs.memory_mb(self.pid)
-
-    def peak_mb(self) -> float:
-        return procfs.peak_mb(self.pid)
 
     def stop(self) -> None:
         """Politely, so that a server with data closes it well; then not."""
@@ -154,3 +156,52 @@ def await_http(url: str, is_running: Callable[[], bool]) -> bool:
             pass
         time.sleep(0.005)
     return False
+
+
+# -- what a process and its children use, from /proc ---------------------------------------------------------
+
+
+def family(pid: int) -> Iterator[int]:
+    """The process and its living descendants."""
+    yield pid
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            children = (thread / "children").read_text().split()
+        except FileNotFoundError:  # the thread ended meanwhile
+            continue
+        for child in children:
+            yield from family(int(child))
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads and processes, those that have ended included."""
+    return sum(_own_seconds(each) + _ended_children_seconds(each) for each in family(pid))
+
+
+def _own_seconds(pid: int) -> float:
+    """By the process's own clock, which counts nanoseconds: /proc counts in steps of 10 ms."""
+    return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3)
+
+
+def _ended_children_seconds(pid: int) -> float:
+    return sum(map(int, _stat(pid)[13:15])) / _TICKS
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory. Memory that processes share is counted in each."""
+    return sum(_status_mb(each, "VmRSS") for each in family(pid))
+
+
+def peak_mb(pid: int) -> float:
+    return _status_mb(pid, "VmHWM")
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+
+
+def _status_mb(pid: int, name: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} has no {name}: it has ended")

@@ -31,25 +31,28 @@ def start(systems: Iterable[System], say: Say) -> tuple[list[System], list[Syste
         else:
             running.append(system)
             records.append(
-                SystemRecord(name=system.name, version=system.version, durability=system.durability)
-            )
+                SystemRecord(
+                    name=system.name, version=system.version, durability=system.durability, before=system.before,
+                    is_peer=system.is_peer,
+                )
+            )  # fmt: skip
     return running, records
 
 
 def warm_up(bench: Bench, systems: Iterable[System], say: Say) -> None:
-    """A virtual machine compiles what it runs often: let it, before the first figure is taken."""
+    """Java compiles code that runs often: this happens before the first figure is taken."""
     for system in systems:
         say(f"warming up {system.name}")
         try:
             queue = bench.queue(system)
             load = Job(
-                kind="send" if system.is_limit else "life",
+                kind="send" if system.is_echo else "life",
                 url="", queues=[queue], count=30_000, connections=32, limit_s=bench.plan.warm_s,
             )  # fmt: skip
             bench.run(system, load)
             bench.drop(system, queue)
         except _FAILURES:
-            bench.restart(system)  # the cases will tell
+            bench.restart(system)  # the cases report the failure
 
 
 class Turns:
@@ -58,7 +61,7 @@ class Turns:
     def __init__(self, bench: Bench, case: Case, systems: Sequence[System], say: Say) -> None:
         self._bench = bench
         self._case = case
-        self._systems = [each for each in systems if case.fits(each) and (case.quick or not each.is_variant)]
+        self._systems = list(systems)
         self._spent = dict.fromkeys((system.name for system in self._systems), 0.0)
         self._say = say
         self.record = CaseRecord(name=case.name, title=case.title, headline=case.headline)
@@ -70,7 +73,7 @@ class Turns:
     def play(self) -> CaseRecord:
         first = -1 if self._case.warm else 0
         for number in range(first, self.rounds):
-            # Who comes first changes, so that nobody is always measured after the same neighbour.
+            # The order changes, so that no system is always measured after the same other one.
             shift = number % max(1, len(self._systems))
             for system in self._systems[shift:] + self._systems[:shift]:
                 if system.name not in self.record.failed:
@@ -83,7 +86,7 @@ class Turns:
 
     def _turn(self, system: System, counts: bool) -> None:
         if self._spent[system.name] > CASE_LIMIT_S:
-            return  # fewer rounds than the others, but those are good
+            return  # fewer rounds than the others, but valid ones
         begun = time.monotonic()
         try:
             if self._case.fresh:
@@ -98,7 +101,7 @@ class Turns:
         self._spent[system.name] += time.monotonic() - begun
 
     def _revive(self, system: System) -> None:
-        """After a failure nobody knows what a server is still busy with."""
+        """After a failure a server may still be busy with what failed."""
         try:
             self._bench.restart(system)
         except (Absent, *_FAILURES) as reason:

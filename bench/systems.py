@@ -1,4 +1,4 @@
-"""What is measured: each system can be started afresh, and then has an endpoint and a process to watch."""
+"""What is measured: each system can be started with empty queues, and then has an endpoint and a process to watch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import penstock
-from bench import procfs
 from bench.client import connect
 from bench.credentials import make_credentials
 from bench.peers import Peer
-from bench.process import Process, Server, free_port
+from bench.process import HERE, Checkout, Process, Server, free_port, memory_mb
 
 IN_MEMORY = "in memory"
 
@@ -26,16 +24,17 @@ class System(ABC):
 
     version = ""
     durability = IN_MEMORY
-    is_limit = False  # knows sends only, and keeps nothing
+    is_echo = False  # knows sends only, and keeps nothing
     is_penstock = False
     is_variant = False  # the same system with other settings: for the central cases only
+    is_peer = False
+    before: str | None = None  # the name of the same system from another checkout
     start_seconds: float | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.url = ""
         self.pid: int | None = None
-        self.attributes: dict[str, str] = {}  # of every queue
         self._next = 0
 
     @abstractmethod
@@ -60,8 +59,8 @@ class System(ABC):
 
     def memory_mb(self) -> float:
         if self.pid is None:
-            raise RuntimeError("its process is not known: name it with pid=")
-        return procfs.memory_mb(self.pid)
+            raise RuntimeError("its process is unknown: give it with pid=")
+        return memory_mb(self.pid)
 
     def call(self, action: str, request: dict[str, Any], limit_s: float = 30) -> dict[str, Any]:
         async def once() -> dict[str, Any]:
@@ -75,8 +74,7 @@ class System(ABC):
         return asyncio.run(once())
 
     def create(self, name: str, **attributes: str) -> str:
-        request: dict[str, Any] = {"QueueName": name, "Attributes": self.attributes | attributes}
-        return str(self.call("CreateQueue", request)["QueueUrl"])
+        return str(self.call("CreateQueue", {"QueueName": name, "Attributes": attributes})["QueueUrl"])
 
 
 class _Started(System):
@@ -96,32 +94,33 @@ class _Started(System):
 
 
 class Penstock(_Started):
-    """``locks``: open, as on a laptop; signed, so that signatures are verified and policies asked; or sealed, so that
-    messages are encrypted on disk as well, which is how a server with credentials does it unless a queue says no."""
+    """Secured, as a server with credentials is: signatures are verified, policies enforced, messages encrypted on
+    disk, changes of queues and refused requests written to the audit log. Or open, as on a laptop."""
 
     is_penstock = True
-    version = penstock.__version__
 
     def __init__(
-        self, name: str, home: Path | None, *flags: str, locks: Literal["open", "signed", "sealed"] = "open"
-    ) -> None:
+        self, name: str, home: Path | None, *flags: str, secured: bool = False, checkout: Checkout = HERE,
+        is_variant: bool = False,
+    ) -> None:  # fmt: skip
         """``home`` is where its data goes; None for a broker in memory."""
         super().__init__(name)
         self._home = home
-        self._given = self._flags = flags
-        self._locks = locks
-        if locks == "signed":
-            self.attributes["SqsManagedSseEnabled"] = "false"
+        self._flags = flags
+        self._secured = secured
+        self._checkout = checkout
+        self.is_variant = is_variant
         self.data: Path | None = None
         self._keys: Path | None = None
 
     def start(self) -> None:
+        self.version = self.version or self._checkout.version()
         if self._home is not None:
             self._home.mkdir(parents=True, exist_ok=True)
             self.data = Path(tempfile.mkdtemp(prefix="data-", dir=self._home))
-        if self._locks != "open":
+        if self._secured:
             self._keys = Path(tempfile.mkdtemp(prefix="keys-", dir=self._home))
-            self._flags = (*self._flags, "--credentials", str(make_credentials(self._keys)))
+            self._credentials = make_credentials(self._keys, self._checkout)
         self._serve()
 
     def start_again(self) -> None:
@@ -132,37 +131,41 @@ class Penstock(_Started):
 
     def _serve(self) -> None:
         # The default admits 10,000 connections: the case of 10,000 polls needs one more to send.
-        self._process = server = Server(self.data, "--max-connections", "11000", *self._flags)
+        flags = ["--max-connections", "11000", *self._flags]
+        if self._secured:
+            flags += ["--credentials", str(self._credentials)]
+        self._process = server = Server(self.data, *flags, checkout=self._checkout)
         self.start_seconds = server.await_answer(f"{server.url}/health/ready")
         self.url, self.pid, self.durability = server.url, server.pid, server.guarantees
-        if self._locks != "open":
-            self.durability += f"; encryption {'on' if self._locks == 'sealed' else 'off'}"
 
     def stop(self) -> None:
         super().stop()
         for folder in (self.data, self._keys):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-        self._flags = self._given
-
-
-class Variant(Penstock):
-    is_variant = True
 
 
 class Echo(_Started):
-    is_limit = True
-    version = penstock.__version__
+    """A module of the benchmark that serves, and prints its port."""
+
+    is_echo = True
+    version = "uvloop, httptools, msgspec"
     durability = "keeps nothing"
 
+    def __init__(self, name: str, module: str) -> None:
+        super().__init__(name)
+        self._module = module
+
     def start(self) -> None:
-        self._process = Process([sys.executable, "-m", "bench.echo"])
+        self._process = Process([sys.executable, "-m", self._module])
         port = int(next(self._process.lines()))
         self.start_seconds = time.perf_counter() - self._process.begun
         self.url, self.pid = f"http://127.0.0.1:{port}", self._process.pid
 
 
 class Installed(_Started):
+    is_peer = True
+
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer.name)
         self._peer = peer
@@ -177,8 +180,9 @@ class Installed(_Started):
 
 
 class Endpoint(System):
-    """A server that somebody else runs."""
+    """A server that runs already."""
 
+    is_peer = True
     durability = "as it was started"
 
     def __init__(self, name: str, url: str, pid: int | None) -> None:

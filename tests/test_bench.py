@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: it notices wrong answers, and its figures come from what happened."""
+"""The benchmark notices wrong answers, and its figures are those of the rounds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # the benchmark lies beside the package, not in it
+sys.path.insert(0, str(ROOT))  # the benchmark is beside the package, not in it
 
-from bench import document, load, rarities, sigv4  # noqa: E402
-from bench.bodies import body, md5, number_of  # noqa: E402
-from bench.client import Wrong  # noqa: E402
+from bench import document, load, poll_cases  # noqa: E402
+from bench.client import ACCESS_KEY, REGION, SECRET_KEY, Signer, Wrong  # noqa: E402
 from bench.jobs import Done, Job, merged  # noqa: E402
-from bench.results import ECHO, PENSTOCK, CaseRecord, Results, SystemRecord  # noqa: E402
+from bench.payloads import body, md5, number_of  # noqa: E402
+from bench.results import BARE_ECHO, PENSTOCK, CaseRecord, Results, SystemRecord  # noqa: E402
 from bench.results import load as load_results  # noqa: E402
 from bench.systems import Penstock  # noqa: E402
 
@@ -40,7 +40,7 @@ def job(system: Penstock, kind: Any, queue: str, **more: Any) -> Job:
 
 
 def at_once() -> None:
-    """The gate of a generator that is alone."""
+    """For a single generator process: there is no other to wait for."""
 
 
 def test_what_is_sent_is_received_checked_and_deleted(system: Penstock) -> None:
@@ -66,22 +66,22 @@ def test_a_full_life(system: Penstock, groups: int) -> None:
 
 def test_polls_and_queues(system: Penstock) -> None:
     queue = system.create("wake")
-    woken = asyncio.run(rarities.wake(job(system, "wake", queue, count=3), at_once))
+    woken = asyncio.run(poll_cases.wake(job(system, "wake", queue, count=3), at_once))
     assert len(woken.latencies) == 3
     asked = Job(kind="queues", url=system.url, queues=["a", "b", "c"], connections=2)
-    made = asyncio.run(rarities.queues(asked, at_once))
+    made = asyncio.run(load.create_queues(asked, at_once))
     assert made.messages == 3
 
 
 def test_a_signature_is_what_botocore_makes_of_the_same_request() -> None:
-    raw = sigv4.Signer("localhost:9324").request("SendMessage", b'{"MessageBody":"x"}')
+    raw = Signer("localhost:9324").request("SendMessage", b'{"MessageBody":"x"}')
     head, _, payload = raw.partition(b"\r\n\r\n")
     lines = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:]]
     headers = {name: value for name, value in lines if name not in ("Authorization", "Content-Length")}
     signature = dict(lines)["Authorization"].rpartition("=")[2]
     request = AWSRequest("POST", "http://localhost:9324/", headers, payload)
     request.context["timestamp"] = headers["X-Amz-Date"]
-    signer = SigV4Auth(Credentials(sigv4.ACCESS_KEY, sigv4.SECRET_KEY), "sqs", sigv4.REGION)
+    signer = SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY), "sqs", REGION)
     canonical = signer.canonical_request(request)
     assert signature == signer.signature(signer.string_to_sign(request, canonical), request)
 
@@ -96,7 +96,7 @@ def test_wrong_answers_are_noticed() -> None:
         load.check_sends([(0, right), (0, right)], sent)
     received = {"Body": body(7, 200), "MD5OfBody": md5(body(7, 200))}
     assert number_of(received, 200) == 7
-    with pytest.raises(Wrong, match="another body"):
+    with pytest.raises(Wrong, match="not sent"):
         number_of({**received, "Body": body(7, 200)[:-1] + "?"}, 200)
     with pytest.raises(Wrong, match="MD5OfBody"):
         number_of({**received, "MD5OfBody": "0" * 32}, 200)
@@ -115,7 +115,7 @@ def results() -> Results:
         name="send", title="Send", headline="cpu_us",
         rounds={
             PENSTOCK: [{"cpu_us": 50.0, "rate": 9000.0}, {"cpu_us": 60.0, "rate": 8000.0}],
-            ECHO: [{"cpu_us": 25.0, "rate": 20_000.0}, {"cpu_us": 20.0, "rate": 21_000.0}],
+            BARE_ECHO: [{"cpu_us": 25.0, "rate": 20_000.0}, {"cpu_us": 20.0, "rate": 21_000.0}],
             "slow": [{"cpu_us": 500.0, "rate": 900.0}, {"cpu_us": 900.0, "rate": 800.0}],
         },
         failed={"broken": "status 500: <oops>"},
@@ -131,12 +131,33 @@ def test_figures_are_medians_and_ratios_of_rounds(tmp_path: Path) -> None:
     case = load_results(tmp_path / "results.json").cases[0]
     assert case.value(PENSTOCK, "cpu_us") == (55.0, 50.0, 60.0)
     assert case.ratio("slow", PENSTOCK) == (12.5, 10.0, 15.0)
-    assert case.ratio(PENSTOCK, ECHO) == (2.5, 2.0, 3.0)
+    assert case.ratio(PENSTOCK, BARE_ECHO) == (2.5, 2.0, 3.0)
+
+
+def test_the_key_figures_compare_with_an_earlier_checkout_and_with_the_best_peer() -> None:
+    life = CaseRecord(
+        name="life", title="Life", headline="cpu_us",
+        rounds={PENSTOCK: [{"cpu_us": 75.0}], "Penstock (old)": [{"cpu_us": 100.0}]},
+    )  # fmt: skip
+    wake = CaseRecord(
+        name="wake", title="Wake", headline="p50_ms",
+        rounds={PENSTOCK: [{"p50_ms": 1.0}], "slow": [{"p50_ms": 4.0}], "fast": [{"p50_ms": 2.0}]},
+    )  # fmt: skip
+    systems = [
+        SystemRecord(name=PENSTOCK, before="Penstock (old)"),
+        *(SystemRecord(name=name, is_peer=True) for name in ("slow", "fast")),
+    ]
+    run = Results(mode="test", machine={}, generator_processes=1, systems=systems, cases=[life, wake])
+    assert {title: value.median for title, value in run.key_figures()} == {
+        "Life: CPU of Penstock / of Penstock (old)": 0.75,
+        "Wake: latency of Penstock / of fast": 0.5,
+    }
 
 
 def test_the_document_gets_table_and_chart() -> None:
     text = document.figures(results())
-    assert "| slow | 700 (500-900) | 12.5x (10.0-15.0) |" in text
+    assert "| slow | 700 (500-900) | 32.5 (20.0-45.0) | 12.5 (10.0-15.0) |" in text
+    assert "| Send: CPU of Penstock / of the bare echo | 2.50 (2.00-3.00) |" in text
     assert "absent: no java" in text
     assert "broken failed: status 500: &lt;oops>" in text
     drawing = xml.etree.ElementTree.fromstring(document.drawn(results()))
@@ -151,13 +172,14 @@ def test_the_document_has_its_markers() -> None:
 
 
 def test_the_command_measures_and_writes_its_results(tmp_path: Path) -> None:
-    told = ["--quick", "--only", "send", "--systems", "memory,echo", "--rounds", "1"]
+    flags = ["--quick", "--only", "send", "--systems", "memory,bare,echo", "--rounds", "1"]
     path = tmp_path / "results.json"
-    command = [sys.executable, "-m", "bench", *told, "--results", str(path)]
+    command = [sys.executable, "-m", "bench", *flags, "--results", str(path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     outcome = load_results(path)
     assert outcome.cases[0].failed == {}
-    assert outcome.cases[0].rounds[ECHO][0]["cpu_us"] > 0
+    assert outcome.cases[0].rounds[BARE_ECHO][0]["cpu_us"] > 0
+    assert outcome.cases[0].rounds["echo on our transport"][0]["cpu_us"] > 0
     assert outcome.cases[0].rounds["Penstock, open, in memory"][0]["rate"] > 0
     assert (tmp_path / "benchmark.svg").exists()
 

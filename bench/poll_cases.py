@@ -1,4 +1,4 @@
-"""The other jobs: waking a long poll, many idle polls, many queues."""
+"""The loads of long polls: waking one, and keeping many idle ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.bodies import body, number_of
-from bench.client import Connection, Wrong, connect, together
+from bench.client import Connection, Wrong, connect
 from bench.jobs import Done, Job
 from bench.load import Stopwatch
+from bench.payloads import body, number_of
 
 _POLL_SETTLES_S = 0.02
 _POLLS_SETTLE_S = 3.0
@@ -34,7 +34,7 @@ async def wake(job: Job, ready: Callable[[], None]) -> Done:
         await sent
         message = answer["Messages"][0]
         if number_of(message, job.size) != job.first + woken:
-            raise Wrong("another message came than was sent")
+            raise Wrong("received another message than was sent")
         await sender.call("DeleteMessage", {**queue, "ReceiptHandle": message["ReceiptHandle"]})
         woken += 1
     watch.requests = 3 * woken
@@ -84,32 +84,3 @@ async def polls(job: Job, ready: Callable[[], None]) -> Done:
     for connection in [sender, *connections]:
         connection.close()
     return done
-
-
-async def queues(job: Job, ready: Callable[[], None]) -> Done:
-    """Create the queues that are named."""
-    watch = Stopwatch(job, ready)
-    todo = iter(job.queues)
-    made = 0
-    started = False
-
-    async def work(connection: Connection, _: int) -> None:
-        nonlocal made, started
-        if not started:
-            started = True
-            watch.start()
-        for name in todo:
-            if watch.over:
-                return
-            begun = time.perf_counter()
-            answer = await connection.call(
-                "CreateQueue", {"QueueName": name, "Attributes": dict(job.attributes)}
-            )
-            watch.latencies.append(time.perf_counter() - begun)
-            if not answer["QueueUrl"].endswith(f"/{name}"):
-                raise Wrong(f"created {name}, got {answer['QueueUrl']}")
-            made += 1
-
-    await together(job.url, job.connections, work)
-    watch.requests = made
-    return watch.stop(made)

@@ -1,6 +1,6 @@
 """The messages of the benchmark: each has a number, and its body follows from the number and the size.
 
-So whoever receives one can tell whether it is the one that was sent, without a list of what was sent.
+So the receiver can check a message without a list of what was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def number_of(message: dict[str, Any], size: int) -> int:
     text = message["Body"]
     digits = text[:_DIGITS]
     if not digits.isdigit() or text != body(int(digits), size):
-        raise Wrong(f"received another body than was sent: {text[:80]!r}")
+        raise Wrong(f"received a body that was not sent: {text[:80]!r}")
     if message["MD5OfBody"] != md5(text):
         raise Wrong("MD5OfBody does not fit the body")
     return int(digits)
