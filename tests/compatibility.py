@@ -1,9 +1,9 @@
-"""Writes docs/compatibility.md from the tests themselves: what no test holds is not listed.
+"""Writes docs/compatibility.md from the tests: what no test covers is not listed.
 
     .venv/bin/python tests/compatibility.py
 
-A test counts for an action or an attribute when its code names it: as the wire spells it (``SendMessage``) or as a
-client's method does (``send_message``, ``sendMessage``, ``SendMessageCommand``).
+A suite covers an action or an attribute when the code of one of its tests names it: as the wire spells it
+(``SendMessage``) or as a client's method does (``send_message``, ``sendMessage``, ``SendMessageCommand``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGE = TESTS.parent / "docs" / "compatibility.md"
 class Suite(NamedTuple):
     title: str
     files: Callable[[], Iterable[Path]]
-    begins: str  # what a test begins with, in this language
+    begins: str  # a pattern for the first line of a test, in this language
 
 
 def _glob(*patterns: str) -> Callable[[], list[Path]]:
@@ -66,7 +66,7 @@ def spellings(name: str) -> re.Pattern[str]:
 
 
 def tests_of(suite: Suite) -> list[str]:
-    """The text of each test; what stands before the first (helpers, fixtures) belongs to none."""
+    """The text of each test; helpers and fixtures before the first one are left out."""
     texts = []
     for file in suite.files():
         text = file.read_text(encoding="utf-8")
@@ -78,21 +78,21 @@ def tests_of(suite: Suite) -> list[str]:
 def table(title: str, names: Iterable[str]) -> str:
     suites = [(suite.title, tests_of(suite)) for suite in SUITES]
     heads = [title, *(f"{name}" for name, _ in suites)]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * len(suites)]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(suites)]
     for name in names:
         pattern = spellings(name)
-        counts = [sum(pattern.search(text) is not None for text in texts) for _, texts in suites]
-        if any(counts):
-            lines.append(f"| `{name}` | " + " | ".join(str(count or "") for count in counts) + " |")
+        covered = [any(pattern.search(text) for text in texts) for _, texts in suites]
+        if any(covered):
+            lines.append(f"| `{name}` | " + " | ".join("✓" if each else "" for each in covered) + " |")
     return "\n".join(lines)
 
 
 def page() -> str:
     return f"""# Compatibility
 
-What of Amazon SQS is there, and how many tests hold it. This page is written by `tests/compatibility.py` from the
-tests themselves: a number counts the tests of that suite whose code names the action or attribute. What no test holds
-is not listed. `make test` runs the first three columns, `make test-clients` the real clients.
+Which actions and attributes of Amazon SQS are supported, and which test suites cover them with real clients.
+`tests/compatibility.py` writes this page from the tests; what no test covers is not listed. `make test` runs the
+first three columns, `make test-clients` the clients of other languages and versions.
 
 ## Actions
 

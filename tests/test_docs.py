@@ -1,4 +1,4 @@
-"""The documents tell the truth: settings are all there, examples work as printed, links lead somewhere."""
+"""The documents are true: every setting is documented, examples work as printed, links have a target."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_setting_is_documented_with_its_names_and_default(setting: Setting) ->
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_configuration_example_is_taken(document: Path, tmp_path: Path) -> None:
+def test_every_configuration_example_is_valid(document: Path, tmp_path: Path) -> None:
     for number, text in enumerate(blocks(document, "toml")):
         file = tmp_path / f"{number}.toml"
         file.write_text(text)
@@ -104,7 +104,7 @@ def server() -> Iterator[ServerProcess]:
 
 
 def run(command: list[str], script: str, server: ServerProcess, folder: Path | None = None) -> str:
-    """As printed, but for the port."""
+    """As printed, except for the port."""
     assert "9324" in script
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -127,7 +127,7 @@ def test_the_first_message_with_the_aws_cli(server: ServerProcess) -> None:
     assert '"Body": "two lattes"' in output
 
 
-def test_the_locks(tmp_path: Path) -> None:
+def test_the_secured_server_of_the_readme(tmp_path: Path) -> None:
     (commands,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock user add" in block]
     _, use = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
     add, serve = commands.splitlines()
@@ -176,7 +176,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_leads_somewhere(document: Path) -> None:
+def test_every_link_has_a_target(document: Path) -> None:
     for link in _LINK.findall(document.read_text()):
         if link.startswith("https://"):
             continue
@@ -196,12 +196,12 @@ def test_every_file_that_is_named_exists(document: Path) -> None:
         assert "NAME" in name or any(place.exists() for place in places), name
 
 
-def test_the_compatibility_page_says_what_the_tests_hold() -> None:
+def test_the_compatibility_page_is_up_to_date() -> None:
     assert compatibility.PAGE.read_text(encoding="utf-8") == compatibility.page(), (
         "tests changed: run `.venv/bin/python tests/compatibility.py`"
     )
 
 
 @pytest.mark.parametrize("name", sorted({*ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES} - {"All"}))
-def test_every_action_and_attribute_is_held_by_a_test(name: str) -> None:
+def test_every_action_and_attribute_is_covered_by_a_test(name: str) -> None:
     assert f"| `{name}` |" in compatibility.page()
