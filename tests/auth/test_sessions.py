@@ -127,7 +127,7 @@ def principal_of(town: Town, issued: Issued) -> SessionPrincipal:
     assert directory.secret(issued.access_key, issued.token) == issued.secret
     principal = directory.principal(issued.access_key, issued.token)
     assert isinstance(principal, SessionPrincipal)
-    assert directory.principal(issued.access_key, issued.token) is principal, "it is remembered"
+    assert directory.principal(issued.access_key, issued.token) is principal, "it is cached"
     return principal
 
 
@@ -380,14 +380,14 @@ def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> No
     assert session.tags == {"cost": "7", "TEAM": "b"}
 
 
-def test_what_is_remembered_of_tokens_is_bounded(town: Town) -> None:
+def test_the_cache_of_tokens_is_bounded(town: Town) -> None:
     """By their size: a session brings a policy of its own, which takes far more once it is compiled."""
-    remembered = town.credentials.directory._sessions
-    remembered._size_max = 20_000
+    cached = town.credentials.directory._sessions
+    cached._half = 10_000
     for number in range(40):
         statement = {"Effect": "Allow", "Action": "sqs:*", "Resource": f"arn:aws:sqs:*:*:{number:01000}"}
         principal_of(town, session_of(town, "role", policy=json.dumps({"Statement": statement})))
-    assert 2 <= len(remembered._made) <= 20
+    assert 2 <= len(cached) <= 20
 
 
 def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> None:
@@ -399,11 +399,9 @@ def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> Non
 # -- what the directory remembers ----------------------------------------------------------------------------
 
 
-def test_more_sessions_than_are_remembered_cost_only_the_oldest(
-    town: Town,
-) -> None:
+def test_more_sessions_than_fit_the_cache_drop_only_the_oldest(town: Town) -> None:
     first, *others = [session_of(town, "role") for _ in range(4)]
-    town.credentials.directory._sessions._size_max = 3 * (len(first.token) + 128) + 100
+    town.credentials.directory._sessions._half = 2 * (len(first.token) + 128) + 100
     known = {issued.token: principal_of(town, issued) for issued in (first, *others)}
     assert all(principal_of(town, issued) is known[issued.token] for issued in others)
     assert principal_of(town, first) is not known[first.token]

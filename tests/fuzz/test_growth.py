@@ -14,7 +14,6 @@ import pytest
 
 import penstock
 from fuzz.targets import SHARES, Target, load
-from penstock.auth.policy.caching import SizedCache
 from penstock.cache import BoundedCache
 
 T = TypeVar("T")
@@ -23,8 +22,6 @@ ROUND = 300
 GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them have
 
 LIMITS = [
-    "penstock.auth.policy.statements._REMEMBERED_MAX",
-    "penstock.auth.identity.directory._TOKENS_SIZE_MAX",
     "penstock.server.caller._REMEMBERED_MAX",
     "penstock.services.sqs.access._SETTLED_MAX",
 ]
@@ -54,8 +51,6 @@ def test_every_cache_has_a_bound() -> None:
 def test_inputs_leave_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in LIMITS:
         monkeypatch.setattr(limit, 4)
-    for sized in living(SizedCache):
-        monkeypatch.setattr(sized, "_size_max", 0)
     for cache in living(BoundedCache):
         monkeypatch.setattr(cache, "_half", 4)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what pytest captures grows

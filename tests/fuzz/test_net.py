@@ -83,7 +83,7 @@ DAMAGES = {
         "policy", "penstock.auth.policy.decision._explicit_deny", lambda *_, **__: None
     ),
     "a policy is taken unread": Damage(
-        "policy", "fuzz.targets.policy.is_policy", lambda _: True, b'"Effect":"Allow"', b'"Effect":1'
+        "policy", "fuzz.targets.policy.check_policy", lambda _: None, b'"Effect":"Allow"', b'"Effect":1'
     ),
     "a receipt is made up": Damage(
         "handles", "penstock.queues.receipts.compare_digest", lambda *_: True, _RECEIPT, _FORGED

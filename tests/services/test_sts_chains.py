@@ -10,12 +10,12 @@ import pytest
 from sts_client import TRUST_ALICE, Sts, assume, denied
 
 from identities import HOME, Town, allow, document
+from penstock.auth.errors import InvalidToken
 from penstock.auth.identity.book import Book
 from penstock.auth.identity.editing import attach, find_role, find_user, put_policy, remove, trust_document
 from penstock.auth.policy import Question, Verdict, decide
-from penstock.auth.policy.condition_keys import BROUGHT_ALONG
+from penstock.auth.policy.condition_keys import SERVICE_KEYS
 from penstock.auth.principal import Principal
-from penstock.wire.registry import Fault
 
 
 def test_inherited_tags_need_the_permission_too(sts: Sts, town: Town) -> None:
@@ -112,7 +112,7 @@ def test_what_a_question_brings_along_is_known_to_whoever_reviews_policies(
     assert "Credentials" in sts(
         town.principal("alice"), "AssumeRole", **assume(role, ExternalId="secret-7", **tags)
     )
-    assert {key for question in asked for key in question.keys} == BROUGHT_ALONG
+    assert {key for question in asked for key in question.keys} == SERVICE_KEYS
 
 
 def test_a_chain_ends_with_any_role_in_it(sts: Sts, town: Town) -> None:
@@ -128,7 +128,7 @@ def test_a_chain_ends_with_any_role_in_it(sts: Sts, town: Town) -> None:
     assert [hop.owner for hop in sts.principal(around).chain] == ["first"], "round and round is no longer"
     town.change(lambda book: remove(book, find_role(book, "first", None)))
     for reply in (through, around):
-        with pytest.raises(Fault, match="The security token included in the request is invalid"):
+        with pytest.raises(InvalidToken, match="The security token included in the request is invalid"):
             sts.principal(reply)
     sts.principal(own)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.auth.policy import Kind, Question, Verdict, compile_policy, decide
 
-from .cast import CAST, OTHER, OWN, REGION, queue
+from .principals import CALLERS, OTHER, OWN, REGION, queue
 from .slow import Documents, slow_decide
 
 ACTIONS = [
@@ -47,8 +47,8 @@ PRINCIPALS = [
     OWN,
     OTHER,
     f"arn:aws:iam::{OWN}:root",
-    *(principal.arn for name, principal in CAST.items() if name != "anonymous"),
-    *(principal.role_arn for principal in CAST.values() if principal.role_arn),
+    *(principal.arn for name, principal in CALLERS.items() if name != "anonymous"),
+    *(principal.role_arn for principal in CALLERS.values() if principal.role_arn),
 ]
 TEXTS = [
     "red",
@@ -176,7 +176,7 @@ TAGS = tags("team", "x") | tags("Team", "x")
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[Question, Documents]:
-    who = draw(st.sampled_from(list(CAST.values())))
+    who = draw(st.sampled_from(list(CALLERS.values())))
     has_identity = who.kind in ("user", "session")
     found = Documents(
         identity=draw(st.lists(documents("identity"), min_size=draw(st.sampled_from([0, 1, 1])), max_size=2))

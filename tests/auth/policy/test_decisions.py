@@ -14,7 +14,7 @@ import pytest
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
 from penstock.auth.principal import Principal
 
-from .cast import CAST, OWN, queue
+from .principals import CALLERS, OWN, queue
 
 SCENES = tomllib.loads(Path(__file__).with_name("decisions.toml").read_text())["scene"]
 
@@ -30,7 +30,7 @@ def asks() -> Iterator[Any]:
 def cast(scene: dict[str, Any], name: str) -> Principal:
     own, bounds = scene.get("of", {}).get(name), scene.get("session", {}).get(name)
     return msgspec.structs.replace(
-        CAST[name],
+        CALLERS[name],
         policies=(compile_policy(own, kind="identity"),) if own else (),
         session_policy=compile_policy(bounds, kind="session") if bounds else None,
     )

@@ -74,16 +74,20 @@ def test_a_policy(kind: Kind, text: str) -> None:
         ("identity", document("x"), "statement 1 must be a JSON object"),
         ("identity", document(BASE, Version="2020-01-01"), "Version must be one of 2012-10-17, 2008-10-17"),
         ("identity", document(BASE, Id=["x"]), "Id must be a text"),
-        ("identity", document(BASE, Statements=[]), "a policy has no part Statements"),
-        ("identity", '{"Statement":[],"Statement":[]}', "Statement stands twice"),
-        ("identity", '{"Id":NaN}', "NaN is no number"),
+        (
+            "identity",
+            document(BASE, Statements=[]),
+            "unknown element Statements: expected Version, Id and Statement",
+        ),
+        ("identity", '{"Statement":[],"Statement":[]}', "Statement is repeated"),
+        ("identity", '{"Id":NaN}', "NaN is not a number"),
         (
             "identity",
             document(BASE, {**BASE, "Effect": "allow"}),
             "statement 2: Effect must be Allow or Deny",
         ),
         ("identity", document({**BASE, "Sid": ["x"]}), "statement 1: Sid must be a text"),
-        ("identity", document(*[{**BASE, "Sid": "a"}] * 2), "each Sid may stand only once in a policy"),
+        ("identity", document(*[{**BASE, "Sid": "a"}] * 2), "each Sid may be used only once in a policy"),
         ("identity", document(without(BASE, "Action")), "statement 1 needs Action or NotAction, one of them"),
         (
             "identity",
@@ -104,12 +108,12 @@ def test_a_policy(kind: Kind, text: str) -> None:
         (
             "identity",
             document({**BASE, "Action": "SendMessage"}),
-            'statement 1: SendMessage is no action: it lacks the service, as in "sqs:SendMessage"',
+            'statement 1: invalid action SendMessage: expected a service and an action, as in "sqs:SendMessage"',
         ),
         (
             "identity",
             document({**BASE, "Resource": "q"}),
-            'statement 1: q is no resource: it must be an ARN or "*"',
+            'statement 1: invalid resource q: expected an ARN or "*"',
         ),
         (
             "identity",
@@ -128,7 +132,7 @@ def test_a_policy(kind: Kind, text: str) -> None:
         (
             "resource",
             document({**BASE, "NotPrincipal": "*"}),
-            "statement 1: NotPrincipal goes with Deny only",
+            "statement 1: NotPrincipal is allowed with Deny only",
         ),
         (
             "resource",
@@ -140,13 +144,13 @@ def test_a_policy(kind: Kind, text: str) -> None:
             for_principal({}),
             'statement 1: Principal must be "*" or an object such as {"AWS": "..."}',
         ),
-        ("resource", for_principal({"aws": "*"}), "statement 1: aws is no type of principal"),
+        ("resource", for_principal({"aws": "*"}), "statement 1: aws is not a type of principal"),
         ("resource", for_principal({"AWS": []}), "statement 1: Principal must not be empty"),
         *(
             (
                 "resource",
                 for_principal({"AWS": name}),
-                f"statement 1: {name} is no account, and no ARN of a user, role or session",
+                f"statement 1: {name} is neither an account nor the ARN of a user, role or session",
             )
             for name in (
                 "",
@@ -171,27 +175,35 @@ def test_a_policy(kind: Kind, text: str) -> None:
             "statement 1: Condition must be an object of operators, each with an object of keys",
         ),
         ("identity", when({"Bool": {"k": {}}}), "statement 1: k must be a text or a list of texts"),
-        ("identity", when({"StringEqual": {"k": "x"}}), "statement 1: StringEqual is no condition operator"),
+        (
+            "identity",
+            when({"StringEqual": {"k": "x"}}),
+            "statement 1: StringEqual is not a condition operator",
+        ),
         (
             "identity",
             when({"ForSome:Bool": {"k": "true"}}),
-            "statement 1: ForSome:Bool is no condition operator",
+            "statement 1: ForSome:Bool is not a condition operator",
         ),
         (
             "identity",
             when({"NullIfExists": {"k": "true"}}),
-            "statement 1: NullIfExists is no condition operator: Null stands alone",
+            "statement 1: NullIfExists is not a condition operator: use Null alone",
         ),
-        ("identity", when({"Null": {"k": "yes"}}), "statement 1: Null takes true or false"),
-        ("identity", when({"Bool": {"k": "yes"}}), "statement 1: yes is no truth value"),
-        ("identity", when({"NumericEquals": {"k": "ten"}}), "statement 1: ten is no number"),
-        ("identity", when({"NumericEquals": {"k": "NaN"}}), "statement 1: NaN is no number"),
-        ("identity", when({"DateLessThan": {"k": "tomorrow"}}), "statement 1: tomorrow is no date"),
-        ("identity", when({"BinaryEquals": {"k": "?"}}), "statement 1: ? is no base64 text"),
+        (
+            "identity",
+            when({"Null": {"k": "yes"}}),
+            "statement 1: invalid value for Null: expected true or false",
+        ),
+        ("identity", when({"Bool": {"k": "yes"}}), "statement 1: yes is not a truth value"),
+        ("identity", when({"NumericEquals": {"k": "ten"}}), "statement 1: ten is not a number"),
+        ("identity", when({"NumericEquals": {"k": "NaN"}}), "statement 1: NaN is not a number"),
+        ("identity", when({"DateLessThan": {"k": "tomorrow"}}), "statement 1: tomorrow is not a date"),
+        ("identity", when({"BinaryEquals": {"k": "?"}}), "statement 1: ? is not a base64 text"),
         (
             "identity",
             when({"IpAddress": {"k": "10.0.0.0/33"}}),
-            "statement 1: 10.0.0.0/33 is no address or network",
+            "statement 1: 10.0.0.0/33 is not an address or network",
         ),
     ],
 )

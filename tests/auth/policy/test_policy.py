@@ -15,7 +15,7 @@ from penstock.auth.policy.facts import Facts
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS
 
-from .cast import CAST, OTHER, OWN, queue
+from .principals import CALLERS, OTHER, OWN, queue
 
 ORDERS = queue("orders")
 OPEN = '{"Statement":{"Sid":"Open","Effect":"Allow","Principal":"*","Action":"*","Resource":"*"}}'
@@ -25,7 +25,7 @@ ALL = '{"Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}'
 
 def ask(who: str, action: str = "sqs:SendMessage", policy: str | None = None, **more: Any) -> Question:
     compiled = compile_policy(policy, kind="resource") if policy else None
-    return Question(CAST[who], action, ORDERS, OWN, compiled, **more)
+    return Question(CALLERS[who], action, ORDERS, OWN, compiled, **more)
 
 
 # ------------------------------------------------------------------ never raises
@@ -110,7 +110,7 @@ def test_keys_that_no_request_has_are_known_as_such(key: str, unknown: bool) -> 
 @settings(max_examples=300)
 @given(
     st.lists(STATEMENTS, min_size=1, max_size=3),
-    st.sampled_from(sorted(CAST)),
+    st.sampled_from(sorted(CALLERS)),
     st.sampled_from(["", "x", "::ffff:10.0.0.1", "fe80::1%eth0"]),
     st.sampled_from(["2012-10-17", "2008-10-17"]),
 )
@@ -123,7 +123,7 @@ def test_what_is_taken_can_be_asked(statements: list[Any], who: str, ip: str, ve
         event("refused")
         return
     event("taken")
-    principal = CAST[who]
+    principal = CALLERS[who]
     if kind == "identity":
         principal = msgspec.structs.replace(principal, policies=(policy,))
     tags = {"": "x", "é": "1e5"}
@@ -142,15 +142,15 @@ def test_a_policy_is_compiled_once_for_each_name_and_kind() -> None:
     assert compile_policy(ALL, kind="identity") is compile_policy(ALL, kind="identity")
     assert compile_policy(ALL, kind="identity") is not compile_policy(ALL, kind="session")
     named = compile_policy(ALL, kind="identity", name="everything")
-    who = msgspec.structs.replace(CAST["alice"], policies=(named,))
+    who = msgspec.structs.replace(CALLERS["alice"], policies=(named,))
     assert decide(ask("alice")._replace(principal=who)).policy == "identity:everything"
 
 
-def test_what_is_remembered_of_a_policy_is_bounded() -> None:
+def test_what_is_cached_for_a_policy_is_bounded() -> None:
     policy: Policy = compile_policy(OPEN, kind="resource", name="bounded")
     for number in range(2000):
-        assert policy.about("sqs:sendmessage", f"arn:{number}").allows
-    assert len(policy._remembered) <= 512
+        assert policy.applicable("sqs:sendmessage", f"arn:{number}").allows
+    assert len(policy._applicable) <= 512
 
 
 # ------------------------------------------------------------------ words and facts
@@ -161,7 +161,7 @@ def test_what_is_remembered_of_a_policy_is_bounded() -> None:
     [
         (
             ask("alice"),
-            f"User: {CAST['alice'].arn} is not authorized to perform: sqs:sendmessage on resource: {ORDERS} "
+            f"User: {CALLERS['alice'].arn} is not authorized to perform: sqs:sendmessage on resource: {ORDERS} "
             "because no identity-based policy allows the sqs:sendmessage action",
         ),
         (
@@ -185,7 +185,7 @@ def test_a_refusal_reads_as_on_aws(question: Question, sentence: str) -> None:
 
 def test_a_session_is_told_what_narrowed_it() -> None:
     narrow = '{"Statement":{"Effect":"Allow","Action":"sqs:DeleteMessage","Resource":"*"}}'
-    who = msgspec.structs.replace(CAST["worker"], session_policy=compile_policy(narrow, kind="session"))
+    who = msgspec.structs.replace(CALLERS["worker"], session_policy=compile_policy(narrow, kind="session"))
     question = ask("worker", policy=OPEN)._replace(principal=who)
     assert decide(question).reason == "because no session policy allows the sqs:sendmessage action"
 
@@ -216,7 +216,9 @@ def test_a_trust_policy_is_asked_as_the_policy_of_its_role() -> None:
         ),
         kind="trust",
     )
-    question = Question(CAST["other-root"], "sts:AssumeRole", f"arn:aws:iam::{OWN}:role/worker", OWN, trust)
+    question = Question(
+        CALLERS["other-root"], "sts:AssumeRole", f"arn:aws:iam::{OWN}:role/worker", OWN, trust
+    )
     assert not decide(question).allowed
     assert not decide(question._replace(keys={"sts:externalid": "43"})).allowed
     assert decide(question._replace(keys={"sts:externalid": "42"})).statement == "Vendor"

@@ -16,7 +16,8 @@ from identities import ABROAD, HOME
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, Question, compile_policy, decide, refusal
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS, Principal
-from penstock.services.sqs.policy import is_policy
+from penstock.services.sqs.policy import check_policy
+from penstock.wire.registry import Fault
 
 QUEUE_POLICY = (
     '{"Version":"2012-10-17","Id":"i","Statement":[{"Sid":"s","Effect":"Allow","Principal":{"AWS":["444455556666",'
@@ -139,9 +140,12 @@ def _compiled(text: str, kind: Kind) -> Policy | None:
 
 def _check_taken_or_refused(text: str) -> None:
     """A document that SQS takes for a queue can be enforced, and is written back as it was."""
-    if is_policy(text):
-        assert _compiled(text, "resource") is not None
-        assert isinstance(json.loads(text), dict)
+    try:
+        check_policy(text)
+    except Fault:
+        return
+    assert _compiled(text, "resource") is not None
+    assert isinstance(json.loads(text), dict)
 
 
 def _question(asked: str, policies: dict[Kind, list[Policy]]) -> Question:

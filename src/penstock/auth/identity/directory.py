@@ -18,23 +18,19 @@ from penstock.auth.identity.book import AccessKey, Book, all_keys
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
 from penstock.auth.policy import PolicyInvalid
-from penstock.auth.policy.caching import SizedCache
 from penstock.auth.principal import Principal
+from penstock.cache import BoundedCache
 from penstock.clock import Clock
 
-# Characters. A token holds its session's policy, which compiled takes a hundred times more.
-_TOKENS_SIZE_MAX = 2_000_000
+_CACHED_TOKEN_CHARACTERS = (
+    2_000_000  # a token holds the session's policy, which compiled takes 100 times as much
+)
 
 
 class _Known(NamedTuple):
     secret: str
     principal: Principal
     key: AccessKey
-
-
-class _Given(NamedTuple):
-    access_key: str
-    token: str
 
 
 class _KnownSession(NamedTuple):
@@ -51,7 +47,9 @@ class Directory:
         self._clock = clock
         self._principals = Principals(book)
         self._by_key: dict[str, _Known] = {}
-        self._sessions = SizedCache(self._opened, lambda given: len(given.token), _TOKENS_SIZE_MAX)
+        self._sessions: BoundedCache[tuple[str, str], _KnownSession] = BoundedCache(
+            _CACHED_TOKEN_CHARACTERS, lambda key: 128 + len(key[1])
+        )
         for key, account, name in all_keys(book):
             secret = opened_secret(root_key, key)
             if key.active:
@@ -83,13 +81,13 @@ class Directory:
             if known is None:
                 raise InvalidToken
             return known
-        session = self._sessions(_Given(access_key, token))
+        key = access_key, token
+        session = self._sessions.get(key) or self._sessions.put(key, self._opened(access_key, token))
         if session.expires_ms <= self._clock.wall_ms():
             raise ExpiredToken
         return session
 
-    def _opened(self, given: _Given) -> _KnownSession:
-        access_key, token = given
+    def _opened(self, access_key: str, token: str) -> _KnownSession:
         session = self.sessions.open(access_key, token)
         parent = None if session is None else self._by_key.get(session.parent_key)
         if session is None or parent is None:

@@ -1,19 +1,18 @@
-"""Policies as IAM evaluates them: documents are compiled once, questions are answered in microseconds.
+"""IAM policies: documents are compiled once, questions are answered in microseconds.
 
     policy = compile_policy(text, kind="identity", name="read-only")
     verdict = decide(Question(principal, "sqs:SendMessage", arn, account, resource_policy, ...))
     if not verdict.allowed: refusal(question, verdict)
 
-The room is pure: it reads no clock, no file and no socket. All that it looks at stands in the question.
+Pure: no clock, no files, no sockets. Everything a decision depends on is in the question.
 """
 
 from __future__ import annotations
 
-from penstock.auth.policy.compiler import compile_policy
+from penstock.auth.policy.compiler import Policy, compile_policy
 from penstock.auth.policy.decision import decide, is_fixed, refusal
 from penstock.auth.policy.document import Document, Kind, PolicyInvalid, editable_document, read_document
 from penstock.auth.policy.question import Question, Verdict
-from penstock.auth.policy.statements import Policy
 
 __all__ = [
     "Document",

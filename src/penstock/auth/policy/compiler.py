@@ -1,19 +1,23 @@
-"""From a policy's text to a Policy that answers quickly."""
+"""Compiles policies: from text to statements that are found by action and resource and evaluated as closures."""
 
 from __future__ import annotations
 
-from penstock.auth.policy.caching import SizedCache
+from collections.abc import Callable
+from typing import NamedTuple
+
 from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.policy.conditions import Holds, compile_condition
 from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
-from penstock.auth.policy.principals import DIRECT, NOBODY, Means, compile_principals
+from penstock.auth.policy.principals import DIRECT, NONE, LevelOf, MatchLevel, compile_principals
 from penstock.auth.policy.question import Question, Verdict
-from penstock.auth.policy.statements import Policy, Reach, Statement
-from penstock.auth.policy.templates import Template, template
+from penstock.auth.policy.variables import Template, template
 from penstock.auth.policy.wildcards import Match, NotComparable, any_of, matcher, pattern, tokens
 from penstock.auth.principal import Principal
+from penstock.cache import BoundedCache
 
-_CACHED_CHARACTERS_MAX = 2 * 1024 * 1024  # thousands of usual policies; as many of the worst kind take 250 MB
+_CACHED_CHARACTERS = 2 * 1024 * 1024  # thousands of usual policies; policies of the worst kind take 250 MB
+_APPLICABLE_CACHED = 512  # actions on resources, for each policy
+_RESOURCE_CACHED_MAX = 256  # characters: the ARN of a queue is shorter, and callers may name other things
 
 _KINDS: dict[Kind, str] = {
     "identity": "an identity-based policy",
@@ -23,25 +27,75 @@ _KINDS: dict[Kind, str] = {
 }
 
 
+class Statement(NamedTuple):
+    allows: bool
+    actions: Match  # of an action in lower case
+    resources: Match
+    level: Callable[
+        [Question], MatchLevel
+    ]  # how directly it names the caller, if its conditions hold; else NONE
+    verdict: Verdict  # the answer where it applies
+    is_fixed: bool  # it depends on nothing but the caller, the action and the resource
+
+
+class Applicable(NamedTuple):
+    """The statements of a policy for one action on one resource."""
+
+    allows: tuple[Statement, ...]
+    denies: tuple[Statement, ...]
+    is_fixed: bool  # all of them are
+
+
+class Policy:
+    __slots__ = ("_applicable", "kind", "name", "statements", "unknown_keys")
+
+    def __init__(
+        self, kind: Kind, name: str, statements: tuple[Statement, ...], unknown_keys: tuple[str, ...] = ()
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.statements = statements
+        self.unknown_keys = unknown_keys  # condition keys that no request here has: they count as missing
+        self._applicable: BoundedCache[tuple[str, str], Applicable] = BoundedCache(_APPLICABLE_CACHED)
+
+    def __repr__(self) -> str:
+        return f"Policy({self.kind!r}, {self.name!r})"
+
+    def applicable(self, action: str, resource: str) -> Applicable:
+        found = self._applicable.get((action, resource))
+        if found is None:
+            matching = [each for each in self.statements if each.actions(action) and each.resources(resource)]
+            found = Applicable(
+                allows=tuple(each for each in matching if each.allows),
+                denies=tuple(each for each in matching if not each.allows),
+                is_fixed=all(each.is_fixed for each in matching),
+            )
+            if len(resource) <= _RESOURCE_CACHED_MAX:
+                self._applicable.put((action, resource), found)
+        return found
+
+
+_policies: BoundedCache[tuple[str, Kind, str], Policy] = BoundedCache(
+    _CACHED_CHARACTERS, lambda key: 128 + len(key[0])
+)
+
+
 def compile_policy(text: str, *, kind: Kind, name: str = "") -> Policy:
-    """Raises PolicyInvalid. ``name`` is how verdicts speak of it, besides its kind."""
-    return _compiled((text, kind, name))  # a queue's is compiled again only when it changes
+    """Raises PolicyInvalid. Verdicts refer to the policy by its kind and ``name``."""
+    key = text, kind, name
+    return _policies.get(key) or _policies.put(key, _compile_policy(text, kind, name))
 
 
-def _compile_anew(asked: tuple[str, Kind, str]) -> Policy:
-    text, kind, name = asked
+def _compile_policy(text: str, kind: Kind, name: str) -> Policy:
     document = read_document(text, kind)
     label = f"{kind}:{name}" if name else kind
     statements = []
     for place, statement in enumerate(document.statements, 1):
         try:
-            statements.append(_compile(statement, kind, label, document.has_variables))
+            statements.append(_compile_statement(statement, kind, label, document.has_variables))
         except PolicyInvalid as error:
             raise PolicyInvalid(f"statement {place}: {error}") from error
     return Policy(kind, name, tuple(statements), _unknown_keys(document))
-
-
-_compiled = SizedCache(_compile_anew, lambda asked: len(asked[0]), _CACHED_CHARACTERS_MAX)
 
 
 def _unknown_keys(document: Document) -> tuple[str, ...]:
@@ -49,11 +103,12 @@ def _unknown_keys(document: Document) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in keys if is_unknown(key)))
 
 
-def _compile(statement: StatementText, kind: Kind, label: str, has_variables: bool) -> Statement:
+def _compile_statement(statement: StatementText, kind: Kind, label: str, has_variables: bool) -> Statement:
     source = _KINDS[kind]
-    said = f"allowed by {source}" if statement.allows else f"with an explicit deny in {source}"
+    reason = f"allowed by {source}" if statement.allows else f"with an explicit deny in {source}"
     resources, covers = _resources(statement.resources, kind, has_variables)
-    means = _everybody if statement.principals is None else compile_principals(statement.principals)
+    # The policy of an identity is only asked about that identity.
+    level_of = _direct if statement.principals is None else compile_principals(statement.principals)
     conditions = [
         compile_condition(condition, allows=statement.allows, has_variables=has_variables)
         for condition in statement.conditions
@@ -62,61 +117,65 @@ def _compile(statement: StatementText, kind: Kind, label: str, has_variables: bo
         allows=statement.allows,
         actions=_actions(statement.actions),
         resources=resources,
-        reach=_reach(
-            means, tuple(conditions if covers is None else [covers, *conditions]), allows=statement.allows
+        level=_level(
+            level_of, tuple(conditions if covers is None else [covers, *conditions]), allows=statement.allows
         ),
-        verdict=Verdict(statement.allows, said, label, statement.name),
+        verdict=Verdict(statement.allows, reason, label, statement.name),
         is_fixed=not conditions and covers is None,
     )
+
+
+def _direct(_: Principal) -> MatchLevel:
+    return DIRECT
 
 
 def _actions(listed: Listed) -> Match:
     for action in listed.values:
         if action != "*" and ":" not in action:
-            raise PolicyInvalid(f'{action} is no action: it lacks the service, as in "sqs:{action}"')
+            raise PolicyInvalid(
+                f'invalid action {action}: expected a service and an action, as in "sqs:{action}"'
+            )
     matches = any_of(pattern(action.lower()) for action in listed.values)
     return (lambda action: not matches(action)) if listed.negated else matches
 
 
-def _reach(means: Means, conditions: tuple[Holds, ...], *, allows: bool) -> Reach:
-    def reach(question: Question) -> int:
-        closeness = means(question.principal)
-        if closeness:
+def _level(
+    level_of: LevelOf, conditions: tuple[Holds, ...], *, allows: bool
+) -> Callable[[Question], MatchLevel]:
+    def level(question: Question) -> MatchLevel:
+        found = level_of(question.principal)
+        if found:
             for holds in conditions:
                 try:
                     if not holds(question):
-                        return NOBODY
+                        return NONE
                 except NotComparable:
                     if allows:
-                        return NOBODY
-        return closeness
+                        return NONE
+        return found
 
-    return reach
-
-
-def _everybody(_: Principal) -> int:
-    return DIRECT  # an identity's policy is only asked about that identity
+    return level
 
 
 def _resources(listed: Listed | None, kind: Kind, has_variables: bool) -> tuple[Match, Holds | None]:
-    """Which resources it can be about at all; and, if that depends on variables, whether this one is."""
+    """Which resources it can apply to at all; and, if that depends on variables, whether it applies to this one."""
     if listed is None:
         return (lambda _: True), None
     templates = [_resource(text, kind, has_variables) for text in listed.values]
     fixed = any_of(matcher(each.fixed) for each in templates if each.fixed is not None)
-    open_ones = tuple(each for each in templates if each.fixed is None)
+    variable = tuple(each for each in templates if each.fixed is None)
     negated = listed.negated
     if negated:
         possible: Match = lambda resource: not fixed(resource)  # noqa: E731
     else:
         possible = any_of(matcher(each.loosest) for each in templates)
-    if not open_ones:
+    if not variable:
         return possible, None
 
     def covers(question: Question) -> bool:
         if fixed(question.resource):
             return not negated
-        for each in open_ones:
+        for each in variable:
             filled = each.fill(question)
             if filled is not None and matcher(filled)(question.resource):
                 return not negated
@@ -126,7 +185,7 @@ def _resources(listed: Listed | None, kind: Kind, has_variables: bool) -> tuple[
 
 
 def _resource(text: str, kind: Kind, has_variables: bool) -> Template:
-    """IAM: variables stand behind the fifth colon only. In a queue's policy SQS takes any text, ARN or not."""
+    """IAM: variables stand behind the fifth colon only. SQS: a queue's policy may name any text, ARN or not."""
     place, colons = 0, 0
     while colons < 5 and place < len(text):
         colons += text[place] == ":"
@@ -134,7 +193,7 @@ def _resource(text: str, kind: Kind, has_variables: bool) -> Template:
     head, tail = text[:place], text[place:]
     if kind != "resource":
         if text != "*" and not text.startswith("arn:"):
-            raise PolicyInvalid(f'{text} is no resource: it must be an ARN or "*"')
+            raise PolicyInvalid(f'invalid resource {text}: expected an ARN or "*"')
         if has_variables and "${" in head:
             raise PolicyInvalid(f"{text} has a variable before its fifth colon")
     return Template(tokens(head) + template(tail, wildcards=True, variables=has_variables).parts)

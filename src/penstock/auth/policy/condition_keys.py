@@ -1,7 +1,7 @@
-"""Condition keys: where in the question each one is found. Their names are the same in upper and lower case.
+"""Condition keys: how each is read from the question. Their names are not case-sensitive.
 
-A key that is not known here belongs to one service, and the question may bring it along; else it is missing, as it is
-on AWS where the request has no such property (an organisation, a VPC).
+A key that is not listed here belongs to one service, and is read from ``Question.keys``. Otherwise it is missing, as
+it is on AWS where the request has no such property (an organisation, a VPC).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.auth.policy.wildcards import NotComparable
 from penstock.clock import iso_time
 
 Value = str | tuple[str, ...] | None
-"""A text; several, for the few keys that have several; None if the request has no such key."""
+"""A text; several for multivalued keys; None if the request has no such key."""
 
 Reader = Callable[[Question], Value]
 
@@ -72,23 +72,23 @@ _TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
     "aws:requesttag": lambda question: question.request_tags,
 }
 
-BROUGHT_ALONG = frozenset(("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"))
+SERVICE_KEYS = frozenset(("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"))
 """What the services put into ``Question.keys``."""
 
-_OURS = ("aws", "sqs", "sts")
+_KNOWN_SERVICES = ("aws", "sqs", "sts")
 
 
 def is_unknown(key: str) -> bool:
-    """No request here has this key: it is misspelt, or about something that there is not (an organisation, a VPC).
+    """Whether no request here has this key: it is misspelt, or about something that does not exist here (a VPC).
 
-    A key of another service is not: its statement is about that service's actions, and nobody asks for those here.
+    A key of another service is not unknown: its statement is about that service's actions.
     """
     name = key.lower()
     service, colon, _ = name.partition(":")
-    if colon and service not in _OURS:
+    if colon and service not in _KNOWN_SERVICES:
         return False
     family, slash, _ = name.partition("/")
-    return not (name in _READERS or name in BROUGHT_ALONG or (slash and family in _TAGS))
+    return not (name in _READERS or name in SERVICE_KEYS or (slash and family in _TAGS))
 
 
 def reader(key: str) -> Reader:

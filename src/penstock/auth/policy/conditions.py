@@ -1,13 +1,7 @@
 """Conditions: one operator, one key, some values.
 
-Rule 1: any of the values will do. A negated operator (StringNotEquals) is true if none of them matches.
-Rule 2: without the key an operator is false, a negated one true; with ``IfExists`` it is true.
-Rule 3: ``ForAnyValue:`` and ``ForAllValues:`` look at each of a key's values. Without a key the first is false, the
-second true. Without either, a key with several values matches if one of them does.
-Rule 4: variables stand in texts and ARNs only. In an Allow, a negated operator with a variable that has no value is
-false: what nobody can compare must not open a door.
-Rule 5: a value that is too long to be compared makes the condition of an Allow false, for the same reason, and that
-of a Deny true (``NotComparable``).
+A condition is true if any of its values matches, or for a negated operator (StringNotEquals) if none does. A value
+that cannot be compared makes the condition of an Allow false and that of a Deny true (``NotComparable``).
 """
 
 from __future__ import annotations
@@ -18,7 +12,7 @@ from penstock.auth.policy.condition_keys import Reader, reader
 from penstock.auth.policy.document import Condition, PolicyInvalid
 from penstock.auth.policy.operators import OPERATORS, Family, Test
 from penstock.auth.policy.question import Question
-from penstock.auth.policy.templates import template
+from penstock.auth.policy.variables import template
 from penstock.auth.policy.wildcards import LENGTH_MAX, NotComparable
 
 Holds = Callable[[Question], bool]
@@ -29,18 +23,21 @@ def compile_condition(condition: Condition, *, allows: bool, has_variables: bool
     read = reader(condition.key)
     if name == "null":
         if every is not None or if_exists:
-            raise PolicyInvalid(f"{condition.operator} is no condition operator: Null stands alone")
+            raise PolicyInvalid(f"{condition.operator} is not a condition operator: use Null alone")
         return _null(read, condition)
     if name not in OPERATORS:
-        raise PolicyInvalid(f"{condition.operator} is no condition operator")
+        raise PolicyInvalid(f"{condition.operator} is not a condition operator")
     family, negated = OPERATORS[name]
     tests = [family.test(value, has_variables) for value in condition.values]
     matches = tests[0] if len(tests) == 1 else _any_of(tuple(tests))
+    # IAM: without the key an operator is false, a negated one true, and one with IfExists true.
     if every is None:
         holds = _plain(read, matches, negated, if_missing=negated or if_exists)
     else:
+        # IAM: ForAnyValue is false without the key, ForAllValues true.
         holds = _each(read, matches, negated, if_missing=every or if_exists, quantifier=all if every else any)
     if negated and allows:
+        # A variable without a value cannot be compared, and must not make an Allow apply.
         return _only_with_values(holds, condition, family, has_variables)
     return holds
 
@@ -50,14 +47,14 @@ def _take_apart(operator: str) -> tuple[bool | None, str, bool]:
     prefix, colon, name = operator.lower().rpartition(":")
     every = {"forallvalues:": True, "foranyvalue:": False, "": None}.get(prefix + colon, ...)
     if every is ...:
-        raise PolicyInvalid(f"{operator} is no condition operator")
+        raise PolicyInvalid(f"{operator} is not a condition operator")
     return every, name.removesuffix("ifexists"), name.endswith("ifexists")
 
 
 def _null(read: Reader, condition: Condition) -> Holds:
     wanted = {value.lower() for value in condition.values}
     if not wanted <= {"true", "false"}:
-        raise PolicyInvalid("Null takes true or false")
+        raise PolicyInvalid("invalid value for Null: expected true or false")
     return lambda question: ("true" if read(question) is None else "false") in wanted
 
 

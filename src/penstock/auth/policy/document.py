@@ -1,8 +1,6 @@
-"""Policy documents: JSON text to statements, with every part in its place. What the parts mean is compiled elsewhere.
+"""Parses policy documents: JSON text to statements. What their parts mean is compiled in ``compiler``.
 
-Rule 1: what is not understood is refused, never skipped: a misspelt ``Conditions`` would open the door.
-Rule 2: a key that stands twice is refused, as JSON keeps only the last one.
-Rule 3: which parts a statement needs depends on where the policy hangs: see ``_PARTS``.
+Unknown and repeated names are refused, never skipped: a misspelt ``Conditions`` would allow too much.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["identity", "resource", "session", "trust"]
-"""Of a user or role; of a queue; of a session that AssumeRole narrowed; of a role: who may assume it."""
+"""Of a user or role; of a queue; of a session (AssumeRole's Policy); of a role: who may assume it."""
 
-BYTES_MAX = 20_480  # the largest that IAM takes anywhere
+BYTES_MAX = 20_480  # the largest that IAM accepts anywhere
 _VERSIONS = ("2012-10-17", "2008-10-17")
 
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -27,11 +25,11 @@ _PARTS: dict[str, tuple[str, ...]] = {
 
 
 class PolicyInvalid(Exception):
-    """One sentence for whoever wrote the policy."""
+    """One sentence for the author of the policy."""
 
 
 class Listed(NamedTuple):
-    """The values of one part; ``negated`` if it was written as ``NotAction`` and the like."""
+    """The values of one part; ``negated`` if it was written as ``NotAction``, ``NotResource`` or ``NotPrincipal``."""
 
     values: tuple[str, ...]
     negated: bool
@@ -46,7 +44,7 @@ class Condition(NamedTuple):
 class StatementText(NamedTuple):
     name: str  # its Sid, or its place: "#2"
     allows: bool
-    principals: Listed | None  # of "AWS"; the others are nobody here
+    principals: Listed | None  # of "AWS"
     actions: Listed
     resources: Listed | None
     conditions: tuple[Condition, ...]
@@ -62,7 +60,7 @@ def read_document(text: str, kind: Kind) -> Document:
     document = _load(text)
     unknown = document.keys() - {"Version", "Id", "Statement"}
     if unknown:
-        raise PolicyInvalid(f"a policy has no part {_names(unknown)}")
+        raise PolicyInvalid(f"unknown element {_names(unknown)}: expected Version, Id and Statement")
     version = document.get("Version", "2008-10-17")
     if version not in _VERSIONS:
         raise PolicyInvalid(f"Version must be one of {', '.join(_VERSIONS)}")
@@ -74,24 +72,24 @@ def read_document(text: str, kind: Kind) -> Document:
     if not isinstance(listed, list) or not listed:
         raise PolicyInvalid("Statement must be a statement or a list of them")
     statements = tuple(_statement(each, place, kind) for place, each in enumerate(listed, 1))
-    # In a queue's policy a Sid may be used twice: SQS has always taken that.
+    # SQS: in a queue's policy a Sid may be used twice.
     if kind != "resource" and len({statement.name for statement in statements}) < len(statements):
-        raise PolicyInvalid("each Sid may stand only once in a policy")
+        raise PolicyInvalid("each Sid may be used only once in a policy")
     return Document(version == "2012-10-17", statements)
 
 
 def editable_document(text: str) -> dict[str, Any]:
-    """The document to be changed and written again: what is not changed then still means the same."""
+    """The document to be changed and written again: parts that are not changed keep their meaning."""
     document = _load(text, partial(_as_written, int), partial(_as_written, float))
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, escaped
-        raise PolicyInvalid("a policy must be made of characters") from error
+        raise PolicyInvalid("a policy must be valid Unicode") from error
     return document
 
 
 def _as_written(number: type[int] | type[float], text: str) -> int | float | str:
-    """A number that would be written otherwise (1e999, 1.10) becomes the text that conditions take it for anyway."""
+    """A number that would be written differently (1e999, 1.10) becomes text, which conditions treat alike."""
     value = number(text)
     return value if repr(value) == text else text
 
@@ -102,7 +100,7 @@ def _load(
     if len(text.encode(errors="replace")) > BYTES_MAX:
         raise PolicyInvalid(f"a policy has {BYTES_MAX} bytes at most")
     try:
-        # Numbers stay the text that they are: they are compared as numbers only where an operator says so.
+        # Numbers stay text: they are compared as numbers only by the operators for numbers.
         document = json.loads(
             text,
             object_pairs_hook=_each_once,
@@ -121,13 +119,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise PolicyInvalid(f"{key} stands twice")
+            raise PolicyInvalid(f"{key} is repeated")
         found[key] = value
     return found
 
 
 def _no_number(text: str) -> None:
-    raise PolicyInvalid(f"{text} is no number")
+    raise PolicyInvalid(f"{text} is not a number")
 
 
 def _statement(statement: Any, place: int, kind: Kind) -> StatementText:
@@ -149,7 +147,7 @@ def _statement(statement: Any, place: int, kind: Kind) -> StatementText:
     if "Principal" in needed:
         principals, count = _principals(statement, where)
         if principals.negated and effect == "Allow":
-            raise PolicyInvalid(f"{where}: NotPrincipal goes with Deny only")
+            raise PolicyInvalid(f"{where}: NotPrincipal is allowed with Deny only")
     return StatementText(
         name=sid or f"#{place}",
         allows=effect == "Allow",
@@ -174,7 +172,7 @@ def _listed(statement: dict[str, Any], part: str, where: str) -> Listed:
 
 
 def _principals(statement: dict[str, Any], where: str) -> tuple[Listed, int]:
-    """Whom the statement names, and how many in all: services and the like count, but nobody here is one."""
+    """The principals of type AWS, and how many are named in all."""
     value, negated = _either(statement, "Principal", where)
     if value == "*":
         value = {"AWS": "*"}
@@ -182,7 +180,7 @@ def _principals(statement: dict[str, Any], where: str) -> tuple[Listed, int]:
         raise PolicyInvalid(f'{where}: Principal must be "*" or an object such as {{"AWS": "..."}}')
     unknown = value.keys() - {"AWS", "Service", "Federated", "CanonicalUser"}
     if unknown:
-        raise PolicyInvalid(f"{where}: {_names(unknown)} is no type of principal")
+        raise PolicyInvalid(f"{where}: {_names(unknown)} is not a type of principal")
     named = {of: _texts(names, f"{where}: Principal") for of, names in value.items()}
     return Listed(named.get("AWS", ()), negated), sum(map(len, named.values()))
 

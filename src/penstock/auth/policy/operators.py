@@ -1,7 +1,7 @@
 """Condition operators: how one value of a policy is compared with one value of the request.
 
-A policy's value that is not what the operator compares (a date, a network) is refused when the policy is compiled. A
-request's value that is not matches nothing.
+A value of the wrong type (not a date, not a network) is refused when a policy is compiled. In a request it matches
+nothing.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.auth.policy.caching import SizedCache
 from penstock.auth.policy.document import PolicyInvalid
 from penstock.auth.policy.question import Question
-from penstock.auth.policy.templates import template
-from penstock.auth.policy.wildcards import ANY, Match, Token, length_of, matcher
+from penstock.auth.policy.variables import template
+from penstock.auth.policy.wildcards import ANY, Match, Token, cached_size, matcher
+from penstock.cache import BoundedCache
 
 Test = Callable[[Question, str], bool]
 T = TypeVar("T")
 _NUMBER_LENGTH_MAX = 64
 _ADDRESS_LENGTH_MAX = 64  # the longest has 45 characters, and may name an interface as well
-_CACHED_CHARACTERS_MAX = 128 * 1024  # of patterns for ARNs
 
 
 class Family(NamedTuple):
@@ -56,7 +54,7 @@ def _read_as(
     def compiled(value: str, _: bool) -> Test:
         wanted = read(value)
         if wanted is None:
-            raise PolicyInvalid(f"{value} is no {what}")
+            raise PolicyInvalid(f"{value} is not a {what}")
 
         def test(_: Question, text: str) -> bool:
             actual = read(text)
@@ -72,8 +70,15 @@ def _ignoring_case(of: tuple[Token, ...]) -> Match:
     return lambda text: text.casefold() == wanted
 
 
+_arn_matchers: BoundedCache[tuple[Token, ...], Match] = BoundedCache(128 * 1024, cached_size)
+
+
 def _arn(of: tuple[Token, ...]) -> Match:
-    """IAM: each of an ARN's six parts is compared by itself, so that no star reaches beyond its colons."""
+    return _arn_matchers.get(of) or _arn_matchers.put(of, _compiled_arn(of))
+
+
+def _compiled_arn(of: tuple[Token, ...]) -> Match:
+    """IAM: each of the six parts of an ARN is compared by itself, so that no star matches across colons."""
     if of == (ANY,):
         return lambda text: text.count(":") >= 5
     parts: list[tuple[Token, ...]] = [()]
@@ -133,22 +138,26 @@ def _network(value: str, _: bool) -> Test:
     try:
         network = ip_network(value, strict=False)
     except ValueError as error:
-        raise PolicyInvalid(f"{value} is no address or network") from error
+        raise PolicyInvalid(f"{value} is not an address or network") from error
     first, last = (network.version, int(network[0])), (network.version, int(network[-1]))
 
     def test(_: Question, text: str) -> bool:
-        address = _address(text) if len(text) <= _ADDRESS_LENGTH_MAX else None
-        return address is not None and first <= address <= last
+        if len(text) > _ADDRESS_LENGTH_MAX:
+            return False
+        return first <= (_addresses.get(text) or _addresses.put(text, _address(text))) <= last
 
     return test
 
 
-@lru_cache(maxsize=4096)
-def _address(text: str) -> tuple[int, int] | None:
+_addresses: BoundedCache[str, tuple[int, int]] = BoundedCache(4096)
+
+
+def _address(text: str) -> tuple[int, int]:
+    """Version and number. What is not an address is below every network."""
     try:
         address = ip_address(text)
     except ValueError:
-        return None
+        return 0, 0
     # A socket that listens on both shows an IPv4 client as ::ffff:192.0.2.1; policies name 192.0.2.1.
     plain = (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
     return plain.version, int(plain)
@@ -157,7 +166,7 @@ def _address(text: str) -> tuple[int, int] | None:
 _EQUAL = _texts(matcher, wildcards=False)
 _EQUAL_IGNORING_CASE = _texts(_ignoring_case, wildcards=False)
 _LIKE = _texts(matcher, wildcards=True)
-_ARN = _texts(SizedCache(_arn, length_of, _CACHED_CHARACTERS_MAX), wildcards=True)
+_ARN = _texts(_arn, wildcards=True)
 _IN_NETWORK = Family(_network, takes_variables=False)
 
 OPERATORS: dict[str, tuple[Family, bool]] = {
@@ -176,7 +185,7 @@ OPERATORS: dict[str, tuple[Family, bool]] = {
     "ipaddress": (_IN_NETWORK, False),
     "notipaddress": (_IN_NETWORK, True),
 }
-"""The family of each operator, by its name in lower case, and whether it is negated. ``Null`` is no comparison."""
+"""The family of each operator, by its name in lower case, and whether it is negated. ``Null`` compares nothing."""
 
 _COMPARISONS: dict[str, tuple[Callable[[Any, Any], bool], bool]] = {
     "equals": (operator.eq, False),

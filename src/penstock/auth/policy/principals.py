@@ -1,20 +1,32 @@
-"""The Principal of a statement: whether it means the caller, and how closely.
+"""The Principal of a statement: whether it names the caller, and how directly.
 
-How closely matters to IAM: a statement that names an account only lets that account's own policies decide; one that
-names a role, or everyone, is bounded by the session's policy; one that names the user or the very session is not.
+IAM: a statement that names only an account leaves the decision to that account's own policies; one that names a role,
+or everyone, is limited by the session's policy; one that names the user or the very session is not.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import IntEnum
 
 from penstock.auth.policy.document import Listed, PolicyInvalid
 from penstock.auth.principal import Principal
 from penstock.names import PARTITION, is_account
 
-NOBODY, ACCOUNT, BOUNDED, DIRECT = range(4)
-Means = Callable[[Principal], int]
+
+class MatchLevel(IntEnum):
+    """How directly a statement names the caller."""
+
+    NONE = 0
+    ACCOUNT = 1
+    BOUNDED = 2
+    DIRECT = 3
+
+
+NONE, ACCOUNT, BOUNDED, DIRECT = MatchLevel
+
+LevelOf = Callable[[Principal], MatchLevel]
 
 _ROOT = re.compile(rf"arn:{PARTITION}:iam::(\d{{12}}):root", re.ASCII)
 _ARN = re.compile(
@@ -23,11 +35,11 @@ _ARN = re.compile(
 )
 
 
-def compile_principals(listed: Listed) -> Means:
+def compile_principals(listed: Listed) -> LevelOf:
     names = frozenset(listed.values) - {"*"}
     for name in names:
         if not is_account(name) and not _ARN.fullmatch(name):
-            raise PolicyInvalid(f"{name} is no account, and no ARN of a user, role or session")
+            raise PolicyInvalid(f"{name} is neither an account nor the ARN of a user, role or session")
     accounts = frozenset(filter(is_account, names)) | {
         root[1] for name in names if (root := _ROOT.fullmatch(name))
     }
@@ -35,30 +47,30 @@ def compile_principals(listed: Listed) -> Means:
     return _all_but(everyone, names, accounts) if listed.negated else _these(everyone, names, accounts)
 
 
-def _these(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> Means:
-    def means(principal: Principal) -> int:
+def _these(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> LevelOf:
+    def level_of(principal: Principal) -> MatchLevel:
         if principal.arn in names:
             return DIRECT
         if everyone or principal.role_arn in names:
             return BOUNDED
         if principal.account in accounts:
             return DIRECT if principal.kind == "root" else ACCOUNT
-        return NOBODY
+        return NONE
 
-    return means
+    return level_of
 
 
-def _all_but(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> Means:
-    """IAM looks at the account, then the role, then the session: to be spared, all of them must be named."""
+def _all_but(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> LevelOf:
+    """IAM: a session is excepted only if its account, its role and the session itself are all named."""
 
-    def means(principal: Principal) -> int:
+    def level_of(principal: Principal) -> MatchLevel:
         if everyone:
-            return NOBODY
-        is_spared = (
+            return NONE
+        is_excepted = (
             principal.account in accounts
             and (principal.kind == "root" or principal.arn in names)
             and (principal.role_arn is None or principal.role_arn in names)
         )
-        return NOBODY if is_spared else DIRECT
+        return NONE if is_excepted else DIRECT
 
-    return means
+    return level_of

@@ -1,4 +1,4 @@
-"""What is asked of the policies, and what they answer."""
+"""The question that policies are asked, and their answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.auth.principal import Principal
 
 if TYPE_CHECKING:  # statements read questions
-    from penstock.auth.policy.statements import Policy
+    from penstock.auth.policy.compiler import Policy
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -28,9 +28,9 @@ class Question(NamedTuple):
     source_ip: str = ""
     secure: bool = False
     now_s: float = 0.0
-    source_arn: str = ""  # for whom a service calls
+    source_arn: str = ""  # on whose behalf a service calls
     source_account: str = ""
-    # Further keys of one service, in lower case: {"sts:externalid": "..."}. `keys` lists those that there are.
+    # Further keys of one service, in lower case: {"sts:externalid": "..."}. See condition_keys.SERVICE_KEYS.
     keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
 
 

@@ -1,23 +1,20 @@
-"""Patterns with ``*`` and ``?``: compiled once, and never matched by trying one way after the other.
+"""Patterns with ``*`` and ``?``: compiled once, and matched without backtracking.
 
-A pattern is a tuple of tokens: texts that stand for themselves, ``ANY`` for ``*``, ``ONE`` for ``?``. So a star that
-came out of a variable's value stays the plain character that it is.
+A pattern is a tuple of tokens: literal texts, ``ANY`` for ``*`` and ``ONE`` for ``?``. So a star in the value of a
+variable stays a plain character.
 
-With a ``?`` there is a step for each character of the pattern, and it is as wide as the text. So callers must not
-choose the size of either: what a request brings is short, or is not compared at all (``NotComparable``).
+A pattern with ``?`` takes time proportional to the product of both lengths. Both are limited to LENGTH_MAX; what is
+longer is not compared (``NotComparable``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from functools import lru_cache
 from itertools import groupby
 from typing import Literal
 
-from penstock.auth.policy.caching import SizedCache
-
-_CACHED_CHARACTERS_MAX = 256 * 1024
+from penstock.cache import BoundedCache
 
 LENGTH_MAX = 2048
 """Characters of a request's value, and of a pattern once its variables are filled in."""
@@ -31,7 +28,7 @@ class Wild(Enum):
     ANY = "*"
     ONE = "?"
 
-    __hash__ = object.__hash__  # there is one of each; Enum's own hash is slow
+    __hash__ = object.__hash__  # Enum's own hash is slow
 
 
 ANY: Literal[Wild.ANY] = Wild.ANY
@@ -54,9 +51,24 @@ def pattern(text: str) -> Match:
     return matcher(tokens(text))
 
 
+def length_of(of: tuple[Token, ...]) -> int:
+    return sum(len(token) if isinstance(token, str) else 1 for token in of)
+
+
+def cached_size(of: tuple[Token, ...]) -> int:
+    return 128 + length_of(of)
+
+
+_matchers: BoundedCache[tuple[Token, ...], Match] = BoundedCache(256 * 1024, cached_size)
+
+
+def matcher(of: tuple[Token, ...]) -> Match:
+    return _matchers.get(of) or _matchers.put(of, _compiled(of))
+
+
 def _compiled(of: tuple[Token, ...]) -> Match:
     if ANY not in of and ONE not in of:
-        return _joined(of).__eq__
+        return "".join(token for token in of if isinstance(token, str)).__eq__
     if ONE in of:
         return _by_places(of)
     pieces = [""]
@@ -66,13 +78,6 @@ def _compiled(of: tuple[Token, ...]) -> Match:
         else:
             pieces.append("")
     return _by_pieces(pieces[0], tuple(filter(None, pieces[1:-1])), pieces[-1])
-
-
-def length_of(of: tuple[Token, ...]) -> int:
-    return sum(len(token) if isinstance(token, str) else 1 for token in of)
-
-
-matcher = SizedCache(_compiled, length_of, _CACHED_CHARACTERS_MAX)
 
 
 def any_of(matches: Iterable[Match]) -> Match:
@@ -89,12 +94,8 @@ def any_of(matches: Iterable[Match]) -> Match:
     return match
 
 
-def _joined(of: tuple[Token, ...]) -> str:
-    return "".join(token for token in of if isinstance(token, str))
-
-
 def _by_pieces(head: str, middle: tuple[str, ...], tail: str) -> Match:
-    """``head*middle*middle*tail``. Taking each piece as early as it comes leaves the most room for the next."""
+    """``head*middle*middle*tail``. The earliest match of each piece leaves the most text for the next."""
     if not middle and not tail:
         return lambda text: text.startswith(head)
     shortest = len(head) + sum(map(len, middle)) + len(tail)
@@ -114,7 +115,7 @@ def _by_pieces(head: str, middle: tuple[str, ...], tail: str) -> Match:
 
 
 def _by_places(of: tuple[Token, ...]) -> Match:
-    """All ways through the pattern at once: bit n is set while what was read of it fits the first n characters."""
+    """All alternatives at once: bit n is set if the pattern so far matches the first n characters."""
     shortest = length_of(tuple(token for token in of if token is not ANY))
     head = of[0] if isinstance(of[0], str) else ""
 
@@ -122,11 +123,11 @@ def _by_places(of: tuple[Token, ...]) -> Match:
         if len(text) < shortest or not text.startswith(head):
             return False
         every = (2 << len(text)) - 1
-        places = _places(text)
+        places = _last_places.get(text) or _last_places.put(text, _places(text))
         reached = 1
         for token in of:
             if token is ANY:
-                reached = every & -(reached & -reached)  # from the first place on
+                reached = every & -(reached & -reached)  # from the lowest bit on
             elif token is ONE:
                 reached = reached << 1 & every
             else:
@@ -139,9 +140,12 @@ def _by_places(of: tuple[Token, ...]) -> Match:
     return match
 
 
-@lru_cache(maxsize=4)  # one text is mostly compared with many patterns in a row
+# One text is mostly compared with many patterns in a row.
+_last_places: BoundedCache[str, dict[str, int]] = BoundedCache(8)
+
+
 def _places(text: str) -> dict[str, int]:
-    """Where each character stands: bit n for the nth."""
+    """The positions of each character: bit n for the nth."""
     places: dict[str, int] = {}
     for number, character in enumerate(text):
         places[character] = places.get(character, 0) | 1 << number

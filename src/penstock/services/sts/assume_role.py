@@ -108,7 +108,7 @@ def _trusted(
 def _verdict(question: Question, trust: Policy) -> Verdict:
     """IAM: unlike a queue, a role is not opened by the caller's own policies alone, not even within the account."""
     action = question.action.lower()
-    if not any(statement.reach(question) for statement in trust.about(action, question.resource).allows):
+    if not any(statement.level(question) for statement in trust.applicable(action, question.resource).allows):
         return Verdict(False, f"because no role trust policy allows the {action} action")
     return decide(question)
 

@@ -1,4 +1,4 @@
-"""Who appears in these tests. The queues belong to account OWN; the others come from OTHER."""
+"""The principals of these tests. Queues belong to account OWN; OTHER is another account."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def session(account: str, role: str, name: str, **tags: str) -> Principal:
     )
 
 
-CAST: dict[str, Principal] = {
+CALLERS: dict[str, Principal] = {
     "anonymous": ANONYMOUS,
     "root": root(OWN),
     "alice": user(OWN, "alice", team="red", Grade="5"),

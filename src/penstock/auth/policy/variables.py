@@ -1,7 +1,7 @@
-"""Policy variables: ``arn:aws:sqs:*:*:${aws:username}-*`` means another queue for each user.
+"""Policy variables: ``arn:aws:sqs:*:*:${aws:username}-*`` is a different queue for each user.
 
-``${key}`` is a value of the request, ``${key, 'text'}`` has a text for want of one. ``${*}``, ``${?}`` and ``${$}``
-are these characters themselves. A value never brings wildcards in. A variable without a value equals nothing.
+``${key}`` is a value of the request, ``${key, 'text'}`` has a default. ``${*}``, ``${?}`` and ``${$}`` are these
+characters themselves. A value is never read as a wildcard. A variable without a value matches nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Variable(NamedTuple):
 
     def value(self, question: Question) -> str | None:
         value = self.read(question)
-        # IAM: a key with several values is no variable.
+        # IAM: a key with several values cannot be used as a variable.
         return value if isinstance(value, str) else self.default
 
 
@@ -28,17 +28,17 @@ class Template(NamedTuple):
 
     @property
     def fixed(self) -> tuple[Token, ...] | None:
-        """The pattern that it is for every question; None if it has variables."""
+        """The pattern, if it is the same for every question; None if it has variables."""
         fixed = tuple(part for part in self.parts if not isinstance(part, Variable))
         return fixed if len(fixed) == len(self.parts) else None
 
     @property
     def loosest(self) -> tuple[Token, ...]:
-        """A pattern that matches whatever it can match for any question."""
+        """A pattern that matches whatever this one can match for any question."""
         return tuple(ANY if isinstance(part, Variable) else part for part in self.parts)
 
     def fill(self, question: Question) -> tuple[Token, ...] | None:
-        """The pattern that it is for this question; None if a variable has no value. Raises NotComparable."""
+        """The pattern for this question; None if a variable has no value. Raises NotComparable."""
         filled: list[Token] = []
         for part in self.parts:
             if isinstance(part, Variable):
