@@ -1,13 +1,14 @@
-"""A value that comes later, and the few lines that run a coroutine over such values without a task.
+"""A value that arrives later, and running a coroutine without an event-loop task.
 
-Handlers are plain ``async def`` functions that await nothing but :class:`Promise`. Most requests never suspend
-more than once (for their commit), so an event-loop task for each would cost more than the work itself:
-:func:`run` runs the coroutine in place, and the thing it waits for calls it back.
+Handlers are plain ``async def`` functions. Most requests wait once, for their commit, so a task for each would cost
+more than the work itself: :func:`run` executes the coroutine in place, and what it awaits calls it back. It may
+await a :class:`Promise` and an asyncio future or task, in any order. Anything else raises TypeError in it.
 """
 
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError, Future, isfuture
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -25,15 +26,15 @@ class Promise(Generic[T]):
         self.done = False
         self._value: T
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Promise[T]], None]] = []
+        self._callbacks: list[Callable[[Promise[T]], None]] | None = None
 
     def resolve(self, value: T) -> None:
-        assert not self.done, "a Promise is set once"
+        assert not self.done, "a promise is set once"
         self._value = value
         self._finish()
 
     def fail(self, error: BaseException) -> None:
-        assert not self.done, "a Promise is set once"
+        assert not self.done, "a promise is set once"
         self._error = error
         self._finish()
 
@@ -45,18 +46,20 @@ class Promise(Generic[T]):
     def on_done(self, callback: Callable[[Promise[T]], None]) -> None:
         if self.done:
             callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
     def _finish(self) -> None:
         self.done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
             try:
                 callback(self)
             except Exception:
-                # Many strangers wait for one commit: what goes wrong for one must not reach the others.
-                log.exception("a callback failed")
+                # Many requests wait for one commit: an error in one must not keep the others from their answers.
+                log.exception("a callback of a promise failed")
 
     def __await__(self) -> Generator[Promise[T], None, T]:
         if not self.done:
@@ -64,54 +67,92 @@ class Promise(Generic[T]):
         return self.result()
 
 
-Outcome = Callable[[T | None, BaseException | None], None]
+class Running:
+    """A coroutine under way, and what the promise or future that it awaits calls back.
 
+    A subclass says in :meth:`ended` what becomes of the outcome. One object does both, because a closure that names
+    itself is a reference cycle, which only the garbage collector would free.
+    """
 
-class _Run(Generic[T]):
-    """A coroutine under way. It is itself what its awaited value calls back: a closure that named itself would be a
-    circle, and every request would wait for the garbage collector to be taken apart."""
+    __slots__ = ("_coroutine",)
 
-    __slots__ = ("_done", "_send")
+    def __init__(self, coroutine: Coroutine[Any, None, Any]) -> None:
+        self._coroutine = coroutine
 
-    def __init__(self, coroutine: Coroutine[Promise[Any], None, T], done: Outcome[T]) -> None:
-        self._send = coroutine.send
-        self._done = done
+    def ended(self, value: Any, error: BaseException | None) -> None:
+        """Called once, with the value that the coroutine returned or the error that it raised."""
+        raise NotImplementedError
 
-    def __call__(self, _: Promise[Any] | None = None) -> None:
+    def __call__(self, _: object = None) -> None:
+        """Run until the coroutine waits or ends."""
         try:
-            awaited = self._send(None)
+            awaited = self._coroutine.send(None)
+            while type(awaited) is not Promise:
+                if isfuture(awaited):
+                    awaited._asyncio_future_blocking = False  # as a task does: we took over the wait
+                    awaited.add_done_callback(self)
+                    return
+                refused = TypeError(f"cannot await {type(awaited).__name__} here: only promises and futures")
+                awaited = self._coroutine.throw(refused)
         except StopIteration as stop:
-            self._done(stop.value, None)
-        except Exception as error:
-            self._done(None, error)
+            self.ended(stop.value, None)
+        except (Exception, CancelledError) as error:
+            self.ended(None, error)
         else:
             awaited.on_done(self)
 
 
-def run(coroutine: Coroutine[Promise[Any], None, T], done: Outcome[T]) -> None:
+class _Callback(Running):
+    __slots__ = ("_done",)
+
+    def __init__(
+        self, coroutine: Coroutine[Any, None, Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        super().__init__(coroutine)
+        self._done = done
+
+    def ended(self, value: Any, error: BaseException | None) -> None:
+        self._done(value, error)
+
+
+def run(coroutine: Coroutine[Any, None, T], done: Callable[[T | None, BaseException | None], None]) -> None:
     """Run ``coroutine`` until it ends, here and in the callbacks of what it awaits; then call ``done`` once."""
-    _Run(coroutine, done)()
+    _Callback(coroutine, done)()
 
 
-def start(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
-    """Run ``coroutine`` on its own; its outcome is the returned value."""
-    later: Promise[T] = Promise()
+def start(coroutine: Coroutine[Any, None, T]) -> Promise[T]:
+    """Run ``coroutine``; the promise gets its outcome."""
+    promise: Promise[T] = Promise()
 
     def done(value: T | None, error: BaseException | None) -> None:
         if error is None:
-            later.resolve(value)  # type: ignore[arg-type]
+            promise.resolve(value)  # type: ignore[arg-type]
         else:
-            later.fail(error)
+            promise.fail(error)
 
     run(coroutine, done)
-    return later
+    return promise
 
 
-def run_detached(coroutine: Coroutine[Promise[Any], None, Any]) -> None:
-    """Run ``coroutine`` with nobody waiting for it; what goes wrong is logged."""
+def run_detached(coroutine: Coroutine[Any, None, Any]) -> None:
+    """Run ``coroutine`` in the background and log its error, if it ends with one."""
 
     def done(_: Any, error: BaseException | None) -> None:
         if error is not None:
-            log.error("work in the background failed", exc_info=error)
+            log.error("background work failed", exc_info=error)
 
     run(coroutine, done)
+
+
+def from_future(future: Future[T]) -> Promise[T]:
+    """A promise of the outcome of an asyncio future or task."""
+    promise: Promise[T] = Promise()
+
+    def done(future: Future[T]) -> None:
+        try:
+            promise.resolve(future.result())
+        except (Exception, CancelledError) as error:
+            promise.fail(error)
+
+    future.add_done_callback(done)
+    return promise
