@@ -12,6 +12,8 @@ from asyncio import CancelledError, Future, isfuture
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -67,17 +69,14 @@ class Promise(Generic[T]):
         return self.result()
 
 
-class Running:
+class Running(msgspec.Struct, eq=False):
     """A coroutine under way, and what the promise or future that it awaits calls back.
 
     A subclass says in :meth:`ended` what becomes of the outcome. One object does both, because a closure that names
     itself is a reference cycle, which only the garbage collector would free.
     """
 
-    __slots__ = ("_coroutine",)
-
-    def __init__(self, coroutine: Coroutine[Any, None, Any]) -> None:
-        self._coroutine = coroutine
+    coroutine: Any
 
     def ended(self, value: Any, error: BaseException | None) -> None:
         """Called once, with the value that the coroutine returned or the error that it raised."""
@@ -86,14 +85,14 @@ class Running:
     def __call__(self, _: object = None) -> None:
         """Run until the coroutine waits or ends."""
         try:
-            awaited = self._coroutine.send(None)
+            awaited = self.coroutine.send(None)
             while type(awaited) is not Promise:
                 if isfuture(awaited):
                     awaited._asyncio_future_blocking = False  # as a task does: we took over the wait
                     awaited.add_done_callback(self)
                     return
                 refused = TypeError(f"cannot await {type(awaited).__name__} here: only promises and futures")
-                awaited = self._coroutine.throw(refused)
+                awaited = self.coroutine.throw(refused)
         except StopIteration as stop:
             self.ended(stop.value, None)
         except (Exception, CancelledError) as error:
@@ -103,16 +102,10 @@ class Running:
 
 
 class _Callback(Running):
-    __slots__ = ("_done",)
-
-    def __init__(
-        self, coroutine: Coroutine[Any, None, Any], done: Callable[[Any, BaseException | None], None]
-    ) -> None:
-        super().__init__(coroutine)
-        self._done = done
+    done: Callable[[Any, BaseException | None], None]
 
     def ended(self, value: Any, error: BaseException | None) -> None:
-        self._done(value, error)
+        self.done(value, error)
 
 
 def run(coroutine: Coroutine[Any, None, T], done: Callable[[T | None, BaseException | None], None]) -> None:

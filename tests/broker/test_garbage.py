@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from http_requests import json_request
 from penstock.names import Space
 from penstock.services.sqs import sqs_service
 from penstock.wire.call import Call
@@ -30,7 +31,7 @@ class Face:
     def ask(self, action: str, **request: Any) -> Any:
         answers: list[Answer] = []
         call = Call(request_id="r", space=SPACE, sender="s", base_url="http://h")
-        self._answer(f"AmazonSQS.{action}", json.dumps(request).encode(), call, answers.append)
+        self._answer(json_request(f"AmazonSQS.{action}", json.dumps(request).encode()), call, answers.append)
         self._world.run()
         return json.loads(answers[0].body or "{}") if answers else None
 

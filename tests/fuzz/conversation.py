@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from fuzz.house import FORM, House
-from penstock.wire.call import Asked
+from fuzz.house import House
+from http_requests import form_request, json_request
 from penstock.wire.dispatch import Answer
 
 REQUESTS_MAX = 8
@@ -32,7 +32,7 @@ class Conversation:
         """``alice AmazonSQS.SendMessage {"QueueUrl":"q"}``"""
         who, target, body = _words(line, 3)
         body = _MEANT.sub(lambda meant: self._said.get(meant[1], b""), body)
-        answer = self._house.ask(who, target.decode("latin-1"), body)
+        answer = self._house.ask(who, json_request(target, body))
         assert isinstance(msgspec.json.decode(answer.body or b"{}"), dict)
         return self._heard(who, answer)
 
@@ -40,10 +40,10 @@ class Conversation:
         """``alice POST /111122223333/q xml Action=SendMessage&MessageBody=x``: who, how, where, and the answer."""
         who, method, address, accept, body = _words(line, 5)
         path, _, query = address.partition(b"?")
-        asked = Asked(
-            method, path, self._filled(query), FORM, b"application/json" if accept == b"json" else b""
-        )
-        answer = self._house.ask(who, None, self._filled(body), asked)
+        target = path + b"?" + self._filled(query)
+        accept = b"application/json" if accept == b"json" else b""
+        request = form_request(self._filled(body), target=target, method=method, accept=accept)
+        answer = self._house.ask(who, request)
         if b"xml" in dict(answer.headers).get(b"Content-Type", b""):
             ElementTree.fromstring(answer.body)
         elif answer.body:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
+from http_requests import PlainRequest, form_request, json_request
 from identities import ABROAD, HOME, Town, allow, document
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
@@ -28,7 +29,7 @@ from penstock.services.sts import sts_service
 from penstock.store.changes import Changes
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
-from penstock.wire.call import Asked, Call
+from penstock.wire.call import Call
 from penstock.wire.dispatch import Answer, Dispatcher
 from sim.runtime import SimulatedRuntime
 
@@ -36,7 +37,6 @@ REGION = "us-east-1"
 LONGEST_POLL_MS = 20_000
 QUEUE_ARN = f"arn:aws:sqs:{REGION}:{HOME}:q"
 ROLE_ARN = f"arn:aws:iam::{HOME}:role/worker"
-FORM = b"application/x-www-form-urlencoded"
 
 ASSUME = urlencode(
     {
@@ -148,7 +148,7 @@ class House:
         worker = given_in(self.ask_sts(b"alice", ASSUME))
         self._people[b"worker"] = town().credentials.directory.principal(worker.access_key, worker.token)
         for action, body in _FURNISHING:
-            answer = self.ask(b"open", f"AmazonSQS.{action}", body)
+            answer = self.ask(b"open", json_request(f"AmazonSQS.{action}", body))
             assert answer.status == 200, answer.body
         self._as_built = self._state()
 
@@ -160,28 +160,28 @@ class House:
         return self.store.appends, self.clock.now_ms()
 
     def ask_sts(self, who: bytes, form: bytes) -> Answer:
-        return self.ask(who, None, form, Asked(b"POST", b"/", b"", FORM, b""))
+        return self.ask(who, form_request(form))
 
     def principal(self, who: bytes) -> Principal | None:
         """None: an open server is called."""
         return self._people.get(who)
 
-    def ask(self, who: bytes, target: str | None, body: bytes, asked: Asked | None = None) -> Answer:
+    def ask(self, who: bytes, request: PlainRequest) -> Answer:
         """Somebody of that name asks; a name that is not known calls an open server."""
         principal = self.principal(who)
         space = Space(principal.account if principal and principal.account else HOME, REGION)
-        call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost", asked=asked)
+        call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost")
         call.principal, call.source_ip = principal, "192.0.2.7"
         answers: list[Answer] = []
         dispatcher = self._open if principal is None else self._secured
         with self._complaints:
-            dispatcher.answer(target, body, call, answers.append)
+            dispatcher.answer(request, call, answers.append)
             self.runtime.run_until_idle()
             if not answers:
                 self.runtime.advance(LONGEST_POLL_MS)
                 self.runtime.run_until_idle()
         (answer,) = answers
-        assert answer.status < 500, (who, target, body, asked)
+        assert answer.status < 500, (who, request)
         for name, value in answer.headers:
             assert not set(b"\r\n\0") & set(name + value), "a header has lines of its own"
         return answer

@@ -17,6 +17,7 @@ from penstock.server.cors import Cors
 from penstock.server.health import Health
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
+from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.wire.call import Call
@@ -55,7 +56,9 @@ class FakeDispatcher:
         self.seen: list[Dispatched] = []
         self._arrived = asyncio.Event()
 
-    def answer(self, target: str | None, body: bytes, call: Call, done: Callable[[Answer], None]) -> None:
+    def answer(self, request: Request, call: Call, done: Callable[[Answer], None]) -> None:
+        target = request.headers[b"x-amz-target"].decode() if b"x-amz-target" in request.headers else None
+        body = request.body
         dispatched = Dispatched(target, body, call, done)
         self.seen.append(dispatched)
         self._arrived.set()

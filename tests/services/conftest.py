@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from sts_client import Sts
 
+from http_requests import json_request
 from identities import Town
 from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
@@ -175,7 +176,7 @@ class Face:
             request_id="rid", space=self.space, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
         )
         call.principal, call.source_ip = self.principal, self.source_ip
-        self._dispatcher.answer(f"AmazonSQS.{action}", body, call, answers.append)
+        self._dispatcher.answer(json_request(f"AmazonSQS.{action}", body), call, answers.append)
         return answers
 
     def make(self, name: str, **attributes: str) -> str:

@@ -10,19 +10,19 @@ from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
+from http_requests import form_request, json_request
 from identities import HOME, Town
 from penstock.auth.identity.editing import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.principal import Principal
 from penstock.names import Space
 from penstock.services.sts import sts_service
-from penstock.wire.call import Asked, Call
+from penstock.wire.call import Call
 from penstock.wire.dispatch import Answer, Dispatcher
 
 MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
 ROLE = f"arn:aws:iam::{HOME}:role/worker"
 TRUST_ALICE = trust_document(["alice"], HOME, None, allow_tags=True)
-_FORM = b"application/x-www-form-urlencoded; charset=utf-8"
 
 
 class Sts:
@@ -47,13 +47,13 @@ class Sts:
     def answer(
         self, who: Principal | None, body: bytes, *, method: bytes = b"POST", query: bytes = b""
     ) -> Answer:
-        asked = Asked(method, b"/", query, _FORM, b"")
         space = Space(who.account if who else HOME, "us-east-1")
-        self.call = Call(request_id="rid", space=space, sender="s", base_url="http://x", asked=asked)
+        self.call = Call(request_id="rid", space=space, sender="s", base_url="http://x")
         self.call.principal = who
         self.call.source_ip = "10.1.2.3"
         answers: list[Answer] = []
-        self._dispatcher.answer(None, body, self.call, answers.append)
+        request = form_request(body, target=b"/?" + query, method=method)
+        self._dispatcher.answer(request, self.call, answers.append)
         (self.last,) = answers
         return self.last
 
@@ -61,7 +61,8 @@ class Sts:
         self.call = Call(request_id="rid", space=Space(HOME, "us-east-1"), sender="s", base_url="http://x")
         self.call.principal = who
         answers: list[Answer] = []
-        self._dispatcher.answer(f"AWSSecurityTokenServiceV20110615.{action}", body, self.call, answers.append)
+        request = json_request(f"AWSSecurityTokenServiceV20110615.{action}", body)
+        self._dispatcher.answer(request, self.call, answers.append)
         (self.last,) = answers
         return self.last
 

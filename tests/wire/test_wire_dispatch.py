@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from http_requests import PlainRequest, form_request, json_request
 from penstock.errors import QueueMissing, StoreError, StoreFull
 from penstock.names import Space
 from penstock.promise import Promise
 from penstock.wire.dispatch import Answer, Dispatcher, refusal
-from penstock.wire.faults import missing_parameter, service_unavailable
-from penstock.wire.service import Action, Asked, Call, Fault, Response, Service
+from penstock.wire.faults import access_denied, missing_parameter, service_unavailable
+from penstock.wire.service import Action, Call, Fault, Response, Service
 
 
 class Echo(msgspec.Struct, omit_defaults=True):
@@ -44,6 +46,8 @@ async def echo(context: None, request: Echo, call: Call) -> Echo | Unwritable | 
             raise StoreError("secret path")
         case "bug 4711":
             raise RuntimeError(request.Text)
+        case "sleep":
+            await asyncio.sleep(0)
         case "unwritable":
             return Unwritable(object())
     return request
@@ -75,13 +79,14 @@ dispatcher = Dispatcher(
 )
 
 
-def call(asked: Asked | None = None) -> Call:
-    return Call(request_id="rid", space=Space("0", "r"), sender="AIDA", base_url="http://host", asked=asked)
+def call() -> Call:
+    return Call(request_id="rid", space=Space("0", "r"), sender="AIDA", base_url="http://host")
 
 
 def ask(target: str | None, body: bytes) -> Answer:
     answers: list[Answer] = []
-    dispatcher.answer(target, body, call(), answers.append)
+    request = json_request(target, body) if target is not None else PlainRequest(body=body)
+    dispatcher.answer(request, call(), answers.append)
     (answer,) = answers
     return answer
 
@@ -106,7 +111,7 @@ def test_a_void_action_has_zero_bytes_and_still_a_content_type() -> None:
     [
         ("Echo.Shout", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
         ("Other.Say", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
-        ("\udc80.\udc80", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
+        ("\x80.\x80", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
         ("", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
         (None, b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
         ("Echo.Say", b"no", 400, "com.amazon.coral.service#SerializationException", "MalformedInput;Sender"),
@@ -169,20 +174,16 @@ def test_the_unforeseen_is_logged_with_the_request_id_and_without_the_text(
 
 def test_an_answer_comes_once_and_when_its_value_comes() -> None:
     answers: list[Answer] = []
-    dispatcher.answer("Echo.Say", b'{"Text":"wait"}', call(), answers.append)
+    dispatcher.answer(json_request("Echo.Say", b'{"Text":"wait"}'), call(), answers.append)
     assert answers == []
     waiting.resolve("later")
     assert [answer.body for answer in answers] == [b'{"Text":"later"}']
 
 
-FORM = b"application/x-www-form-urlencoded"
-
-
 def query(form: bytes, accept: bytes = b"", method: bytes = b"POST") -> Answer:
     answers: list[Answer] = []
-    url, body = (b"", form) if method == b"POST" else (form, b"")
-    asked = Asked(method, b"/", url, FORM if body else b"", accept)
-    dispatcher.answer(None, body, call(asked), answers.append)
+    url, body = (b"/", form) if method == b"POST" else (b"/?" + form, b"")
+    dispatcher.answer(form_request(body, target=url, method=method, accept=accept), call(), answers.append)
     (answer,) = answers
     return answer
 
@@ -260,13 +261,17 @@ def test_a_long_action_is_not_all_said_again() -> None:
 
 def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> None:
     fault = service_unavailable("Not ready.")
-    for asked, type_ in (
-        (None, b"application/x-amz-json-1.0"),
-        (Asked(b"POST", b"/", b"", b"", b""), b"application/x-amz-json-1.0"),
-        (Asked(b"POST", b"/", b"", FORM, b""), b"text/xml"),
-        (Asked(b"GET", b"/", b"Action=Say", b"", b"application/json"), b"application/json"),
+    for request, type_ in (
+        (json_request("Echo.Say"), b"application/x-amz-json-1.0"),
+        (PlainRequest(b"GET", b"/", {b"x-amz-target": b"Echo.Say"}), b"application/x-amz-json-1.0"),
+        (PlainRequest(), b"application/x-amz-json-1.0"),
+        (form_request(), b"text/xml"),
+        (
+            form_request(target=b"/?Action=Say", method=b"GET", accept=b"application/json"),
+            b"application/json",
+        ),
     ):
-        headers = dict(refusal(fault, "rid", asked).headers)
+        headers = dict(refusal(fault, "rid", request).headers)
         assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")
 
 
@@ -276,7 +281,7 @@ def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFix
 
     told = Dispatcher([service("Echo", "", Say=Echo)], fail)
     answers: list[Answer] = []
-    told.answer("Echo.Say", b'{"Text":"body 4711"}', call(), answers.append)
+    told.answer(json_request("Echo.Say", b'{"Text":"body 4711"}'), call(), answers.append)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]
     assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text
 
@@ -325,7 +330,7 @@ def test_the_resource_is_found_and_the_call_authorised_before_the_handler_runs()
     asking = call()
     asking.principal, asking.signed_for = Caller("alice"), "echo"
     answers: list[Response] = []
-    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    dispatcher.answer(json_request("Echo.Say", b'{"Text":"x"}'), asking, answers.append)
     assert answers[0].status == 200
     assert steps == ["resource things/x", "authorize echo:Say things/x", "handle things/x"]
 
@@ -335,7 +340,7 @@ def test_a_denial_is_worded_by_the_service_and_the_handler_does_not_run() -> Non
     asking = call()
     asking.principal, asking.signed_for = Caller("bob"), "echo"
     answers: list[Response] = []
-    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    dispatcher.answer(json_request("Echo.Say", b'{"Text":"x"}'), asking, answers.append)
     assert (answers[0].status, dict(answers[0].headers)[b"x-amzn-query-error"]) == (
         403,
         b"QueueMissing;Sender",
@@ -348,7 +353,7 @@ def test_an_unsigned_request_is_refused_before_it_is_decoded() -> None:
     asking = call()
     asking.principal = Caller("", "anonymous")
     answers: list[Response] = []
-    dispatcher.answer("Echo.Say", b"not JSON", asking, answers.append)
+    dispatcher.answer(json_request("Echo.Say", b"not JSON"), asking, answers.append)
     assert dict(answers[0].headers)[b"x-amzn-query-error"] == b"SignatureMissing;Sender"
     assert steps == []
 
@@ -358,6 +363,81 @@ def test_an_unsigned_request_is_decoded_if_a_policy_could_allow_it() -> None:
     asking = call()
     asking.principal = Caller("", "anonymous")
     answers: list[Response] = []
-    dispatcher.answer("Echo.Say", b'{"Text":"x"}', asking, answers.append)
+    dispatcher.answer(json_request("Echo.Say", b'{"Text":"x"}'), asking, answers.append)
     assert dict(answers[0].headers)[b"x-amzn-query-error"] == b"QueueMissing;Sender"
     assert steps == ["resource things/x", "authorize echo:Say things/x"]
+
+
+def test_the_content_type_decides_if_a_form_names_a_target_as_well() -> None:
+    """Old Perl clients do that."""
+    request = form_request(b"Action=Say&Text=hello")
+    request.headers[b"x-amz-target"] = b"Echo.Say"
+    answers: list[Response] = []
+    dispatcher.answer(request, call(), answers.append)
+    assert answers[0].headers[0] == (b"Content-Type", b"text/xml")
+    assert b"<Text>hello</Text>" in answers[0].body
+    assert refusal(service_unavailable("x"), "rid", request).headers[0] == (b"Content-Type", b"text/xml")
+
+
+@pytest.mark.parametrize(
+    ("signed_for", "version", "host", "namespace"),
+    [
+        ("loud", b"2001-01-01", "echo.example", b"http://loud.example/"),
+        ("other", b"2002-02-02", "echo.example", b"http://loud.example/"),
+        (None, b"2002-02-02", "echo.example", b"http://loud.example/"),
+        (None, b"1999-09-09", "loud.example", b"http://loud.example/"),
+        (None, b"1999-09-09", "localhost", b"http://echo.example/"),
+    ],
+)
+def test_which_of_two_services_with_the_same_action(
+    signed_for: str | None, version: bytes, host: str, namespace: bytes
+) -> None:
+    asking = call()
+    asking.signed_for, asking.base_url = signed_for, f"http://{host}:9324"
+    answers: list[Response] = []
+    dispatcher.answer(form_request(b"Action=Say&Version=" + version), asking, answers.append)
+    assert namespace in answers[0].body
+
+
+def test_a_request_that_may_only_read() -> None:
+    """A link in a mail or a web page must not change anything on an open server."""
+    for read_only, status in ((True, 200), (False, 403)):
+        dispatcher, steps = secured(read_only=read_only)
+        asking = call()
+        asking.principal, asking.signed_for = Caller("alice"), "echo"
+        asking.write_refusal = access_denied("not from a page")
+        answers: list[Response] = []
+        dispatcher.answer(json_request("Echo.Say", b"{}"), asking, answers.append)
+        assert answers[0].status == status
+        assert bool(steps) == read_only
+
+
+def test_a_handler_may_await_a_future_after_a_promise() -> None:
+    async def main() -> None:
+        promise, future = Promise[str](), asyncio.get_running_loop().create_future()
+
+        async def handle(context: None, request: Echo, call: Call) -> Echo:
+            return Echo(Text=await promise + await future)
+
+        answers: list[Response] = []
+        one = Service(
+            signing_name="echo",
+            target_prefix="Echo",
+            shape_namespace="com.example",
+            actions={"Say": Action("Say", Echo, Echo, handle)},
+            to_fault=to_fault,
+        )
+        Dispatcher([one]).answer(json_request("Echo.Say"), call(), answers.append)
+        promise.resolve("a")
+        assert answers == []
+        future.set_result("b")
+        await asyncio.sleep(0)
+        assert [answer.body for answer in answers] == [b'{"Text":"ab"}']
+
+    asyncio.run(main())
+
+
+def test_a_handler_that_awaits_something_else_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    answer = ask("Echo.Say", b'{"Text":"sleep"}')
+    assert answer.status == 500
+    assert "request rid failed with TypeError" in caplog.text

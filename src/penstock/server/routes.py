@@ -21,7 +21,7 @@ from penstock.server.health import Health
 from penstock.server.http.request import Refusal, Request
 from penstock.server.http.response import REQUEST_ID, refusal_answer
 from penstock.server.origin import Origins
-from penstock.wire.call import TRACE_BYTES_MAX, Asked, Call
+from penstock.wire.call import TRACE_BYTES_MAX, Call
 from penstock.wire.dispatch import Answer, refusal
 from penstock.wire.faults import internal_error, request_throttled, service_unavailable
 from penstock.wire.registry import Fault
@@ -34,7 +34,7 @@ _USER_AGENT_MAX = 1024  # of what the audit trail may tell
 
 
 class Dispatch(Protocol):
-    def __call__(self, target: str | None, body: bytes, call: Call, done: Done) -> None: ...
+    def __call__(self, request: Request, call: Call, done: Done) -> None: ...
 
 
 class Callers(Protocol):
@@ -90,7 +90,7 @@ class Routes:
         except Exception as error:
             # The text of an unforeseen error may quote the request: only its kind is logged.
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
-            done(refusal(internal_error(), request.id, _asked(request)))
+            done(refusal(internal_error(), request.id, request))
 
     def _route(self, request: Request, done: Done) -> None:
         method = request.method
@@ -106,7 +106,7 @@ class Routes:
             done(Answer(405, [*answer.headers, (b"Allow", METHODS)], answer.body))
         elif self.dispatch is None or not self._health.ready:
             why = "; ".join(self._health.obstacles)
-            done(refusal(service_unavailable(f"Not ready: {why}."), request.id, _asked(request)))
+            done(refusal(service_unavailable(f"Not ready: {why}."), request.id, request))
         else:
             caller = None
             try:
@@ -118,10 +118,10 @@ class Routes:
             except Fault as fault:
                 if self._witness is not None:
                     self._witness.turned_away(request, fault, caller)
-                done(refusal(fault, request.id, _asked(request)))
+                done(refusal(fault, request.id, request))
                 return
             request.call = self._call(request, caller)
-            self.dispatch(target.decode("latin-1") if target else None, request.body, request.call, done)
+            self.dispatch(request, request.call, done)
 
     def _check_rate(self, throttle: Throttle, caller: Caller, request: Request) -> None:
         name = caller_name(caller.principal, self._origins.source_ip(request))
@@ -138,7 +138,6 @@ class Routes:
             base_url=origin.base_url,
             # Clients and proxies add it by themselves: one that is too long is passed over, not refused.
             trace=trace.decode("latin-1") if trace and len(trace) <= TRACE_BYTES_MAX else None,
-            asked=None if b"x-amz-target" in headers else _asked(request),
         )
         if caller.principal is not None or self._witness is not None:
             call.principal, call.signed_for = caller.principal, caller.signed_for
@@ -181,14 +180,6 @@ class Routes:
         if not extra:
             return done
         return lambda answer: done(Answer(answer.status, [*answer.headers, *extra], answer.body))
-
-
-def _asked(request: Request) -> Asked | None:
-    headers = request.headers
-    if b"x-amz-target" in headers:
-        return None
-    path, _, query = request.target.partition(b"?")
-    return Asked(request.method, path, query, headers.get(b"content-type", b""), headers.get(b"accept", b""))
 
 
 def _id(request: Request) -> tuple[bytes, bytes]:

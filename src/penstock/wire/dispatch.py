@@ -1,33 +1,29 @@
-"""From a request to its answer: which protocol, which operation; read, run, write.
+"""From a request to its response: find the service, the action and the protocol; decode, authorise, handle, encode.
 
-Rule 1: every request gets exactly one answer, in the protocol it was asked in.
-Rule 2: X-Amz-Target means JSON. Without it a form, or parameters in the URL, mean the Query protocol.
-Rule 3: a request that was signed for one service is not for another.
-Rule 4: an error nobody foresaw is logged with the request's id and answered as an internal error. Neither the
-log nor the answer holds what the request said: the traceback is logged without the error's own text.
+Every request gets exactly one response, in the protocol it was sent in. An unexpected error is logged with the
+request's id and answered as an internal error. Neither the log nor the response quotes the request: the traceback is
+logged without the text of the error.
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from penstock.errors import SignatureMissing, StoreError
-from penstock.promise import run
+from penstock.promise import Running
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
 from penstock.wire.json10 import FRAMEWORK_VOICE, JsonVoice, RequestDecoder
-from penstock.wire.query import Form, FormDecoder, is_query, read_query
+from penstock.wire.query import Form, FormDecoder, is_form, is_query, read_query
 from penstock.wire.query_json import QueryJsonVoice
-from penstock.wire.service import Action, Asked, Call, Fault, Response, ResponseWriter, Service
+from penstock.wire.service import Action, Call, Fault, HttpRequest, Response, ResponseWriter, Service
+from penstock.wire.shapes import AtRoot
 from penstock.wire.xml import XmlVoice, no_operation
 
-__all__ = ["Answer", "Dispatcher", "refusal"]
-
-T = TypeVar("T")
 Answer = Response
 Done = Callable[[Response], None]
 OnEnd = Callable[[Service, Action, Any, Call, Any, Fault | None], None]
@@ -43,20 +39,12 @@ _BARE_XML = XmlVoice("")
 
 
 class _Route(msgspec.Struct, frozen=True):
-    """An operation in one protocol."""
+    """An action of a service in one protocol."""
 
-    decode: Callable[[Any], msgspec.Struct]
-    action: Action
     service: Service
-
-
-class _JsonRoute(_Route, frozen=True):
-    voice: ResponseWriter
-
-
-class _FormRoute(_Route, frozen=True):
-    voice: XmlVoice
-    takes: Callable[[Form], bool]
+    action: Action
+    decode: Callable[[Any], msgspec.Struct]
+    writer: ResponseWriter
 
 
 class Dispatcher:
@@ -66,96 +54,78 @@ class Dispatcher:
         """Without ``authorize`` every caller may do everything: the server is open."""
         self._on_end = on_end
         self._authorize = authorize
-        self._routes: dict[str, _JsonRoute] = {}
-        # Services share names of actions, and only the version tells them apart: SQS's is 2012-11-05.
-        self._actions: dict[str, dict[str, _FormRoute]] = {}
-        self._xml: dict[str, XmlVoice] = {}
+        self._targets: dict[bytes, _Route] = {}
+        self._actions: dict[str, list[_Route]] = {}  # of the Query protocol; services share names of actions
+        self._xml: dict[str, XmlVoice] = {}  # by version
         for service in services:
             self._add(service)
 
     def _add(self, service: Service) -> None:
-        voice = JsonVoice(service.shape_namespace)
+        json = JsonVoice(service.shape_namespace)
         for name, action in service.actions.items():
-            decode = RequestDecoder(action.request)
-            self._routes[f"{service.target_prefix}.{name}"] = _JsonRoute(decode, action, service, voice)
-        if not service.xml_namespace:
-            return
-        version = service.xml_namespace.rstrip("/").rpartition("/")[2]
-        voice_in_xml = self._xml[version] = XmlVoice(service.xml_namespace)
-        for name, action in service.actions.items():
-            read = FormDecoder(action.request)
-            route = _FormRoute(read, action, service, voice_in_xml, read.takes)
-            self._actions.setdefault(name, {})[version] = route
+            route = _Route(service, action, RequestDecoder(action.request), json)
+            self._targets[f"{service.target_prefix}.{name}".encode()] = route
+        if service.xml_namespace:
+            xml = self._xml[service.version] = XmlVoice(service.xml_namespace)
+            for name, action in service.actions.items():
+                route = _Route(service, action, FormDecoder(action.request), xml)
+                self._actions.setdefault(name, []).append(route)
 
-    def answer(self, target: str | None, body: bytes, call: Call, done: Done) -> None:
+    def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
-        route = self._routes.get(target) if target else None
-        if route is not None:
-            self._serve(route, route.voice, body, call, done)
-        elif not target and call.asked is not None and is_query(call.asked):
-            self._answer_query(call.asked, body, call, done)
-        else:
-            done(FRAMEWORK_VOICE.error(_unknown(target), call.request_id))
+        target = request.headers.get(b"x-amz-target")
+        # The content type decides: some clients send the header X-Amz-Target with a form as well.
+        if target and not is_form(request):
+            route = self._targets.get(target)
+            if route is not None:
+                self._serve(route, route.writer, request.body, call, done)
+                return
+        elif is_query(request):
+            self._answer_query(request, call, done)
+            return
+        name = target.decode("latin-1") if target else None
+        done(FRAMEWORK_VOICE.error(_unknown_action(name), call.request_id))
 
-    def _answer_query(self, asked: Asked, body: bytes, call: Call, done: Done) -> None:
+    def _answer_query(self, request: HttpRequest, call: Call, done: Done) -> None:
+        wants_json = _wants_json(request)
         try:
-            form = read_query(asked, body)
+            form = read_query(request)
         except Fault as fault:
-            done(self._query_voice(asked, "").error(fault, call.request_id))
+            done((_QUERY_JSON if wants_json else self._xml_writer("")).error(fault, call.request_id))
             return
         if not form.action:
             done(no_operation(call.request_id))
             return
-        route = _of_version(self._actions.get(form.action, {}), form.version)
-        if route is None or not route.takes(form):
-            voice = self._query_voice(asked, form.version)
-            done(voice.error(_unknown(form.action), call.request_id))
+        route = _choose(self._actions.get(form.action, ()), form, call)
+        if route is None:
+            writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
+            done(writer.error(_unknown_action(form.action), call.request_id))
         else:
-            self._serve(route, _QUERY_JSON if _wants_json(asked) else route.voice, form, call, done)
+            self._serve(route, _QUERY_JSON if wants_json else route.writer, form, call, done)
 
-    def _query_voice(self, asked: Asked, version: str) -> ResponseWriter:
-        """For a request that no operation takes."""
-        return _QUERY_JSON if _wants_json(asked) else _of_version(self._xml, version) or _BARE_XML
+    def _xml_writer(self, version: str) -> ResponseWriter:
+        """For a request that no action takes."""
+        return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
-    def _serve(self, route: _Route, voice: ResponseWriter, given: Any, call: Call, done: Done) -> None:
+    def _serve(self, route: _Route, writer: ResponseWriter, given: Any, call: Call, done: Done) -> None:
         service, action = route.service, route.action
         call.action = action.name
         request = None
-
-        def finish(response: Any, error: BaseException | None) -> None:
-            fault = None
-            if error is None:
-                try:
-                    answer = voice.success(action, response, call.request_id)
-                except Exception as unwritable:
-                    error = unwritable
-            if error is not None:
-                fault = _fault(error, service, call)
-                answer = voice.error(fault, call.request_id)
-                if call.if_unread is not None:
-                    # The caller is told that it failed, so what it was to get goes back.
-                    give_back, call.if_unread = call.if_unread, None
-                    give_back()
-            done(answer)
-            if self._on_end is not None:
-                try:
-                    self._on_end(service, action, request, call, response, fault)
-                except Exception as error:
-                    # The request has its answer: whatever this is, it gets no second one.
-                    _log_trace(error, call)
-
         try:
             if call.principal is not None:
                 _check_signature(service, action, call)
+            if call.write_refusal is not None and not action.read_only:
+                raise call.write_refusal
             request = route.decode(given)
             if action.resource is not None:
                 call.resource = action.resource(service.context, request, call)
             if self._authorize is not None and action.permission:
                 self._authorize(call, action, call.resource)
+            coroutine = action.handler(service.context, request, call)
         except Exception as error:
-            finish(None, error)
+            _Exchange(None, service, action, writer, call, done, request, self._on_end).ended(None, error)
             return
-        run(action.handler(service.context, request, call), finish)
+        _Exchange(coroutine, service, action, writer, call, done, request, self._on_end)()
 
 
 def _check_signature(service: Service, action: Action, call: Call) -> None:
@@ -166,32 +136,75 @@ def _check_signature(service: Service, action: Action, call: Call) -> None:
         raise wrong_service(service.signing_name)
 
 
-def _of_version(choices: Mapping[str, T], version: str) -> T | None:
-    """SQS: the version may be absent, and no client is known to be refused for it: the first will do."""
-    return choices.get(version) or next(iter(choices.values()), None)
+def _choose(routes: Iterable[_Route], form: Form, call: Call) -> _Route | None:
+    """The signature decides between services that share the name of an action, then the version, then the host.
+
+    SQS: the version may be absent, and no client is known to be refused for it. Then the first service will do.
+    """
+    taken = [r for r in routes if not (form.resource and issubclass(r.action.request, AtRoot))]
+    if len(taken) < 2:
+        return taken[0] if taken else None
+    host = call.base_url.partition("://")[2]
+    return (
+        next((route for route in taken if route.service.signing_name == call.signed_for), None)
+        or next((route for route in taken if route.service.version == form.version), None)
+        or next((route for route in taken if host.startswith(f"{route.service.signing_name}.")), taken[0])
+    )
 
 
-def refusal(fault: Fault, request_id: str, asked: Asked | None) -> Response:
-    """An error that no service gave, in the protocol of whoever asked."""
-    if asked is None or not is_query(asked):
-        return FRAMEWORK_VOICE.error(fault, request_id)
-    return (_QUERY_JSON if _wants_json(asked) else _BARE_XML).error(fault, request_id)
+class _Exchange(Running):
+    """One request, from the start of its handler to its response."""
+
+    service: Service
+    action: Action
+    writer: ResponseWriter
+    call: Call
+    done: Done
+    request: msgspec.Struct | None  # None if it could not be decoded
+    on_end: OnEnd | None
+
+    def ended(self, response: Any, error: BaseException | None) -> None:
+        call, fault = self.call, None
+        if error is None:
+            try:
+                written = self.writer.success(self.action, response, call.request_id)
+            except Exception as unwritable:
+                error = unwritable
+        if error is not None:
+            fault = _to_fault(error, self.service, call)
+            written = self.writer.error(fault, call.request_id)
+            if call.if_unread is not None:
+                # The caller is told that it failed, so the messages that it was to get go back.
+                give_back, call.if_unread = call.if_unread, None
+                give_back()
+        self.done(written)
+        if self.on_end is not None:
+            try:
+                self.on_end(self.service, self.action, self.request, call, response, fault)
+            except Exception as failure:
+                _log_trace(failure, call)  # the request has its response already
 
 
-def _wants_json(asked: Asked) -> bool:
-    return b"application/json" in asked.accept.lower()
+def refusal(fault: Fault, request_id: str, request: HttpRequest) -> Response:
+    """An error that no service gave, in the protocol of the request."""
+    if is_form(request) or (not request.headers.get(b"x-amz-target") and is_query(request)):
+        return (_QUERY_JSON if _wants_json(request) else _BARE_XML).error(fault, request_id)
+    return FRAMEWORK_VOICE.error(fault, request_id)
 
 
-def _unknown(target: str | None) -> Fault:
+def _wants_json(request: HttpRequest) -> bool:
+    return b"application/json" in request.headers.get(b"accept", b"").lower()
+
+
+def _unknown_action(target: str | None) -> Fault:
     if not target:
         return invalid_action("The request must name its action in the header X-Amz-Target.")
     action = target.rpartition(".")[2][:_ACTION_SHOWN_MAX]
-    # A header's bytes need not be text; the answer's are.
-    action = action.encode("utf-8", "replace").decode()
+    action = action.encode("utf-8", "replace").decode()  # a form may hold lone surrogates
     return invalid_action(f"The action {action} is not valid for this endpoint.")
 
 
-def _fault(error: BaseException, service: Service, call: Call) -> Fault:
+def _to_fault(error: BaseException, service: Service, call: Call) -> Fault:
     if isinstance(error, Fault):
         return error
     if isinstance(error, StoreError):

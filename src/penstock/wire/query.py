@@ -20,9 +20,8 @@ import msgspec
 from penstock.wire.faults import malformed_input, missing_parameter
 from penstock.wire.form import Branch, read_form
 from penstock.wire.scalars import blob, is_integer, unicode_text
-from penstock.wire.service import Asked
+from penstock.wire.service import HttpRequest
 from penstock.wire.shapes import (
-    AtRoot,
     Field,
     ListOf,
     MapOf,
@@ -48,35 +47,34 @@ class Form(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-def is_query(asked: Asked) -> bool:
-    """Whether a request speaks this protocol: parameters in the URL, or a form."""
-    return (
-        asked.method != b"POST" or asked.content_type.lower().startswith(_FORM) or b"Action=" in asked.query
-    )
+def is_form(request: HttpRequest) -> bool:
+    return request.headers.get(b"content-type", b"")[: len(_FORM)].lower() == _FORM
 
 
-def read_query(asked: Asked, body: bytes) -> Form:
+def is_query(request: HttpRequest) -> bool:
+    """Whether a request uses this protocol: parameters in the URL, or a form."""
+    return request.method != b"POST" or is_form(request) or b"Action=" in request.target.partition(b"?")[2]
+
+
+def read_query(request: HttpRequest) -> Form:
+    path, _, query = request.target.partition(b"?")
     # HEAD must not do anything, so it asks for nothing.
-    sources = [] if asked.method == b"HEAD" else [asked.query]
-    if asked.method == b"POST" and asked.content_type.lower().startswith(_FORM):
-        sources.append(body)
+    sources = [] if request.method == b"HEAD" else [query]
+    if request.method == b"POST" and is_form(request):
+        sources.append(request.body)
     tree = read_form(*sources)
     # Amazon's own examples write a queue's URL with a slash at its end.
-    resource = unquote(asked.path.decode("latin-1"), errors="replace").rstrip("/")
+    resource = unquote(path.decode("latin-1"), errors="replace").rstrip("/")
     return Form(tree, resource, tree.text("Action"), tree.text("Version"))
 
 
 class FormDecoder:
     """Made once for each action."""
 
-    __slots__ = ("_shape", "_taken_at_root_only")
+    __slots__ = ("_shape",)
 
     def __init__(self, request: type[msgspec.Struct]) -> None:
         self._shape = struct_shape(request)
-        self._taken_at_root_only = issubclass(request, AtRoot)
-
-    def takes(self, form: Form) -> bool:
-        return not (form.resource and self._taken_at_root_only)
 
     def __call__(self, form: Form) -> msgspec.Struct:
         members = _members(form.parameters, self._shape, "")

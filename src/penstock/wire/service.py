@@ -21,23 +21,22 @@ _MESSAGE_MAX = 4096
 Headers = list[tuple[bytes, bytes]]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The HTTP request of a caller that does not name its action in X-Amz-Target."""
-
-    method: bytes
-    path: bytes
-    query: bytes
-    content_type: bytes
-    accept: bytes
-
-
 class HttpRequest(Protocol):
-    """The part of an HTTP request that the wire reads."""
+    """The part of an HTTP request that the wire reads. It is not kept after it was decoded."""
 
-    method: bytes
-    target: bytes  # path and query string, as sent
-    headers: dict[bytes, bytes]  # names in lower case, repeated headers joined
-    body: bytes
+    @property
+    def method(self) -> bytes: ...
+
+    @property
+    def target(self) -> bytes:
+        """Path and query string, as sent."""
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """Names in lower case, repeated headers joined."""
+
+    @property
+    def body(self) -> bytes: ...
 
 
 class Call(msgspec.Struct, kw_only=True, eq=False):
@@ -51,7 +50,6 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     sender: str  # shown as SenderId
     base_url: str  # scheme://host[:port] as the client reached the server; queue URLs are built on it
     trace: str | None = None  # the X-Amzn-Trace-Id header
-    asked: Asked | None = None  # None if X-Amz-Target names the action
     # The service in the credential scope of the signature, None without a signature. It is verified if there is a
     # principal; on an open server it only helps to choose between services that share action names.
     signed_for: str | None = None
@@ -61,6 +59,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     secure: bool = False  # it came over TLS
     certificate: str = ""  # subject of the client certificate
     user_agent: str = ""
+    # Raised for an action that is not read-only: a request that a web page may have caused must not change anything.
+    write_refusal: Fault | None = None
     # Set on the way, for the handler and the audit log.
     action: str = ""
     resource: Any = None  # what the row's `resource` returned
@@ -203,6 +203,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     actions: Mapping[str, Action]
     to_fault: ToFault  # words a domain error; None if it has no words for it
     context: Any = None  # the first argument of the handlers: the broker
+
+    @property
+    def version(self) -> str:
+        return self.xml_namespace.rstrip("/").rpartition("/")[2]
 
 
 class ResponseWriter(Protocol):

@@ -22,6 +22,7 @@ from penstock.server.caller import Callers
 from penstock.server.cors import Cors
 from penstock.server.gate import Gate
 from penstock.server.health import Health
+from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.server.routes import Done, Routes
 from penstock.wire.call import Call
@@ -88,14 +89,11 @@ def check(data: bytes) -> None:
 # -- a server whose service only says what it was asked -------------------------------------------------------
 
 
-def _echo(target: str | None, body: bytes, call: Call, done: Done) -> None:
-    asked: Any = None
-    if call.asked is not None:
-        asked = [part.decode("latin-1") for part in (call.asked.method, call.asked.path, call.asked.query)]
+def _echo(request: Request, call: Call, done: Done) -> None:
     said = {
-        "target": target,
-        "body": hashlib.sha256(body).hexdigest(),
-        "asked": asked,
+        "target": request.headers.get(b"x-amz-target", b"").decode("latin-1"),
+        "body": hashlib.sha256(request.body).hexdigest(),
+        "asked": [part.decode("latin-1") for part in (request.method, request.target)],
         "where": [call.space.account, call.space.region, call.base_url, call.source_ip, call.secure],
         "who": call.principal.arn if call.principal else call.sender,
     }

@@ -64,8 +64,6 @@ class Request:
         """It was read, and may wait for long: what takes room is needed no more, and is counted no more."""
         self.body = self.target = b""
         self.headers, self.raw_headers = {}, []
-        if self.call is not None:
-            self.call.asked = None
 
     @property
     def path(self) -> bytes:

@@ -1,0 +1,32 @@
+"""HTTP requests as the wire sees them, without a transport."""
+
+from __future__ import annotations
+
+import msgspec
+
+FORM = b"application/x-www-form-urlencoded; charset=utf-8"
+
+
+class PlainRequest(msgspec.Struct):
+    method: bytes = b"POST"
+    target: bytes = b"/"
+    headers: dict[bytes, bytes] = {}
+    body: bytes = b""
+
+
+def json_request(target: str | bytes, body: bytes = b"") -> PlainRequest:
+    """AWS JSON 1.0: ``AmazonSQS.SendMessage`` and its members."""
+    name = target.encode("latin-1") if isinstance(target, str) else target
+    return PlainRequest(
+        headers={b"x-amz-target": name, b"content-type": b"application/x-amz-json-1.0"}, body=body
+    )
+
+
+def form_request(
+    body: bytes = b"", *, target: bytes = b"/", method: bytes = b"POST", accept: bytes = b""
+) -> PlainRequest:
+    """The Query protocol: parameters in the body, or in the URL."""
+    headers = {b"content-type": FORM} if method == b"POST" else {}
+    if accept:
+        headers[b"accept"] = accept
+    return PlainRequest(method, target, headers, body)
