@@ -1,6 +1,6 @@
-"""What the Python suites share: one server, and an account of its own for each test.
+"""Shared by the Python suites: one server, and a separate account for each test.
 
-``make test`` runs the suites of boto3. The other clients live in environments of their own, in which
+``make test`` runs the suites of boto3. The other clients have separate environments, in which
 ``make test-clients`` runs their suites: here they are not collected when their package is not installed.
 """
 
@@ -31,7 +31,7 @@ def server() -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def reach(server: ServerProcess) -> dict[str, str]:
-    """How to reach the server, in the words of every library that is built on botocore."""
+    """The connection settings, as every library on botocore takes them."""
     return {
         "endpoint_url": server.url,
         "region_name": "us-east-1",

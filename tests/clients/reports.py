@@ -1,4 +1,4 @@
-"""What a suite's own tool says about its cases, made one: a list of ``Case``, by name."""
+"""The reports of different test tools, as lists of ``Case``."""
 
 from __future__ import annotations
 

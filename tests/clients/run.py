@@ -1,9 +1,8 @@
-"""Tries every client against a real server: ``make test-clients``, or some of them: ``ARGS="go rust"``.
+"""Runs every client against a real server: ``make test-clients``, or some of them: ``ARGS="go rust"``.
 
-1. A suite whose tool is missing is skipped, and it is said why. Everything else that does not pass is a failure,
-   also a client that cannot be installed and a suite without cases.
-2. What came of this run is shown as a table and kept for other programs in ``.clients/results.json``.
-3. What each suite's tools said is kept in ``.clients/NAME.log``; the end of it is shown if it failed.
+A suite whose tool is missing is skipped with the reason. Everything else that does not pass is a failure, also a
+client that cannot be installed and a suite without cases. The results are shown as a table and kept in
+``.clients/results.json``, the output of each suite in ``.clients/NAME.log``; its end is shown after a failure.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ class Failed(Exception):
 
 
 class Runner:
-    """Runs the commands of one suite and keeps what they say."""
+    """Runs the commands of one suite and keeps their output."""
 
     def __init__(self, log: Path, endpoint: str | None) -> None:
         self.log = log
         self.strict = True
         self.code = 0  # what the last command ended with
-        # No setting of whoever runs this reaches a client: no profile, no key, no endpoint.
+        # Settings of the user must not reach a client: no profile, no key, no endpoint.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PENSTOCK_"))
         }

@@ -1,7 +1,7 @@
-"""The clients that are tried, each in a folder of its own below ``.clients``, with what its suite needs.
+"""The clients that are tested, each in a separate folder below ``.clients``.
 
-A suite installs its client, then runs its cases against a server, then says which version it was. Python suites
-start servers themselves; the others find theirs in SQS_ENDPOINT.
+A suite installs its client, runs its cases against a server, and reports the client's version. Python suites start
+servers themselves; the others get an endpoint in SQS_ENDPOINT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = HERE.parent.parent
 CACHE = ROOT / ".clients"
 
 Run = Callable[[Sequence[str | Path], Path], str]
-"""Run a command in a folder, with time limit and log; what it said. A failing command is no error here."""
+"""Run a command in a folder, with time limit and log; gives its output. A failing command is not an error here."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Tool:
 
 
 class Suite:
-    """``install`` may say any number of times what is needed; ``cases`` and ``version`` come after it."""
+    """``install`` may run any number of times; ``cases`` and ``version`` come after it."""
 
     client: str
     tools: tuple[Tool, ...] = ()
@@ -68,7 +68,7 @@ class Suite:
 
 @dataclass
 class PythonSuite(Suite):
-    """An environment of its own, because each of these wants another botocore."""
+    """A separate environment, because each of these needs another botocore."""
 
     client: str
     package: str
@@ -103,7 +103,7 @@ class PythonSuite(Suite):
 
 
 class CopiedSuite(Suite):
-    """Its sources are copied, so that what its tool writes beside them stays out of the tree."""
+    """Its sources are copied, so that files written beside them stay out of the repository."""
 
     sources: str
 
@@ -201,8 +201,8 @@ class RustSuite(CopiedSuite):
 SUITES: tuple[Suite, ...] = (
     PythonSuite("boto3 of 2023 (Query)", "boto3", ("python",), ("boto3==1.28.80", "botocore==1.31.80")),
     PythonSuite("aiobotocore", "aiobotocore", ("aio",), ("aiobotocore>=3.10,<4",)),
-    # kombu 5.7.0 ends its worker when any server answers a receive with 5xx or resets the connection: it takes an
-    # empty list for a mapping. What a worker survives is tried with the version before it.
+    # kombu 5.7.0 ends its worker when a receive fails with 5xx or a reset connection: it takes an empty list for a
+    # mapping. Recovery is tested with the version before it.
     PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
     PythonSuite("Celery", "celery", ("celery_app/test_worker.py",), ("celery[sqs]>=5.7,<6",)),
     PythonSuite("dramatiq_sqs", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),

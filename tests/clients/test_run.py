@@ -1,4 +1,4 @@
-"""``make test-clients`` itself: what each tool reports is understood, and nothing that went wrong passes."""
+"""``make test-clients`` itself: the report of each tool is read correctly, and every failure is reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_report_that_is_missing_is_a_failure(outcome: Callable[[Suite], tuple[
     assert outcome(Fake(lambda run: from_junit([Path("/nowhere/report.xml")]))) == (1, "failed")
 
 
-def test_a_tool_that_ends_badly_is_a_failure(outcome: Callable[[Suite], tuple[int, str]]) -> None:
+def test_a_tool_that_ends_with_an_error_is_a_failure(outcome: Callable[[Suite], tuple[int, str]]) -> None:
     def cases(run: Run) -> list[Case]:
         run([sys.executable, "-c", "raise SystemExit(3)"], Path("/"))
         return [Case("a", True)]
@@ -68,7 +68,7 @@ def test_a_client_that_cannot_be_installed_is_a_failure(outcome: Callable[[Suite
     assert outcome(Uninstallable(lambda run: [Case("a", True)])) == (1, "failed")
 
 
-def test_a_missing_tool_is_said(
+def test_a_missing_tool_is_reported(
     outcome: Callable[[Suite], tuple[int, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool = Tool("no-such-tool", ("--version",), (9, 1))
@@ -76,7 +76,7 @@ def test_a_missing_tool_is_said(
     assert "no-such-tool 9.1 or newer is not installed" in capsys.readouterr().out
 
 
-def test_a_tool_that_is_too_old_is_said() -> None:
+def test_an_outdated_tool_is_reported() -> None:
     assert Tool(sys.executable, ("--version",), (3, 11)).missing() is None
     assert "is needed, here is 3." in str(Tool(sys.executable, ("--version",), (99,)).missing())
 

@@ -1,4 +1,4 @@
-"""Hostile input, made by machines: one target for each surface that strangers reach, two engines over all of them.
+"""Generated input for everything that untrusted clients reach: one target for each, and two engines that run them.
 
 See README.md in this folder.
 """

@@ -1,6 +1,6 @@
-"""Requests as lines of text, so that an input is readable and a mutation of it is still a conversation.
+"""Requests as lines of text, so that an input is readable and a mutation of it is still a series of requests.
 
-A later line can use what an earlier answer said: ``$ReceiptHandle``, ``$TaskHandle``, ``$NextToken``.
+A later line can use values of an earlier answer: ``$ReceiptHandle``, ``$TaskHandle``, ``$NextToken``.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from fuzz.house import House
+from fuzz.server import FuzzServer
 from http_requests import form_request, json_request
 from penstock.wire.dispatch import Answer
 
 REQUESTS_MAX = 8
 
-_SAID = re.compile(rb'(ReceiptHandle|TaskHandle|NextToken)(?:":"|>)([^"<]+)')
-_MEANT = re.compile(rb"\$(ReceiptHandle|TaskHandle|NextToken)")
+_VALUE = re.compile(rb'(ReceiptHandle|TaskHandle|NextToken)(?:":"|>)([^"<]+)')
+_REFERENCE = re.compile(rb"\$(ReceiptHandle|TaskHandle|NextToken)")
 
 
 class Conversation:
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._said: dict[bytes, bytes] = {}
-        self._only_strangers = True
+    def __init__(self, server: FuzzServer) -> None:
+        self._server = server
+        self._values: dict[bytes, bytes] = {}
+        self._only_anonymous = True
 
     def json(self, line: bytes) -> Answer:
         """``alice AmazonSQS.SendMessage {"QueueUrl":"q"}``"""
         who, target, body = _words(line, 3)
-        body = _MEANT.sub(lambda meant: self._said.get(meant[1], b""), body)
-        answer = self._house.ask(who, json_request(target, body))
+        body = _REFERENCE.sub(lambda found: self._values.get(found[1], b""), body)
+        answer = self._server.ask(who, json_request(target, body))
         assert isinstance(msgspec.json.decode(answer.body or b"{}"), dict)
-        return self._heard(who, answer)
+        return self._checked(who, answer)
 
     def query(self, line: bytes) -> Answer:
-        """``alice POST /111122223333/q xml Action=SendMessage&MessageBody=x``: who, how, where, and the answer."""
+        """``alice POST /111122223333/q xml Action=SendMessage&MessageBody=x``: the third is the answer's format."""
         who, method, address, accept, body = _words(line, 5)
         path, _, query = address.partition(b"?")
         target = path + b"?" + self._filled(query)
         accept = b"application/json" if accept == b"json" else b""
         request = form_request(self._filled(body), target=target, method=method, accept=accept)
-        answer = self._house.ask(who, request)
+        answer = self._server.ask(who, request)
         if b"xml" in dict(answer.headers).get(b"Content-Type", b""):
             ElementTree.fromstring(answer.body)
         elif answer.body:
             assert isinstance(msgspec.json.decode(answer.body), dict)
-        return self._heard(who, answer)
+        return self._checked(who, answer)
 
     def _filled(self, form: bytes) -> bytes:
-        return _MEANT.sub(lambda meant: quote_from_bytes(self._said.get(meant[1], b"")).encode(), form)
+        return _REFERENCE.sub(lambda found: quote_from_bytes(self._values.get(found[1], b"")).encode(), form)
 
-    def _heard(self, who: bytes, answer: Answer) -> Answer:
-        self._only_strangers &= who == b"anonymous"
-        assert answer.status != 200 or not self._only_strangers, "nobody let strangers in"
-        self._said.update(_SAID.findall(answer.body))
+    def _checked(self, who: bytes, answer: Answer) -> Answer:
+        self._only_anonymous &= who == b"anonymous"
+        assert answer.status != 200 or not self._only_anonymous, "no policy admits anonymous callers yet"
+        self._values.update(_VALUE.findall(answer.body))
         return answer
 
 

@@ -1,7 +1,7 @@
 """The coverage-guided engine, for one target in this process: ``python -m fuzz.engine sigv4 FOLDER [OPTION...]``.
 
-The options are libFuzzer's. It begins with the seeds and keeps what reached new code in FOLDER/corpus. An input that
-breaks a promise, takes too long or needs too much memory ends the process and lies in FOLDER/crashes.
+The options are libFuzzer's. It starts from the seeds and keeps inputs that reached new code in FOLDER/corpus. An
+input that fails a check, takes too long or needs too much memory ends the process and is kept in FOLDER/crashes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _escaped(word: bytes) -> str:
 
 
 def _timed(target: Target) -> Callable[[bytes], None]:
-    """Says so whenever an input takes clearly longer than all before it: libFuzzer ends without a word to Python."""
+    """Prints the time of each input that takes clearly longer than all before it: libFuzzer prints none."""
     slowest = 0.0
 
     def check(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Inputs for the engine without coverage: a seed, changed in a few places, so that most of it still makes sense."""
+"""Inputs for hypothesis: a seed changed in a few places, so that most of it is still valid."""
 
 from __future__ import annotations
 

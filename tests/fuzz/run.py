@@ -2,12 +2,11 @@
 
     python -m fuzz.run                          all targets, a minute together
     python -m fuzz.run policy sigv4 --seconds 600
-    python -m fuzz.run --runs 1000000           so many inputs together
-    python -m fuzz.run sigv4 --replay FILE      one input, as a crash left it, without the engine
+    python -m fuzz.run --runs 1000000           this many inputs together
+    python -m fuzz.run sigv4 --replay FILE      one input of an earlier failure, without the engine
 
-1. Time and inputs are shared out by the targets' weights.
-2. A target that fails does not keep the others from running; the exit code says that one did.
-3. What each engine said is in ``.fuzz/NAME/log``, what broke a promise in ``.fuzz/NAME/crashes``.
+Time and inputs are divided by the targets' weights. All targets run, also after one has failed; then the exit code
+is 1. The engine's output is in ``.fuzz/NAME/log``, failing inputs are in ``.fuzz/NAME/crashes``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from fuzz.targets import SHARES, load
 FOLDER = Path(".fuzz")
 SECONDS = 60
 LOG_LINES_SHOWN = 40
-START_S_MAX = 120  # besides the time it was given: reading a large corpus again
+START_S_MAX = 120  # in addition to its time limit: it reads the corpus first
 
 _EXECUTED = re.compile(r"stat::number_of_executed_units: +(\d+)")
 _PER_SECOND = re.compile(r"stat::average_exec_per_sec: +(\d+)")
@@ -62,7 +61,7 @@ def main() -> int:
     if asked.replay is not None:
         (name,) = asked.targets
         load(name).check(asked.replay.read_bytes())
-        print(f"{name}: the input keeps every promise")
+        print(f"{name}: the input passes every check")
         return 0
     if find_spec("atheris") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -74,13 +73,11 @@ def main() -> int:
 
 
 def _arguments() -> Namespace:
-    parser = ArgumentParser(prog="fuzz.run", description="Fuzz the surfaces that strangers reach.")
+    parser = ArgumentParser(prog="fuzz.run", description="Fuzz everything that untrusted clients reach.")
     parser.add_argument("targets", nargs="*", help=f"some of: {' '.join(SHARES)}")
-    parser.add_argument("--seconds", type=int, help=f"for all together; {SECONDS} if nothing is said")
+    parser.add_argument("--seconds", type=int, help=f"for all together; default {SECONDS}")
     parser.add_argument("--runs", type=int, help="inputs for all together")
-    parser.add_argument(
-        "--seed", type=int, help="the same inputs as the last time with this number, or nearly"
-    )
+    parser.add_argument("--seed", type=int, help="seed of the random generator, to repeat a run")
     parser.add_argument("--replay", type=Path, help="a file with one input, for one target")
     asked = parser.parse_args()
     unknown = set(asked.targets) - set(SHARES)
@@ -125,7 +122,7 @@ def _show(reports: list[Report]) -> None:
                 "\n".join(report.log.splitlines()[-LOG_LINES_SHOWN:]), markup=False, highlight=False
             )
             console.print(
-                f"Again: python -m fuzz.run {report.name} --replay {FOLDER / report.name}/crashes/..."
+                f"To repeat it: python -m fuzz.run {report.name} --replay {FOLDER / report.name}/crashes/..."
             )
     table = Table("target", "inputs", "a second", "coverage", "MiB", "slowest ms", "result")
     for report in reports:

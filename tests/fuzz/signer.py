@@ -1,6 +1,6 @@
-"""A client's side of Signature Version 4, for plain paths and parameters. It shares no code with the server's.
+"""Signature Version 4 as a client computes it, for plain paths and parameters. It shares no code with the server.
 
-Everything is fixed, the time as well, so that an input means the same in every process.
+Key, time and host are constants, so that an input means the same in every process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import quote
 
-KEY, SECRET, TOKEN = "AKIAFUZZFUZZFUZZFUZZ", "a secret that no input holds", "the+session/token=="
+KEY, SECRET, TOKEN = "AKIAFUZZFUZZFUZZFUZZ", "a secret that no input contains", "the+session/token=="
 NOW_S = 1_770_000_000
 STAMP = "20260202T024000Z"
 SCOPE = f"{STAMP[:8]}/us-east-1/sqs/aws4_request"
@@ -65,7 +65,7 @@ def sign_url(path: str, parameters: dict[str, str]) -> SignedRequest:
 
 
 def claimed_by(data: bytes, signed: Sequence[SignedRequest]) -> list[SignedRequest]:
-    """Which of these requests lent their signatures to an input."""
+    """Those of the requests whose signatures an input contains."""
     claims = {claim.decode() for claim in _CLAIM.findall(data)}
     return [each for each in signed if each.signature in claims]
 

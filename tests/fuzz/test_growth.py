@@ -1,4 +1,4 @@
-"""However many inputs there are, what is remembered of them stays the same size."""
+"""Memory does not grow with the number of inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.cache import BoundedCache
 T = TypeVar("T")
 
 ROUND = 300
-GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: less than most of them have
+GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: most inputs are larger
 
 LIMITS = [
     "penstock.server.caller._REMEMBERED_MAX",
@@ -48,7 +48,7 @@ def test_every_cache_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("name", SHARES)
-def test_inputs_leave_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_leave_no_memory_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in LIMITS:
         monkeypatch.setattr(limit, 4)
     for cache in living(BoundedCache):
@@ -57,33 +57,33 @@ def test_inputs_leave_nothing_behind(name: str, monkeypatch: pytest.MonkeyPatch)
     assert growth(load(name)) < GROWTH_BYTES_MAX
 
 
-def test_what_is_left_behind_is_seen() -> None:
+def test_growth_is_detected() -> None:
     kept: list[bytes] = []
     assert growth(Target(kept.append, [b"as long as most seeds are" * 8], [])) > GROWTH_BYTES_MAX
 
 
 def growth(target: Target) -> int:
-    """How much more is held after one more round. The rounds before it fill what has a bound."""
+    """Bytes that one more round adds. The rounds before it fill the bounded caches."""
     tracemalloc.start()
     try:
         check_many(target, 0)
         check_many(target, ROUND)
-        before = held_bytes()
+        before = allocated_bytes()
         check_many(target, 2 * ROUND)
-        return held_bytes() - before
+        return allocated_bytes() - before
     finally:
         tracemalloc.stop()
 
 
 def check_many(target: Target, first: int) -> None:
-    """Inputs that were never there before: a seed with a number in it, somewhere else each time."""
+    """Inputs that are all different: a seed with a number in it, at a different place each time."""
     for number in range(first, first + ROUND):
         seed = target.seeds[number % len(target.seeds)]
         place = number * 7919 % (len(seed) + 1)
         target.check(seed[:place] + str(number).encode() + seed[place:])
 
 
-def held_bytes() -> int:
+def allocated_bytes() -> int:
     for cache in caches():
         cache.cache_clear()
     gc.collect()

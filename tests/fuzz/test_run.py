@@ -1,4 +1,4 @@
-"""The runner: what it reads out of the engine's words, what it does without an engine, and a crash seen again."""
+"""The runner: reading the engine's output, running without an engine, repeating a failure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ stat::average_exec_per_sec:     1000
 """
 
 
-def test_the_table_says_what_the_engine_said() -> None:
+def test_the_table_shows_the_figures_of_the_engine() -> None:
     assert run.Report("sigv4", True, LOG).cells == ["sigv4", "2000", "1000", "163", "50 → 64", "12.5", "ok"]
     assert run.Report("sigv4", False, "").cells[1:] == ["-", "-", "-", "- → -", "-", "FAILED"]
 
 
-def test_without_the_engine_it_says_that_it_skips(
+def test_without_the_engine_it_skips_with_a_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["fuzz.run"])
@@ -36,23 +36,23 @@ def test_without_the_engine_it_says_that_it_skips(
 
 
 @pytest.mark.parametrize("asked", [["nothing"], ["--replay", "file"], ["http", "json", "--replay", "file"]])
-def test_what_cannot_be_done_is_refused(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_are_refused(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["fuzz.run", *asked])
     with pytest.raises(SystemExit):
         run.main()
 
 
-def test_a_crash_is_seen_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failing_input_can_be_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     crash = tmp_path / "crash-1"
     crash.write_bytes(load("handles").seeds[0])
     monkeypatch.setattr(sys, "argv", ["fuzz.run", "handles", "--replay", str(crash)])
     assert run.main() == 0
     monkeypatch.setattr("fuzz.targets.handles._GIVEN", [])
-    with pytest.raises(AssertionError, match="nobody handed this out"):
+    with pytest.raises(AssertionError, match="was never issued"):
         run.main()
 
 
-def test_inputs_are_shared_out_by_weight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_inputs_are_divided_by_weight(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: dict[str, int] = {}
 
     def ended(command: list[str], **_: object) -> object:

@@ -15,17 +15,17 @@ from penstock.server.http.request import Request
 TURNS_MAX = 10_000
 ADDRESS = "192.0.2.7"
 LIMITS = HttpLimits(uri_bytes_max=300, header_count_max=20, body_bytes_max=400)
-"""So low that small inputs reach them."""
+"""Low, so that small inputs reach them."""
 
 
-class Wire(NamedTuple):
+class Exchange(NamedTuple):
     written: bytes
     methods: list[bytes]
     """Of the requests that were served, in order."""
 
 
-class Doorless(Listener):
-    """Lets connections in that came from nowhere, and knows what they asked for."""
+class SocketlessListener(Listener):
+    """Accepts connections without sockets, and records the methods of their requests."""
 
     def __init__(self, serve: Serve) -> None:
         super().__init__(self._serve, LIMITS)
@@ -37,14 +37,14 @@ class Doorless(Listener):
         self.methods.append(request.method)
         self._serve_on(request, done)
 
-    def welcome(self) -> Connection:
+    def accept(self) -> Connection:
         connection = Connection(self, ADDRESS)
         self._arriving[connection] = None
         return connection
 
     def expect_empty(self) -> None:
-        assert self.buffered.bytes == 0, "bodies are held for nobody"
-        assert not self._connections, "a connection is never forgotten"
+        assert self.buffered.bytes == 0, "bodies stay buffered after the connection"
+        assert not self._connections, "a closed connection is still listed"
 
 
 class Transport(asyncio.Transport):
@@ -56,7 +56,7 @@ class Transport(asyncio.Transport):
         self._ended = False
 
     def write(self, data: Any) -> None:
-        assert not self._ended, "nothing is written after the end"
+        assert not self._ended, "written after the end of the stream"
         if not self._closing:
             self.written += data
 
@@ -85,7 +85,7 @@ class Transport(asyncio.Transport):
         self._closing = True
 
 
-def converse(serve: Serve, pieces: Sequence[bytes]) -> Wire:
+def converse(serve: Serve, pieces: Sequence[bytes]) -> Exchange:
     """A client that sends these pieces, closes its side and reads to the end."""
     return _loop().run_until_complete(_converse(serve, pieces))
 
@@ -95,9 +95,9 @@ def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-async def _converse(serve: Serve, pieces: Sequence[bytes]) -> Wire:
-    listener, transport = Doorless(serve), Transport()
-    connection = listener.welcome()
+async def _converse(serve: Serve, pieces: Sequence[bytes]) -> Exchange:
+    listener, transport = SocketlessListener(serve), Transport()
+    connection = listener.accept()
     connection.connection_made(transport)
     for piece in pieces:
         await _until_it_reads(transport)
@@ -111,10 +111,10 @@ async def _converse(serve: Serve, pieces: Sequence[bytes]) -> Wire:
         if transport.is_closing():
             break
         await asyncio.sleep(0)
-    assert transport.is_closing(), "a client that is done is let go"
+    assert transport.is_closing(), "the connection of a client that is done stays open"
     connection.connection_lost(None)
     listener.expect_empty()
-    return Wire(bytes(transport.written), listener.methods)
+    return Exchange(bytes(transport.written), listener.methods)
 
 
 async def _until_it_reads(transport: Transport) -> None:
@@ -122,4 +122,4 @@ async def _until_it_reads(transport: Transport) -> None:
         if transport.reads or transport.is_closing():
             return
         await asyncio.sleep(0)
-    raise AssertionError("the server never reads on")
+    raise AssertionError("the server never resumes reading")

@@ -1,6 +1,6 @@
-"""A server, a proxy before it that can misbehave, and Celery workers that reach the server through it.
+"""A server, a proxy in front of it that can fail on demand, and Celery workers that reach the server through it.
 
-The server keeps its data on disk, so that a restart can be told from a loss.
+The server keeps its data on disk, so that messages survive its restart.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HERE = Path(__file__).parent
 SOON_S = 60  # it takes a second or two; a busy machine may be slow
 
 
-class Yard:
-    """Everything that runs in this suite: the server, the proxy before it, and workers."""
+class CeleryRun:
+    """Everything that runs in this suite: the server, the proxy in front of it, and workers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class Yard:
         self.proxy.upstream_port = self.server.port
 
     def is_idle(self) -> bool:
-        """Nothing waits, and every message that was handed out has been acknowledged."""
+        """Nothing waits, and every received message has been deleted."""
         sqs = boto3.client(
             "sqs", endpoint_url=self.server.url, region_name="us-east-1",
             aws_access_key_id="any", aws_secret_access_key="any",
@@ -99,10 +99,10 @@ class Yard:
 
 
 @pytest.fixture(scope="session")
-def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def celery_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryRun]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(HERE))
-        made = Yard(tmp_path_factory.mktemp("celery"))
+        made = CeleryRun(tmp_path_factory.mktemp("celery"))
         made.start_worker()
         yield made
         made.close()

@@ -1,7 +1,7 @@
-"""A TCP proxy between client and server that can be told to misbehave.
+"""A TCP proxy between client and server that can fail on demand.
 
-``pass`` hands bytes on. ``refuse`` answers every request with 503. ``cut`` resets every connection. Changing the
-mode resets what is open, so that the new mode holds for everybody at once.
+``pass`` forwards bytes. ``refuse`` answers every request with 503. ``cut`` resets every connection. Changing the
+mode resets open connections, so that the new mode applies to all clients at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Proxy:
 
     def __init__(self, upstream_port: int) -> None:
         self.upstream_port = upstream_port
-        self.troubled = 0
+        self.failures = 0
         self._mode = "pass"
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -67,22 +67,22 @@ class Proxy:
         self._open.add(writer)
         try:
             if self._mode == "cut":
-                self.troubled += 1
+                self.failures += 1
                 reset(writer)
             elif self._mode == "refuse":
                 await reader.read(65536)
-                self.troubled += 1
+                self.failures += 1
                 writer.write(UNAVAILABLE)
                 await writer.drain()
             else:
-                await self._hand_on(reader, writer)
+                await self._forward(reader, writer)
         except OSError:
             reset(writer)
         finally:
             self._open.discard(writer)
             writer.close()
 
-    async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         self._open.add(back_writer)
         try:
@@ -100,7 +100,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close with RST instead of FIN, as a dying machine or an impatient firewall does."""
+    """Close with RST instead of FIN, as a failing machine or a firewall does."""
     raw = writer.get_extra_info("socket")
     if raw is not None and not writer.transport.is_closing():
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,4 +1,4 @@
-"""Dramatiq with dramatiq_sqs: actors, delays, retries, and messages that fail for good."""
+"""Dramatiq with dramatiq_sqs: actors, delays, retries, and dead letters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def worker(broker: Any) -> Iterator[Any]:
     made.stop(timeout=10_000)
 
 
-def test_every_message_is_worked_on_once(broker: Any, worker: Any) -> None:
+def test_every_message_is_processed_once(broker: Any, worker: Any) -> None:
     seen: list[int] = []
     done = threading.Event()
 
@@ -69,7 +69,9 @@ def test_a_delay_is_kept(broker: Any, worker: Any) -> None:
     assert ran[0] - asked >= 1.9
 
 
-def test_a_failure_is_retried_and_then_buried(broker: Any, worker: Any) -> None:
+def test_a_failing_message_is_retried_and_then_moved_to_the_dead_letter_queue(
+    broker: Any, worker: Any
+) -> None:
     tries: list[float] = []
 
     @dramatiq.actor
@@ -85,7 +87,7 @@ def test_a_failure_is_retried_and_then_buried(broker: Any, worker: Any) -> None:
     assert all(after - before >= 0.9 for before, after in itertools.pairwise(tries))
 
 
-def test_queues_carry_their_tags(broker: Any) -> None:
+def test_queues_have_their_tags(broker: Any) -> None:
     @dramatiq.actor
     def note() -> None: ...
 

@@ -1,5 +1,5 @@
-"""boto3 through its client. Runs with the version of the day and, in an environment of its own, with one of 2023
-that speaks the Query protocol: what a program sees must be the same.
+"""boto3 through its client. Runs with the current version and, in a separate environment, with one of 2023 that
+speaks the Query protocol: both must see the same.
 
 boto3 checks no digests of messages; ``same_digest`` does it here.
 """

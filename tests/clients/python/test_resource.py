@@ -1,4 +1,4 @@
-"""boto3 through its resources: Queue and Message objects that call for themselves."""
+"""boto3 through its resources: Queue and Message objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_queue_is_created_found_and_changed(sqs_resource: Any) -> None:
     assert list(sqs_resource.queues.all()) == []
 
 
-def test_messages_delete_and_hide_themselves(sqs_resource: Any) -> None:
+def test_message_objects_change_visibility_and_delete(sqs_resource: Any) -> None:
     queue = sqs_resource.create_queue(QueueName="pipes")
     attributes = {"blob": {"DataType": "Binary", "BinaryValue": b"\x00\xff"}}
     queue.send_message(MessageBody="one", MessageAttributes=attributes)

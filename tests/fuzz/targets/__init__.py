@@ -1,7 +1,7 @@
-"""The surfaces that strangers reach. Each module has the same three parts:
+"""Everything that untrusted clients reach. Each module has the same three parts:
 
-``check(data)`` drives the real code with one input and asserts what it promises; ``seeds()`` are inputs to start
-from, made of real requests; ``WORDS`` are what a mutation may put in.
+``check(data)`` runs the real code with one input and asserts what must hold; ``seeds()`` are inputs to start
+from, made of real requests; ``WORDS`` are what a mutation may insert.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHARES = {
     "policy": 4,
     "handles": 1,
     "sessions": 1,
-    "sealing": 1,
+    "encryption": 1,
     "sts": 1,
 }
-"""Of the time or the inputs that a run has in all."""
+"""The share of each target in the time or the inputs of a run."""
 
 
 class Target(NamedTuple):
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 def text_of(data: bytes) -> str:
-    """As JSON or a form could have brought it: lone surrogates are texts too."""
+    """As JSON or a form could contain it: lone surrogates are text too."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -41,6 +41,6 @@ def text_of(data: bytes) -> str:
 
 @cache
 def load(name: str) -> Target:
-    """Imported when it is asked for: the engine that looks at coverage has to be there first."""
+    """Imported on demand: the coverage engine must be imported first."""
     module = import_module(f"fuzz.targets.{name}")
     return Target(module.check, module.seeds(), module.WORDS)

@@ -1,4 +1,4 @@
-"""Handles that clients bring back: receipts, move tasks, pages. None is taken that was not handed out.
+"""Handles that clients send back: receipts, move tasks, pages. None is accepted that was not issued.
 
 An input is the text of a handle.
 """
@@ -50,7 +50,7 @@ def _check_receipt(handle: str) -> None:
         receipt = _SIGNER.read(handle, _QUEUE)
     except HandleInvalid:
         return
-    assert receipt in _GIVEN, "nobody handed this out"
+    assert receipt in _GIVEN, "this receipt was never issued"
 
 
 def _check_task(handle: str) -> None:

@@ -1,7 +1,7 @@
-"""HTTP: bytes on a connection. Answers are well-formed, none is our fault, and how bytes are cut changes nothing.
+"""HTTP: bytes on a connection. Answers are well-formed, none is a 500, and how the bytes are split changes nothing.
 
-The first byte of an input says how the rest is cut, whether the server is secured, and whether a trusted proxy passes
-the bytes on.
+The first byte of an input says how the rest is split, whether the server is secured, and whether a trusted proxy
+passes the bytes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.signer import KEY, NOW_S, SECRET, TOKEN, claimed_by, sign_header, sign_url
-from fuzz.transport import ADDRESS, Wire, converse
+from fuzz.transport import ADDRESS, Exchange, converse
 from penstock.auth.errors import InvalidToken
 from penstock.auth.principal import Principal
 from penstock.names import Space
@@ -83,10 +83,10 @@ def check(data: bytes) -> None:
     pieces = _answers(converse(routes.serve, [data[at : at + size] for at in range(0, len(data), size)]))
     assert pieces == whole
     if any(_ALICE.arn.encode() in answer for answer in whole):
-        assert claimed_by(data, _SIGNED), "nobody signed this"
+        assert claimed_by(data, _SIGNED), "this was never signed"
 
 
-# -- a server whose service only says what it was asked -------------------------------------------------------
+# -- a server whose service returns what it was asked -------------------------------------------------------
 
 
 def _echo(request: Request, call: Call, done: Done) -> None:
@@ -131,7 +131,7 @@ _HEADER = re.compile(rb"([A-Za-z0-9-]+): ([\x20-\x7e\x80-\xff]*)")
 _ID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def _answers(wire: Wire) -> list[bytes]:
+def _answers(wire: Exchange) -> list[bytes]:
     """Each final answer, without what differs from one time to the next."""
     rest, found, methods = wire.written, [], iter(wire.methods)
     while rest:
@@ -148,7 +148,7 @@ def _answers(wire: Wire) -> list[bytes]:
         for each in lines:
             header = _HEADER.fullmatch(each)
             assert header, each
-            assert header[1].lower() not in headers, "a header stands twice"
+            assert header[1].lower() not in headers, "a header is repeated"
             headers[header[1].lower()] = header[2]
         length = 0 if next(methods, b"") == b"HEAD" else int(headers[b"content-length"])
         assert len(rest) >= length, "an answer has its whole body"
@@ -157,5 +157,5 @@ def _answers(wire: Wire) -> list[bytes]:
         found.append(_ID.sub(b"-", b"%d %r %b" % (code, sorted(headers.items()), body)))
     served = len(wire.methods)
     assert served <= len(found) <= served + 1, "every request is answered, and the rest refused once"
-    # What is wrong in two ways may be refused for either, as the one or the other is seen first.
+    # Input with two mistakes may be refused for either of them.
     return [*found[:served], *(b"refused" for _ in found[served:])]

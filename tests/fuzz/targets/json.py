@@ -1,10 +1,10 @@
-"""AWS JSON: an action and a body, from whoever. Any answer is JSON, and none is our fault."""
+"""AWS JSON: actions and bodies, from several callers. Every answer is JSON, and none is a 500."""
 
 from __future__ import annotations
 
 from fuzz.conversation import Conversation, lines_of
-from fuzz.house import house_as_built
-from fuzz.stories import STORIES
+from fuzz.scenarios import SCENARIOS
+from fuzz.server import unchanged_server
 from penstock.services.sqs import ACTIONS
 
 WORDS = [
@@ -19,12 +19,12 @@ WORDS = [
 
 
 def seeds() -> list[bytes]:
-    """Each story, and each of its requests alone."""
-    alone = dict.fromkeys(request for story in STORIES for request in story)
-    return [text.encode() for text in (*map("\n".join, STORIES), *alone)]
+    """Each scenario, and each of its requests alone."""
+    alone = dict.fromkeys(request for scenario in SCENARIOS for request in scenario)
+    return [text.encode() for text in (*map("\n".join, SCENARIOS), *alone)]
 
 
 def check(data: bytes) -> None:
-    conversation = Conversation(house_as_built())
+    conversation = Conversation(unchanged_server())
     for line in lines_of(data):
         conversation.json(line)

@@ -1,4 +1,4 @@
-"""Policies: any text compiles or is refused with a sentence, and no text opens a door that nothing in it opens.
+"""Policies: any text compiles or is refused with a reason, and nothing is allowed that no statement allows.
 
 An input is lines. ``ask alice sqs:SendMessage q 192.0.2.7`` is a question; ``identity {...}``, ``session {...}``,
 ``resource {...}`` and ``trust {...}`` are the policies that it is asked of.
@@ -45,7 +45,7 @@ _CONDITIONS: list[dict[str, dict[str, str | list[str]]]] = [
 ]
 _DENY_ALL = compile_policy('{"Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}', kind="identity")
 _TAGS = {"team": "red", "Team": "blue", "a": ""}
-_PEOPLE = {
+_PRINCIPALS = {
     "anonymous": ANONYMOUS,
     "root": Principal(kind="root", account=HOME, arn=f"arn:aws:iam::{HOME}:root", id=HOME),
     "alice": Principal(
@@ -71,12 +71,12 @@ _PEOPLE = {
         name="mallory",
     ),
 }
-_ANYBODY = _PEOPLE["alice"]
+_DEFAULT_PRINCIPAL = _PRINCIPALS["alice"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 WORDS = [
     *(f'"{operator}":'.encode() for operator in OPERATORS),
-    *(f"ask {name} sqs:SendMessage q 192.0.2.7\n".encode() for name in _PEOPLE),
+    *(f"ask {name} sqs:SendMessage q 192.0.2.7\n".encode() for name in _PRINCIPALS),
     *(f"\n{kind} ".encode() for kind in _KINDS),
     *(b'"ForAllValues:', b'"ForAnyValue:', b'IfExists":', b'"Null":'),
     *(b'"Version":"2012-10-17",', b'"2008-10-17"'),
@@ -99,7 +99,7 @@ def seeds() -> list[bytes]:
     together = "".join([*alone, f"\nsession {_IDENTITY_POLICY}"])
     questions = [
         f"ask {name} sqs:{action} {resource} {ip}"
-        for name in _PEOPLE
+        for name in _PRINCIPALS
         for action, resource, ip in (
             ("SendMessage", "q", "192.0.2.7"),
             ("SetQueueAttributes", "alice-1", "::1"),
@@ -123,7 +123,7 @@ def check(data: bytes) -> None:
     policies: dict[Kind, list[Policy]] = {kind: [] for kind in _KINDS}
     for line in rest.split(b"\n"):
         kind, _, text = text_of(line).partition(" ")
-        _check_taken_or_refused(text)
+        _check_accepted_or_refused(text)
         policy = _compiled(text, kind) if kind in _KINDS else None
         if policy is not None:
             policies[policy.kind].append(policy)
@@ -134,12 +134,12 @@ def _compiled(text: str, kind: Kind) -> Policy | None:
     try:
         return compile_policy(text, kind=kind)
     except PolicyInvalid as error:
-        assert str(error), "whoever wrote the policy is told what is wrong"
+        assert str(error), "an invalid policy is refused with a reason"
         return None
 
 
-def _check_taken_or_refused(text: str) -> None:
-    """A document that SQS takes for a queue can be enforced, and is written back as it was."""
+def _check_accepted_or_refused(text: str) -> None:
+    """A document that SQS accepts for a queue can be enforced, and is returned unchanged."""
     try:
         check_policy(text)
     except Fault:
@@ -151,7 +151,7 @@ def _check_taken_or_refused(text: str) -> None:
 def _question(asked: str, policies: dict[Kind, list[Policy]]) -> Question:
     _, who, action, resource, ip = (asked.split(" ", 4) + [""] * 5)[:5]
     principal = msgspec.structs.replace(
-        _PEOPLE.get(who, _ANYBODY),
+        _PRINCIPALS.get(who, _DEFAULT_PRINCIPAL),
         policies=tuple(policies["identity"]),
         session_policy=next(iter(policies["session"]), None),
     )
@@ -174,7 +174,7 @@ def _question(asked: str, policies: dict[Kind, list[Policy]]) -> Question:
 
 def _check_decision(question: Question) -> None:
     verdict = decide(question)
-    assert decide(question) == verdict, "what is remembered changes nothing"
+    assert decide(question) == verdict, "the cache changes the decision"
     assert refusal(question, verdict)
     principal, theirs = question.principal, question.resource_policy
     is_own_root = principal.kind == "root"
@@ -182,6 +182,6 @@ def _check_decision(question: Question) -> None:
         asked = (*principal.policies, *([theirs] if theirs else []))
         assert any(each.allows for policy in asked for each in policy.statements), "nothing allows this"
         if principal.kind == "anonymous" or principal.account != question.resource_account:
-            assert theirs is not None, "nobody let strangers in"
+            assert theirs is not None, "no resource policy admits other accounts"
     denied = msgspec.structs.replace(principal, policies=(*principal.policies, _DENY_ALL))
     assert not decide(question._replace(principal=denied)).allowed, "a deny wins"

@@ -1,17 +1,17 @@
-"""The Query protocol: forms and URLs, from whoever. Any answer is well-formed XML, or JSON if that was asked for."""
+"""The Query protocol: forms and URLs, from several callers. Every answer is XML, or JSON if that was requested."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from fuzz.conversation import Conversation, lines_of
-from fuzz.house import QUEUE_ARN, house_as_built
+from fuzz.server import QUEUE_ARN, unchanged_server
 from fuzz.targets.policy import QUEUE_POLICY
 from penstock.services.sqs import ACTIONS
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 _QUEUE = "/111122223333/q"
-_STORIES = [
+_SCENARIOS = [
     f"alice POST {_QUEUE} xml Action=ReceiveMessage&MaxNumberOfMessages=10&AttributeName.1=All&WaitTimeSeconds=1\n"
     f"alice POST {_QUEUE} xml Action=ChangeMessageVisibility&ReceiptHandle=$ReceiptHandle&VisibilityTimeout=0\n"
     f"alice POST {_QUEUE} xml Action=DeleteMessage&ReceiptHandle=$ReceiptHandle",
@@ -66,10 +66,10 @@ def seeds() -> list[bytes]:
         for action, names in _PARAMETERS.items()
         for who in ("open", "alice")
     ]
-    return [text.encode() for text in (*every, *_STORIES)]
+    return [text.encode() for text in (*every, *_SCENARIOS)]
 
 
 def check(data: bytes) -> None:
-    conversation = Conversation(house_as_built())
+    conversation = Conversation(unchanged_server())
     for line in lines_of(data):
         conversation.query(line)

@@ -1,4 +1,4 @@
-"""Session tokens: only what was sealed opens, and only for the access key that it was sealed for.
+"""Session tokens: only issued tokens are accepted, and only with the access key that they were issued for.
 
 An input is an access key and a token, with a space between them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from fuzz.house import ASSUME, Given, given_in, house_as_built, town
+from fuzz.server import ASSUME, TemporaryCredentials, accounts, credentials_in, unchanged_server
 from fuzz.targets import text_of
 from identities import HOME, ROOT_KEY
 from penstock.auth.errors import AuthenticationError
@@ -22,10 +22,11 @@ WORDS = [b"ASIA", b"AKIA", b" ", b"=", b"==", b"+", b"/", b"-", b"\n", b"\xff", 
 
 
 @cache
-def _given() -> list[Given]:
+def _given() -> list[TemporaryCredentials]:
     own = b"Action=GetSessionToken&Version=2011-06-15"
     return [
-        given_in(house_as_built().ask_sts(who, form)) for who, form in ((b"alice", own), (b"alice", ASSUME))
+        credentials_in(unchanged_server().ask_sts(who, form))
+        for who, form in ((b"alice", own), (b"alice", ASSUME))
     ]
 
 
@@ -43,14 +44,14 @@ def seeds() -> list[bytes]:
 def check(data: bytes) -> None:
     key, _, token = text_of(data).partition(" ")
     opened = _SESSIONS.open(key, token)
-    assert opened is None or (opened.account, opened.owner) in _OWNERS, "nobody issued this"
+    assert opened is None or (opened.account, opened.owner) in _OWNERS, "this was never issued"
     account = open_account(token)
     assert account is None or (len(account) == 12 and account.isascii() and account.isdecimal())
     try:
-        principal = town().credentials.directory.principal(key, token)
+        principal = accounts().credentials.directory.principal(key, token)
     except AuthenticationError:
         pass
     else:
-        assert opened is not None, "nobody issued this"
+        assert opened is not None, "this was never issued"
         assert principal.access_key == key
-        assert key in [given.access_key for given in _given()], "nobody in town was given this"
+        assert key in [given.access_key for given in _given()], "this was never issued"

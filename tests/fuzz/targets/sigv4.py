@@ -1,6 +1,6 @@
-"""Signatures: requests that were truly signed, changed in any way. What still passes must mean what its owner meant.
+"""Signatures: signed requests, changed in any way. A request that still verifies must mean what its signer meant.
 
-Nobody forges the signature itself; what can go wrong is that two requests with different meanings have one canonical
+A signature itself cannot be forged; what can go wrong is that two requests with different meanings have one canonical
 form. An input is a request as on the wire, apart from its length: a line, headers, an empty line, a body.
 """
 
@@ -68,7 +68,7 @@ class Sent(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What the house makes of a request."""
+    """How the server interprets a request."""
 
     method: bytes
     queue: str
@@ -84,14 +84,14 @@ def seeds() -> list[bytes]:
 def check(data: bytes) -> None:
     sent = _read(data)
     first = _outcome(_REMEMBERING, sent)
-    assert first == _outcome(Verifier(_secret), sent), "what is remembered changes nothing"
+    assert first == _outcome(Verifier(_secret), sent), "the cache changes the outcome"
     if first is None:
-        assert b"authorization" not in sent.by_name, "a wrong signature is not taken for none"
+        assert b"authorization" not in sent.by_name, "a wrong signature counts as no signature"
     elif isinstance(first, Signed):
         originals = claimed_by(data, _ORIGINALS)
-        assert originals, "nobody signed this"
+        assert originals, "this was never signed"
         assert first.access_key == KEY
-        assert any(_means_the_same(sent, original) for original in originals), "nobody meant this"
+        assert any(_means_the_same(sent, original) for original in originals), "the meaning was changed"
 
 
 def _secret(access_key: str, token: str | None) -> str:
@@ -127,7 +127,7 @@ def _read(data: bytes) -> Sent:
 def _means_the_same(sent: Sent, original: SignedRequest) -> bool:
     meant = _meaning(_read(original.http), original)
     found = _meaning(sent, original)
-    if not found.queue:  # a path that leads nowhere can be signed too
+    if not found.queue:  # a path without a queue can be signed too
         meant = meant._replace(queue="")
     if original.headers.get("X-Amz-Content-Sha256") == _UNSIGNED:
         meant = meant._replace(body=found.body)
@@ -142,7 +142,7 @@ def _meaning(sent: Sent, original: SignedRequest) -> Meaning:
         b"x-amz-date",
         b"x-amz-content-sha256",
         b"x-amz-user-agent",
-    )  # they say nothing about what to do
+    )  # without influence on the action
     return Meaning(
         sent.method,
         _queue(unquote(path.decode("latin-1"), errors="replace").rstrip("/")),
@@ -161,7 +161,7 @@ def _queue(path: str) -> str:
 
 
 def _flat(branch: Branch, name: str = "") -> dict[str, str]:
-    """Parameters as the house reads them, but for those of the signature itself."""
+    """Parameters as the server reads them, without those of the signature."""
     found = {} if branch.value is None or name.startswith(".X-Amz-") else {name: branch.value}
     for level, below in branch.below.items():
         found |= _flat(below, f"{name}.{level}")

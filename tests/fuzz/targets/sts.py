@@ -1,11 +1,11 @@
-"""STS: forms from whoever. Any answer is well-formed, and credentials that are handed out are those of a session."""
+"""STS: forms, from several callers. Every answer is well-formed, and issued credentials are those of a session."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from fuzz.conversation import Conversation, lines_of
-from fuzz.house import ROLE_ARN, given_in, house_as_built, town
+from fuzz.server import ROLE_ARN, accounts, credentials_in, unchanged_server
 from fuzz.targets.policy import QUEUE_POLICY
 from identities import HOME
 from penstock.auth.identity.open import open_account
@@ -45,24 +45,24 @@ def seeds() -> list[bytes]:
 
 
 def check(data: bytes) -> None:
-    house = house_as_built()
-    conversation = Conversation(house)
+    server = unchanged_server()
+    conversation = Conversation(server)
     for line in lines_of(data):
         answer = conversation.query(line)
         if b"<SessionToken>" in answer.body:
-            _check_handed_out(answer, house.principal(line.partition(b" ")[0]))
+            _check_issued(answer, server.principal(line.partition(b" ")[0]))
 
 
-def _check_handed_out(answer: Answer, caller: Principal | None) -> None:
-    key, secret, token = given_in(answer)
+def _check_issued(answer: Answer, caller: Principal | None) -> None:
+    key, secret, token = credentials_in(answer)
     assert (open_account(token) is not None) == (caller is None)
     if caller is None:
         return
-    directory = town().credentials.directory
+    directory = accounts().credentials.directory
     assert directory.secret(key, token) == secret
     principal = directory.principal(key, token)
     if principal.kind == "user":
-        assert principal.arn == caller.arn, "a session of one's own"
+        assert principal.arn == caller.arn, "a session of the caller itself"
     else:
         assert principal.kind == "session"
-        assert caller.account == principal.account == HOME, "the role's; nobody else may have one"
+        assert caller.account == principal.account == HOME, "only callers of the role's account may assume it"

@@ -1,8 +1,8 @@
-"""Everything behind HTTP in one process: a real broker over SQLite in memory, SQS and STS, and a clock that stands
-still until somebody waits.
+"""Everything behind HTTP in one process: a real broker over SQLite in memory, SQS and STS, and a clock that moves
+only while a request waits.
 
-Rule 1: each input finds the same house: what an input changed is thrown away with the house.
-Rule 2: whatever is asked is answered once, and not as our fault. What the house logs as an error is a failure too.
+Each input finds a server in the same state: one that an input has changed is replaced. Every request must be answered
+once, and not with a status of 500 or more; an error in the server's log is a failure too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ASSUME = urlencode(
     }
 ).encode()
 
-_FURNISHING = [
+_SETUP = [
     ("CreateQueue", b'{"QueueName":"dead"}'),
     ("CreateQueue", b'{"QueueName":"q","tags":{"team":"red"},"Attributes":{"RedrivePolicy":'
      b'"{\\"maxReceiveCount\\":2,\\"deadLetterTargetArn\\":\\"arn:aws:sqs:us-east-1:111122223333:dead\\"}"}}'),
@@ -65,12 +65,12 @@ _FURNISHING = [
 ]  # fmt: skip
 
 
-class Complaints(logging.Handler):
-    """What the house itself calls an error, while this is entered."""
+class LoggedErrors(logging.Handler):
+    """Fails if the server logs an error while this is entered."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self._heard: list[str] = []
+        self._messages: list[str] = []
         self._log = logging.getLogger("penstock")
 
     def __enter__(self) -> None:
@@ -78,15 +78,15 @@ class Complaints(logging.Handler):
 
     def __exit__(self, *_: object) -> None:
         self._log.removeHandler(self)
-        heard, self._heard = self._heard, []
-        assert not heard, "\n".join(heard)
+        messages, self._messages = self._messages, []
+        assert not messages, "\n".join(messages)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append(self.format(record))
+        self._messages.append(self.format(record))
 
 
 class CountingStore(SqliteStore):
-    """In memory. Knows whether anything was written since."""
+    """In memory. Counts what is written."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -98,8 +98,8 @@ class CountingStore(SqliteStore):
 
 
 @cache
-def town() -> Town:
-    """Its keys are made anew in each process; nothing that an input holds depends on them."""
+def accounts() -> Town:
+    """Its keys differ in each process; no input depends on them."""
     folder = tempfile.TemporaryDirectory(prefix="penstock-fuzz-")
     atexit.register(folder.cleanup)
     made = Town(Path(folder.name))
@@ -114,7 +114,7 @@ def town() -> Town:
     return made
 
 
-class Given(NamedTuple):
+class TemporaryCredentials(NamedTuple):
     """Temporary credentials."""
 
     access_key: str
@@ -122,39 +122,41 @@ class Given(NamedTuple):
     token: str
 
 
-def given_in(answer: Answer) -> Given:
+def credentials_in(answer: Answer) -> TemporaryCredentials:
     found = {
         element.tag.rpartition("}")[2]: element.text or ""
         for element in ElementTree.fromstring(answer.body).iter()
     }
-    return Given(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+    return TemporaryCredentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
 
 
-class House:
+class FuzzServer:
     def __init__(self) -> None:
-        self._complaints = Complaints()
+        self._logged_errors = LoggedErrors()
         self.clock = ManualClock()
         self.runtime = SimulatedRuntime(self.clock)
         self.store = CountingStore()
         self.broker = Broker(self.store, self.runtime, self.clock, Limits(), self.store.open(), _stop)
         self.broker.start()
-        self._people: dict[bytes, Principal] = {
+        self._principals: dict[bytes, Principal] = {
             b"anonymous": ANONYMOUS,
-            **{name.encode(): town().principal(name) for name in town().keys},
+            **{name.encode(): accounts().principal(name) for name in accounts().keys},
         }
         sqs = sqs_service(self.broker)
-        self._open = Dispatcher([sqs, sts_service(None, town().clock)])
-        self._secured = Dispatcher([sqs, sts_service(town().credentials, town().clock)])
-        worker = given_in(self.ask_sts(b"alice", ASSUME))
-        self._people[b"worker"] = town().credentials.directory.principal(worker.access_key, worker.token)
-        for action, body in _FURNISHING:
+        self._open = Dispatcher([sqs, sts_service(None, accounts().clock)])
+        self._secured = Dispatcher([sqs, sts_service(accounts().credentials, accounts().clock)])
+        worker = credentials_in(self.ask_sts(b"alice", ASSUME))
+        self._principals[b"worker"] = accounts().credentials.directory.principal(
+            worker.access_key, worker.token
+        )
+        for action, body in _SETUP:
             answer = self.ask(b"open", json_request(f"AmazonSQS.{action}", body))
             assert answer.status == 200, answer.body
-        self._as_built = self._state()
+        self._initial_state = self._state()
 
     @property
-    def is_as_built(self) -> bool:
-        return self._state() == self._as_built
+    def is_unchanged(self) -> bool:
+        return self._state() == self._initial_state
 
     def _state(self) -> tuple[int, int]:
         return self.store.appends, self.clock.now_ms()
@@ -163,18 +165,18 @@ class House:
         return self.ask(who, form_request(form))
 
     def principal(self, who: bytes) -> Principal | None:
-        """None: an open server is called."""
-        return self._people.get(who)
+        """None for an open server."""
+        return self._principals.get(who)
 
     def ask(self, who: bytes, request: PlainRequest) -> Answer:
-        """Somebody of that name asks; a name that is not known calls an open server."""
+        """A request of the principal with that name; an unknown name calls an open server."""
         principal = self.principal(who)
         space = Space(principal.account if principal and principal.account else HOME, REGION)
         call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost")
         call.principal, call.source_ip = principal, "192.0.2.7"
         answers: list[Answer] = []
         dispatcher = self._open if principal is None else self._secured
-        with self._complaints:
+        with self._logged_errors:
             dispatcher.answer(request, call, answers.append)
             self.runtime.run_until_idle()
             if not answers:
@@ -183,7 +185,7 @@ class House:
         (answer,) = answers
         assert answer.status < 500, (who, request)
         for name, value in answer.headers:
-            assert not set(b"\r\n\0") & set(name + value), "a header has lines of its own"
+            assert not set(b"\r\n\0") & set(name + value), "a header contains a line break"
         return answer
 
     def close(self) -> None:
@@ -191,16 +193,16 @@ class House:
 
 
 def _stop(error: StoreError) -> None:
-    raise AssertionError("the store is broken") from error
+    raise AssertionError("the store failed") from error
 
 
-_house: House | None = None
+_server: FuzzServer | None = None
 
 
-def house_as_built() -> House:
-    global _house
-    if _house is None or not _house.is_as_built:
-        if _house is not None:
-            _house.close()
-        _house = House()
-    return _house
+def unchanged_server() -> FuzzServer:
+    global _server
+    if _server is None or not _server.is_unchanged:
+        if _server is not None:
+            _server.close()
+        _server = FuzzServer()
+    return _server

@@ -1,4 +1,4 @@
-"""Contents that were encrypted at rest and changed on the disk: they open to what they were, or not at all.
+"""Contents that were encrypted at rest and changed on the disk: they decrypt to the original, or not at all.
 
 An input is the number of a message, 8 bytes, and its content.
 """
@@ -48,10 +48,10 @@ def check(data: bytes) -> None:
         try:
             opened = cipher.open(seq, content)
         except (KeyUnavailable, DecryptionFailed):
-            assert is_sealed(content), "a plain content needs no key"
+            assert is_sealed(content), "plain content needs no key"
         else:
             assert opened == content if not is_sealed(content) else (seq == _SEQ and opened in _PLAIN)
     for use in _USES:
         assert isinstance(_CIPHER.is_outdated(use, content[: Cipher.head_bytes]), bool)
     with suppress(RootKeyError):
-        assert ROOT_KEY.open(b"fuzz", content, _BOUND_TO) in _PLAIN, "nobody sealed this"
+        assert ROOT_KEY.open(b"fuzz", content, _BOUND_TO) in _PLAIN, "this was never encrypted"

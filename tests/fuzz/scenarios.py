@@ -1,11 +1,11 @@
-"""What people do with queues, a few requests at a time: where the fuzzing of AWS JSON begins."""
+"""Typical series of requests: the seeds of the AWS JSON target."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from fuzz.house import QUEUE_ARN
+from fuzz.server import QUEUE_ARN
 from fuzz.targets.policy import QUEUE_POLICY
 
 _DEAD_ARN = "arn:aws:sqs:us-east-1:111122223333:dead"
@@ -35,7 +35,7 @@ _FIFO = {
     "DeduplicationScope": "messageGroup",
     "FifoThroughputLimit": "perMessageGroupId",
 }
-STORIES = [
+SCENARIOS = [
     [
         _line("open", "SendMessage", QueueUrl=_URL, MessageBody="x", DelaySeconds=1),
         _line(
