@@ -19,7 +19,7 @@ SOURCE = Path(penstock.__file__).parent
 # "store.port" is that module alone; "store" is the whole package.
 MAY_IMPORT = {
     "queues": {"store.changes"},
-    "store": {"queues.message", "queues.settings"},
+    "store": {"queues.messages", "queues.settings"},
     "broker": {"queues", "store.port", "store.changes"},
     "wire": set[str](),
     "auth": set[str](),
@@ -103,7 +103,7 @@ def test_the_import_rule_refuses_what_it_should() -> None:
     assert not may_import("broker.broker", "store.sqlite.store.SqliteStore")
     assert not may_import("services.sqs.queues", "services.sns.topics")
     assert not may_import("auth.sigv4.verify", "wire.faults.Fault")
-    assert not may_import("errors", "queues.message")
+    assert not may_import("errors", "queues.messages")
     assert may_import("broker.broker", "store.port.Store")
     assert may_import("services.sqs.queues", "services.sqs.faults")
 

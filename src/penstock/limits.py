@@ -18,7 +18,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     attempt_window_ms: int = 5 * MINUTE
     purge_pause_ms: int = MINUTE
     delete_pause_ms: int = MINUTE
-    tired_after_receives: int = 3
+    new_place_after_receives: int = 3
     noisy_in_flight_min: int = 30
     noisy_share: float = 0.1
     noisy_quiet_after_ms: int = 5 * MINUTE
@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     refill_rows: int = 512
     refill_lanes: int = 64
     listed_rows: int = 25_000
-    asleep_window_max: int = 8192
+    delayed_window_max: int = 8192
     lanes_max: int = 120_000
     dedup_entries_max: int = 2_000_000  # of one account
     dedup_entries_total_max: int = 4_000_000  # of all; each account may still use an equal share

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import StoreError
 from penstock.limits import DAY, HOUR, MINUTE
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 from penstock.queues.settings import Redrive
 from sim.world import SECOND, World, name_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import QuotaReached, StoreError
 from penstock.limits import MINUTE, Limits
 from penstock.names import QueueName
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import to_fault
 from penstock.store.port import Usage

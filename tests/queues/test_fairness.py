@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.limits import MINUTE, Limits
-from penstock.queues.message import Outgoing
+from penstock.queues.messages import Outgoing
 from sim.world import ROOMY, SECOND, World
 
 PAGED = msgspec.structs.replace(
@@ -30,7 +30,7 @@ def take_noise(world: World, in_flight: int) -> None:
 def test_a_quiet_tenant_is_served_at_once_behind_a_paged_backlog() -> None:
     with World(PAGED) as world:
         noisy_backlog(world, 100_000)
-        assert len(world.queue("q").rules.index) < 2_000, "the backlog is not in memory"
+        assert len(world.queue("q").rules.backlog.index) < 2_000, "the backlog is not in memory"
         take_noise(world, 30)
         world.send("q", "quiet", group="other")
         assert "quiet" in world.bodies("q", 10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.limits import MINUTE
-from penstock.queues.message import Received
+from penstock.queues.messages import Received
 from sim.world import SECOND, World
 
 Q = "q.fifo"

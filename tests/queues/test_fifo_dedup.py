@@ -12,7 +12,7 @@ from penstock.limits import MINUTE
 from penstock.names import QueueName
 from penstock.queues.dedup import SendDigests, content_id
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 from penstock.queues.settings import QueueSettings
 from sim.world import ROOMY, SECOND, World, outgoing
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import HandleExpired
 from penstock.limits import HOUR, MINUTE
-from penstock.queues.message import Received
+from penstock.queues.messages import Received
 from sim.world import SECOND, World
 
 Q = "q.fifo"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.limits import HOUR, MINUTE
-from penstock.queues.budget import ENTRY_BYTES, LANE_BYTES
+from penstock.queues.backlog import ENTRY_BYTES, LANE_BYTES
 from sim.world import ROOMY, SECOND, TINY, World, outgoing
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
@@ -33,7 +33,7 @@ def test_a_backlog_is_not_in_memory(queue: str) -> None:
         world.create(queue)
         for i in range(20):
             world.send_all(queue, *[f"m{i}.{j}" for j in range(10)], group=f"g{i % 2}")
-        rules = world.queue(queue).rules
+        rules = world.queue(queue).rules.backlog
         assert len(rules.index) < 60
         assert rules.total == 200
         assert len(set(work_off(world, queue))) == 200
@@ -59,7 +59,7 @@ def test_large_messages_of_many_groups_do_not_go_past_the_budget(queue: str) -> 
         bodies = [f"{i}" + "x" * 20_000 for i in range(50)]
         for i, body in enumerate(bodies):
             world.send(queue, body, group=f"g{i}")
-        assert len(world.queue(queue).rules.index) == 50
+        assert len(world.queue(queue).rules.backlog.index) == 50
         assert world.broker.budget.used < budget + 50_000
         assert sorted(work_off(world, queue)) == sorted(bodies)
 
@@ -75,7 +75,7 @@ def test_what_is_kept_is_counted_once(kind: str) -> None:
         world.crash()
         world.advance(10 * SECOND)
         world.drain_up_to("q", 3)
-        rules = world.queue("q").rules
+        rules = world.queue("q").rules.backlog
         kept = sum(ENTRY_BYTES + len(entry.content or b"") for entry in rules.index.values())
         assert world.broker.budget.used == kept + LANE_BYTES * len(rules.lanes)
 

@@ -19,7 +19,7 @@ from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
 from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
 from penstock.promise import Promise, start
-from penstock.queues.message import Outgoing
+from penstock.queues.messages import Outgoing
 from penstock.queues.settings import QueueSettings
 from penstock.server.encryption import Encryption, ProgressFile, root_key
 from penstock.server.settings.config import Config, ConfigError
@@ -203,13 +203,13 @@ def test_a_running_server_forgets_what_a_disabled_key_has_opened(server: Server,
     queue = server.create("orders", "alias/orders")
     server.do(server.broker.send(queue, [Outgoing(body="secret", sender="")]))
     server.do(server.broker.configure(queue, QueueSettings()))
-    assert queue.rules.index, "it is in memory, as it was sent"
+    assert queue.rules.backlog.index, "it is in memory, as it was sent"
     ring.create(HERE, "alias/another")
     server.encryption.reload()
-    assert queue.rules.index, "a new key changes nothing of it"
+    assert queue.rules.backlog.index, "a new key changes nothing of it"
     ring.set_enabled(HERE, "alias/orders", False)
     server.encryption.reload()
-    assert not queue.rules.index
+    assert not queue.rules.backlog.index
     ask = server.broker.receive(queue, Caller(), count=10, visibility_ms=None, wait_ms=0, attempt_id=None)
     with pytest.raises(KeyDisabled):
         server.do(ask)

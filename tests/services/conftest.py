@@ -17,7 +17,7 @@ from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
-from penstock.queues.message import Counts, Outgoing, Received, Sent
+from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import sqs_service
 from penstock.store.changes import MoveTaskRecord

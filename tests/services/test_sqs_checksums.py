@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 from penstock.services.sqs.checksums import md5_of_attributes, md5_of_body
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"

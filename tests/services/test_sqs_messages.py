@@ -20,7 +20,7 @@ from penstock.errors import (
     VisibilityTooLong,
 )
 from penstock.promise import Promise
-from penstock.queues.message import Attribute, Content, Received
+from penstock.queues.messages import Attribute, Content, Received
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 NOT_HERE = "The request include parameter that is not valid for this queue type."

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from penstock.errors import HandleInvalid, PenstockError, PurgedRecently, StoreError
 from penstock.limits import HOUR
 from penstock.promise import Promise
-from penstock.queues.budget import ENTRY_BYTES, LANE_BYTES
-from penstock.queues.message import Received
+from penstock.queues.backlog import ENTRY_BYTES, LANE_BYTES
+from penstock.queues.messages import Received
 from penstock.queues.settings import Redrive
 from sim.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
 
@@ -197,9 +197,9 @@ class History(RuleBasedStateMachine):
         kept = remembered = 0
         for queue in (self.work, self.dead):
             rules = self.world.queue(queue).rules
-            kept += sum(ENTRY_BYTES + len(entry.content or b"") for entry in rules.index.values())
-            kept += LANE_BYTES * len(rules.lanes)
-            remembered += len(getattr(rules, "_dedup", ()))
+            kept += sum(ENTRY_BYTES + len(entry.content or b"") for entry in rules.backlog.index.values())
+            kept += LANE_BYTES * len(rules.backlog.lanes)
+            remembered += len(getattr(rules, "dedup", ()))
         assert self.world.broker.budget.used == kept
         assert self.world.broker.dedup_usage.total == remembered
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
-from penstock.queues.message import Received
+from penstock.queues.messages import Received
 from sim.fifo_model import FifoModel, Held, Letter
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES

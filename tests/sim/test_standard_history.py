@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from penstock.errors import MessageNotAvailable, PenstockError, VisibilityTooLong
-from penstock.queues.message import Received
+from penstock.queues.messages import Received
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
 from sim.standard_model import Held, Letter, StandardModel
@@ -221,7 +221,7 @@ def check_facts(letter: Letter, message: Received) -> None:
 
 
 class TinyStandardHistory(StandardHistory):
-    limits = msgspec.structs.replace(TINY, tired_after_receives=2)
+    limits = msgspec.structs.replace(TINY, new_place_after_receives=2)
 
 
 class TestStandardHistory(StandardHistory.TestCase):  # type: ignore[misc, valid-type]

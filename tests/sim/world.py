@@ -25,7 +25,7 @@ from penstock.errors import PenstockError, StoreError, StoreFull
 from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName
 from penstock.promise import Promise, start
-from penstock.queues.message import Outgoing, Received, Sent
+from penstock.queues.messages import Outgoing, Received, Sent
 from penstock.queues.receipts import ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, MoveTaskRecord
@@ -43,7 +43,7 @@ TINY = Limits(
     refill_rows=4,
     refill_lanes=2,
     listed_rows=3,
-    asleep_window_max=4,
+    delayed_window_max=4,
     lanes_max=3,
 )
 """So little memory that a dozen messages are a backlog: everything is paged."""

@@ -18,7 +18,7 @@ from penstock.auth.encryption.root_key import RootKey
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
 from penstock.names import Space
-from penstock.queues.message import Attribute, Content, encode_content
+from penstock.queues.messages import Attribute, Content, encode_content
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import QueueRecord
 from penstock.store.encrypted import EncryptedStore

@@ -37,14 +37,13 @@ from penstock.errors import (
 )
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
-from penstock.queues.budget import Budget
+from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.message import Counts, Outgoing, Received, Sent
-from penstock.queues.queue import Delivery
+from penstock.queues.messages import Counts, Delivery, Entry, Outgoing, Received, Sent, position_of
+from penstock.queues.queue import Tools
 from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueSettings
-from penstock.queues.window import Tools
 from penstock.store.changes import MoveTaskRecord, QueueRecord
 from penstock.store.port import Shard, Store
 
@@ -91,9 +90,7 @@ class Broker:
         self._polls = Polls(runtime, clock, self._take)
         self._keeper = Upkeep(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
         receipts = ReceiptSigner(shard.secret)
-        self._outlet = Outlet(
-            store, runtime, clock, self._commits, self._keeper, self._polls, self._take, receipts
-        )
+        self._outlet = Outlet(store, runtime, receipts)
         self._handles = Handles(store, runtime, clock, self._commits, self._keeper, receipts)
         self._moves = MoveTasks(
             store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, self._keys,
@@ -202,7 +199,7 @@ class Broker:
         now_ms = self.clock.now_ms()
         if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
             raise PurgedRecently(queue.name.name)
-        upto = self._commits.next_number()
+        upto = position_of(self._commits.next_number())
         queue.rules.purge(upto)
         queue.void_reads()
         queue.loaded = True  # there is nothing left to load
@@ -216,7 +213,7 @@ class Broker:
         while True:
             await self._keeper.loaded(queue)
             now_ms, rules = self.clock.now_ms(), queue.rules
-            rules.refresh(now_ms, self._commits.open)
+            rules.advance(now_ms, self._commits.open, exact=True)
             self._keeper.changed(queue)
             if queue.paged is not None and rules.counts_lag(now_ms):
                 await queue.paged
@@ -226,7 +223,7 @@ class Broker:
                 return counts
             assert isinstance(rules, FifoQueue)
             since_ms = now_ms - rules.settings.delay_ms + 1
-            read = partial(self._store.younger, rules.id, rules.purged_to, since_ms)
+            read = partial(self._store.younger, rules.id, rules.backlog.purged_to, since_ms)
             young = await self._runtime.read(read)
             if queue.loaded:
                 return rules.counts_with(young, now_ms)
@@ -243,15 +240,11 @@ class Broker:
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
         self._commits.check_pace(self.limits.uncommitted_bytes_max)
         changes, rules = self._commits.open, queue.rules
-        rules.check_room(len(messages), now_ms, changes)
         if self._quotas.bounds_messages:
             self._quotas.take(queue.name.account, messages)
-        answers = []
-        for message in messages:
-            sent, entry = rules.send(message, now_ms, wall_ms, changes)
-            if entry is not None:
-                self._commits.arrive(queue, entry)
-            answers.append(sent)
+        answers, entries = rules.send(messages, now_ms, wall_ms, changes)
+        for entry in entries:
+            self._commits.arrive(queue, entry)
         # A duplicate changes nothing, yet its answer leans on the first send's commit.
         await self._commits.settled()
         return answers
@@ -273,7 +266,11 @@ class Broker:
         ask = Ask(count, visibility_ms, attempt_id)
         deliveries = self._take(queue, ask)
         if not deliveries:
-            if not wait_ms and not queue.settings.fifo and queue.rules.in_flight >= self.limits.in_flight_max:
+            if (
+                not wait_ms
+                and not queue.settings.fifo
+                and queue.rules.backlog.in_flight >= self.limits.in_flight_max
+            ):
                 raise TooManyInFlight
             deliveries = await self._polls.wait(queue, ask, caller, wait_ms)
         if not deliveries:
@@ -286,7 +283,7 @@ class Broker:
         durable = self._commits.settled() if queue.settings.fifo else None
         try:
             check_key(self._keys, queue)  # a receive may have waited long
-            received = await self._outlet.hand_out(queue, ask, caller, deliveries)
+            received = await self._outlet.hand_out(queue, deliveries)
             if durable is not None:
                 await durable
         except BaseException:
@@ -361,14 +358,14 @@ class Broker:
 
     def _durable(self, batch: Batch) -> None:
         now_ms = self.clock.now_ms()
-        arrived: dict[LiveQueue, None] = {}
+        arrived: dict[LiveQueue, list[Entry]] = {}
         for queue, entry in batch.arrivals:
-            if not queue.loaded:
+            if queue.loaded:
+                arrived.setdefault(queue, []).append(entry)
+            else:
                 queue.outdated = True
-            elif entry.position > queue.rules.purged_to:
-                queue.rules.arrive(entry, now_ms)
-                arrived[queue] = None
-        for queue in arrived:
+        for queue, entries in arrived.items():
+            queue.rules.arrive(entries, now_ms)
             self._polls.serve(queue)
             self._keeper.page(queue)
         self._keeper.relieve()

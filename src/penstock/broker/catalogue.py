@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from penstock.broker.live_queue import LiveQueue
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.names import QueueName, Space
-from penstock.queues.window import Tools
+from penstock.queues.queue import Tools
 from penstock.store.changes import QueueRecord
 
 
@@ -81,7 +81,8 @@ class Catalogue:
                 self.add(record)
                 continue
             queue.record = record
-            queue.rules.settings, queue.rules.purged_to = record.settings, record.purged_to
+            queue.rules.settings, queue.rules.backlog.purged_to = record.settings, record.purged_to
+            queue.rules.backlog.retention_ms = record.settings.retention_ms
             self._queues[record.name] = queue
             insort(self._names.setdefault(record.name.space, []), record.name.name)
         for queue in known.values():

@@ -17,7 +17,7 @@ from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreLost
 from penstock.promise import Promise
-from penstock.queues.message import Entry
+from penstock.queues.messages import Entry
 from penstock.store.changes import Changes
 from penstock.store.port import Mark, Shard, Store
 

@@ -75,7 +75,7 @@ class Handles:
                 unknown.append((i, receipt))
         self._keeper.changed(queue)
         if unknown:
-            queue.rules.lookups += 1
+            queue.rules.backlog.lookups += 1
             try:
                 stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
                 now_ms = self._clock.now_ms()
@@ -83,7 +83,7 @@ class Handles:
                 for i, receipt in unknown:
                     outcomes[i] = decide(i, receipt, now_ms, stored)
             finally:
-                queue.rules.lookups -= 1
+                queue.rules.backlog.lookups -= 1
             self._keeper.changed(queue)
         await self._commits.settled()
         return outcomes
@@ -91,7 +91,7 @@ class Handles:
     async def _look_up(self, queue: LiveQueue, seqs: list[int]) -> dict[int, EntryRow]:
         rules = queue.rules
         await self._commits.settled()
-        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.purged_to, seqs))
+        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.backlog.purged_to, seqs))
         if not queue.loaded:
             await self._keeper.loaded(queue)
         return {row.seq: row for row in rows}

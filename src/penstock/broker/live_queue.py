@@ -9,9 +9,9 @@ from penstock.broker.waiters import Waiter
 from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.fifo import FifoQueue
+from penstock.queues.queue import Tools
 from penstock.queues.settings import QueueSettings
 from penstock.queues.standard import StandardQueue
-from penstock.queues.window import Tools
 from penstock.store.changes import QueueRecord
 
 

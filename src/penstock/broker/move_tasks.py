@@ -41,7 +41,8 @@ from penstock.errors import (
 from penstock.limits import SECOND, Limits
 from penstock.names import Arn, QueueName
 from penstock.promise import Promise, run_detached
-from penstock.queues.message import Entry, State, decode_content, encode_content
+from penstock.queues.messages import Entry
+from penstock.queues.redrive import dead_letter, moved_message
 from penstock.store.changes import MoveTaskRecord
 from penstock.store.port import Store
 
@@ -109,15 +110,10 @@ class MoveTasks:
 
     def bury(self, entry: Entry, source: LiveQueue, target: LiveQueue, now_ms: int) -> None:
         """A message that was received too often goes to the dead-letter queue. ``source`` has let go of it."""
-        entry.state = State.READY
-        entry.position = self._commits.next_number()
-        entry.due_ms = 0
-        entry.receives_before = entry.receives
-        entry.source = source.name.arn
-        if source.settings.fifo:
-            entry.enqueued_ms = now_ms
-        self._commits.open.update(target.id, entry)
-        self._commits.arrive(target, entry)
+        number = self._commits.next_number()
+        letter = dead_letter(entry, number, source.name.arn, source.settings, now_ms)
+        self._commits.open.update(target.id, letter)
+        self._commits.arrive(target, letter)
 
     # -- tasks -----------------------------------------------------------------------------------------------
 
@@ -146,9 +142,9 @@ class MoveTasks:
             rate=rate,
             status=RUNNING,
             started_ms=self._clock.wall_ms(),
-            to_move=source.rules.total - source.rules.in_flight,
+            to_move=source.rules.backlog.total - source.rules.backlog.in_flight,
             only_to=only_to,
-            moves_max=source.rules.total,
+            moves_max=source.rules.backlog.total,
         )
         self._save(task, source)
         run_detached(self._run(task.id))
@@ -213,7 +209,7 @@ class MoveTasks:
             self._commits.touch(source)
         self._keeper.page(source)
         if not held:
-            if chunk and source.rules.reading is not None:
+            if chunk and source.rules.backlog.reading:
                 await self._pause(1)
             elif (current := self._tasks.get(task.id)) is not None and current.status == RUNNING:
                 self._save(msgspec.structs.replace(current, status=COMPLETED), source)
@@ -282,17 +278,12 @@ class MoveTasks:
 
     def _rejoin(self, entry: Entry, content: bytes, destination: LiveQueue, now_ms: int) -> None:
         number = self._commits.next_number()
-        rules = destination.rules
-        renewed = msgspec.structs.replace(
-            decode_content(content), id=rules.message_id(number), sent_ms=self._clock.wall_ms()
-        )
-        delay_ms = 0 if rules.settings.fifo else rules.settings.delay_ms
-        newcomer = Entry(
-            number, number, entry.group, now_ms, now_ms + delay_ms if delay_ms else 0,
-            content=encode_content(renewed),
+        moved = moved_message(
+            entry, content, number, destination.rules.message_id(number), destination.settings, now_ms,
+            self._clock.wall_ms(),
         )  # fmt: skip
-        self._commits.open.add(destination.id, newcomer)
-        self._commits.arrive(destination, newcomer)
+        self._commits.open.add(destination.id, moved)
+        self._commits.arrive(destination, moved)
 
     def _pause(self, ms: int) -> Promise[None]:
         later: Promise[None] = Promise()

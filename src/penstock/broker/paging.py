@@ -1,52 +1,38 @@
-"""Carries what a queue wants to read to the store, and the answer back. See :mod:`penstock.queues.paged`."""
+"""Reads from the store what a queue asks for. Both functions block, and run in the thread that reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from penstock.queues.backlog import Restored
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.paged import Restored
-from penstock.queues.reads import Read, ReadDelayed, ReadExpired, ReadGroups
+from penstock.queues.paging import Read, ReadDelayed, ReadExpired, ReadGroups
 from penstock.queues.standard import StandardQueue
-from penstock.store.changes import Changes
 from penstock.store.port import CONTENT_BYTES_PER_READ, Store
 
-Rules = StandardQueue | FifoQueue
-Apply = Callable[[int, Changes], None]
-"""(now_ms, changes): what to do on the loop with what was read in the thread."""
+
+def fetch(store: Store, queue: int, purged_to: int, read: Read) -> Any:
+    """The answer to a read, for the ``apply`` of the queue."""
+    if isinstance(read, ReadGroups):
+        return store.groups(queue, read.after, read.due_ms_max, read.rows_max)
+    if isinstance(read, ReadDelayed):
+        return store.delayed(queue, purged_to, read.due_ms_min, read.rows_max)
+    if isinstance(read, ReadExpired):
+        expired = store.expired(queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max)
+        return expired, store.oldest_ms(queue, purged_to)
+    answers = []
+    bytes_left = CONTENT_BYTES_PER_READ
+    for lane in read.lanes:
+        rows = store.waiting(queue, lane.group, lane.after, read.due_ms_max, lane.rows_max, bytes_left)
+        bytes_left -= sum(len(row.content or b"") for row in rows)
+        answers.append(rows)
+    return answers
 
 
-def reader(store: Store, rules: Rules, read: Read) -> Callable[[], Apply]:
-    """A blocking job for the reading thread. What it gives back is called on the loop."""
-    queue, purged_to = rules.id, rules.purged_to
-
-    def job() -> Apply:
-        if isinstance(read, ReadGroups):
-            groups, last = store.groups(queue, read.after, read.due_ms_max, read.rows_max)
-            return lambda now_ms, changes: rules.apply_groups(read, groups, last, now_ms)
-        if isinstance(read, ReadDelayed):
-            delayed = store.delayed(queue, purged_to, read.due_ms_min, read.rows_max)
-            assert isinstance(rules, StandardQueue)
-            standard = rules
-            return lambda now_ms, changes: standard.apply_delayed(read, delayed)
-        if isinstance(read, ReadExpired):
-            expired = store.expired(queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max)
-            oldest_ms = store.oldest_ms(queue, purged_to)
-            return lambda now_ms, changes: rules.apply_expired(read, expired, oldest_ms, changes)
-        waiting = []
-        bytes_left = CONTENT_BYTES_PER_READ
-        for lane in read.lanes:
-            rows = store.waiting(queue, lane.group, lane.after, read.due_ms_max, lane.rows_max, bytes_left)
-            bytes_left -= sum(len(row.content or b"") for row in rows)
-            waiting.append((lane, rows))
-        return lambda now_ms, changes: rules.apply_waiting(waiting, now_ms)
-
-    return job
-
-
-def loader(store: Store, rules: Rules, now_ms: int) -> Callable[[], Restored]:
-    """A blocking job that reads what an empty queue needs to know first."""
-    queue, purged_to = rules.id, rules.purged_to
+def loader(store: Store, rules: StandardQueue | FifoQueue, now_ms: int) -> Callable[[], Restored]:
+    """What an empty queue needs to know first."""
+    queue, purged_to = rules.id, rules.backlog.purged_to
 
     def job() -> Restored:
         total, _, delayed = store.tally(queue, purged_to, now_ms)

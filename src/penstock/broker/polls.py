@@ -17,8 +17,8 @@ from penstock.broker.runtime import Runtime
 from penstock.broker.waiters import Ask, Caller, Waiter
 from penstock.clock import Clock
 from penstock.errors import QueueMissing
-from penstock.queues.queue import Delivery
-from penstock.queues.window import NEVER
+from penstock.queues.backlog import NEVER
+from penstock.queues.messages import Delivery
 
 _ENDED_AT_ONCE = 250  # some ten milliseconds: thousands in one go would hold up everybody else
 
@@ -33,7 +33,7 @@ class Polls:
 
     async def wait(self, queue: LiveQueue, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
         """What the queue hands out within the time; nothing if that ends, or the caller hangs up."""
-        if caller.gone or (not wait_ms and queue.rules.reading is None):
+        if caller.gone or (not wait_ms and not queue.rules.backlog.reading):
             return []
         waiter = Waiter(ask, caller)
         line = queue.waiters if wait_ms else queue.short_polls
@@ -62,7 +62,7 @@ class Polls:
                 # Answering may run anything, even another receive on this queue: take it out first.
                 del line[waiter]
                 waiter.resolve(deliveries)
-        while queue.short_polls and queue.rules.reading is None:
+        while queue.short_polls and not queue.rules.backlog.reading:
             queue.short_polls.popitem(last=False)[0].resolve([])
         self._set_timer(queue)
 

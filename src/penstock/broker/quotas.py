@@ -20,7 +20,7 @@ from penstock.clock import Clock
 from penstock.errors import QuotaReached, StoreError
 from penstock.limits import Limits
 from penstock.promise import Promise, run_detached, start
-from penstock.queues.message import Outgoing
+from penstock.queues.messages import Outgoing
 from penstock.store.port import Store, Usage
 
 log = logging.getLogger("penstock.broker")

@@ -8,19 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Committer
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.paging import Apply, loader, reader
+from penstock.broker.paging import fetch, loader
 from penstock.broker.polls import Polls
 from penstock.broker.runtime import Runtime, Timer
 from penstock.clock import Clock
 from penstock.errors import QueueMissing
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import Promise, run_detached
-from penstock.queues.budget import Budget
+from penstock.queues.backlog import Budget
 from penstock.queues.fifo import FifoQueue
+from penstock.queues.paging import Read
 from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
@@ -105,7 +107,7 @@ class Upkeep:
         rules, after, full = queue.rules, 0, True
         if not isinstance(rules, FifoQueue) or queue.generation != generation:
             return
-        rules.forget_all_sends()
+        rules.dedup.clear()
         while full:
             read = partial(self._store.dedup, queue.id, now_ms, after, _SENDS_PER_READ)
             sends = await self._runtime.read(read)
@@ -137,17 +139,19 @@ class Upkeep:
         read = queue.rules.next_read(self._clock.now_ms())
         if read is not None:
             queue.paged = Promise()
-            outcome = self._runtime.read(reader(self._store, queue.rules, read))
-            outcome.on_done(partial(self._paged, queue, queue.generation))
+            outcome = self._runtime.read(
+                partial(fetch, self._store, queue.id, queue.rules.backlog.purged_to, read)
+            )
+            outcome.on_done(partial(self._paged, queue, queue.generation, read))
 
-    def _paged(self, queue: LiveQueue, generation: int, outcome: Promise[Apply]) -> None:
+    def _paged(self, queue: LiveQueue, generation: int, read: Read, outcome: Promise[Any]) -> None:
         if queue.generation != generation or queue.dropped:
             return
         now_ms, changes = self._clock.now_ms(), self._commits.open
         try:
-            apply = outcome.result()
-            queue.rules.coming = self._commits.coming(queue)
-            apply(now_ms, changes)
+            answer = outcome.result()
+            queue.rules.backlog.arriving = self._commits.coming(queue)
+            queue.rules.apply(read, answer, now_ms, changes)
             queue.rules.advance(now_ms, changes)
         except Exception:
             # Whatever went wrong, the store knows better than this memory.
@@ -238,7 +242,7 @@ class Upkeep:
         for queue in self._catalogue:
             if not queue.loaded:
                 run_detached(self._warm_one(queue))
-            elif queue.rules.next_sweep_ms() <= now_ms:
+            elif queue.rules.next_expiry_ms() <= now_ms:
                 queue.rules.advance(now_ms, self._commits.open)
                 self.changed(queue)
         self._end_rests(now_ms)

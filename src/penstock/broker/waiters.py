@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.broker.runtime import Timer
 from penstock.promise import Promise
-from penstock.queues.queue import Delivery
+from penstock.queues.messages import Delivery
 
 
 class Caller(Protocol):

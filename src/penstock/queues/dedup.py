@@ -1,11 +1,10 @@
-"""The memory of FIFO sends: the same id within the window is a duplicate.
+"""The memory of FIFO sends: the same deduplication id within the window is a duplicate.
 
-Rule 1: the window counts from the first send; duplicates do not extend it.
-Rule 2: it survives the message's deletion and a restart, but not a purge.
-Rule 3: an explicit id wins; without one, the SHA-256 of the body stands for it (attributes do not count).
+SQS: the window counts from the first send and duplicates do not extend it. It outlives the message and a restart, but
+not a purge.
 
-Kept as 16-byte digests: five minutes of a busy queue are a million of them. They are stored beside messages that may
-be encrypted, so they are keyed: nobody without the key can try out which ids or bodies they are of.
+A send is kept as a digest of 16 bytes, because five minutes of a busy queue are a million of them. Digests are stored
+beside messages that may be encrypted, so they are keyed: without the key they cannot be matched with ids or bodies.
 """
 
 from __future__ import annotations
@@ -84,6 +83,10 @@ class DedupMemory:
 
     def __len__(self) -> int:
         return len(self._sends)
+
+    def check_room(self, more: int) -> None:
+        """Raise DedupFull if the account cannot have so many more remembered sends."""
+        self._usage.check(self._account, more)
 
     def find(self, key: bytes, now_ms: int) -> int | None:
         """The number of the first send, if it is still remembered."""

@@ -1,59 +1,123 @@
-"""Fair queues: one tenant's backlog must not delay the others.
+"""Fair queues: the backlog of one tenant must not delay the others.
 
-Rule 1: a tenant is a message group on a standard queue; messages without a group belong to nobody and are quiet.
-Rule 2: a tenant turns noisy when more than a tenth of all messages in flight are its own, and at least thirty.
-Rule 3: it turns quiet again when its backlog is drained, or five minutes after its last send.
-Rule 4: quiet tenants are served first, oldest message first; among noisy ones the one with fewest in flight.
+A tenant is a message group of a standard queue; messages without a group are never noisy. Quiet tenants are served
+first, oldest message first; among noisy ones the tenant with the fewest messages in flight.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
 
 from penstock.limits import Limits
-from penstock.queues.lane import Lane
+from penstock.queues.backlog import Lane
+from penstock.queues.messages import Entry
 
 
-class Tenant(Lane):
-    __slots__ = ("last_sent_ms", "noisy", "offered")
+class TenantLane(Lane):
+    """The ready messages of one tenant: new ones in order, and those that came back, by position.
+
+    A message taken out of the middle leaves a void place, counted in ``_void`` and skipped when its turn comes:
+    searching for it would cost more the longer the lane is."""
+
+    __slots__ = ("_void", "fresh", "last_sent_ms", "noisy", "offered", "returned")
 
     def __init__(self, group: str | None, loaded_to: int, now_ms: int) -> None:
         super().__init__(group, loaded_to)
+        self.fresh: deque[Entry] = deque()
+        self.returned: list[tuple[int, int, Entry]] = []
+        self._void: dict[int, int] = {}  # seq -> how many void places it left
         self.last_sent_ms = now_ms
         self.noisy = False
-        self.offered: int | None = None  # the position under which it stands in line
+        self.offered: int | None = None  # the position under which it is in the line of quiet tenants
 
     @property
     def head_position(self) -> int | None:
-        raise NotImplementedError
+        if self._void:
+            self._skip_void()
+        fresh, returned = self.fresh, self.returned
+        if returned and (not fresh or returned[0][0] < fresh[0].position):
+            return returned[0][0]
+        return fresh[0].position if fresh else None
+
+    def put(self, entry: Entry) -> None:
+        if not self.fresh or entry.position > self.fresh[-1].position:
+            self.fresh.append(entry)
+        else:
+            heappush(self.returned, (entry.position, entry.seq, entry))
+        self.ready += 1
+
+    def pop(self) -> Entry:
+        if self._void:
+            self._skip_void()
+        self.ready -= 1
+        fresh, returned = self.fresh, self.returned
+        if returned and (not fresh or returned[0][0] < fresh[0].position):
+            return heappop(returned)[2]
+        return fresh.popleft()
+
+    def last(self) -> Entry | None:
+        """The newest of the new messages."""
+        while self.fresh and self._is_void(self.fresh[-1].seq):
+            self.fresh.pop()
+        return self.fresh[-1] if self.fresh else None
+
+    def pop_last(self) -> Entry:
+        """Take out what :meth:`last` returned."""
+        self.ready -= 1
+        return self.fresh.pop()
+
+    def take_out(self, entry: Entry) -> None:
+        """Take a message out of the middle."""
+        self.ready -= 1
+        self._void[entry.seq] = self._void.get(entry.seq, 0) + 1
+        if len(self._void) > 64 + self.ready:
+            self.fresh = deque(waiting for waiting in self.fresh if not self._is_void(waiting.seq))
+            self.returned = [item for item in self.returned if not self._is_void(item[1])]
+            heapify(self.returned)
+
+    def _skip_void(self) -> None:
+        while self._void and self.fresh and self._is_void(self.fresh[0].seq):
+            self.fresh.popleft()
+        while self._void and self.returned and self._is_void(self.returned[0][1]):
+            heappop(self.returned)
+
+    def _is_void(self, seq: int) -> bool:
+        """Asked once for each place, which the caller then removes."""
+        left = self._void.get(seq)
+        if left is None:
+            return False
+        if left == 1:
+            del self._void[seq]
+        else:
+            self._void[seq] = left - 1
+        return True
 
 
-T = TypeVar("T", bound=Tenant)
-
-
-class Fairness(Generic[T]):
-    """Chooses whose turn it is. Quiet tenants stand in line by their oldest message; noisy ones apart."""
+class Fairness:
+    """Chooses the tenant to serve next. Quiet tenants are in a line by their oldest message, noisy ones apart."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._line: list[tuple[int, int, T]] = []  # a heap; a place is void if the tenant was offered another
-        self._noisy: dict[str | None, T] = {}
-        self._alone = True  # with one tenant there is nothing to choose, and no line to keep
+        self._line: list[
+            tuple[int, int, TenantLane]
+        ] = []  # a heap; void if the tenant was offered elsewhere since
+        self._noisy: dict[str | None, TenantLane] = {}
+        self._single = True  # with one tenant there is nothing to choose, and no line to keep
 
     def clear(self) -> None:
         self._line.clear()
         self._noisy.clear()
-        self._alone = True
+        self._single = True
 
     @property
     def noisy_ready(self) -> int:
         return sum(tenant.ready for tenant in self._noisy.values())
 
-    def offer(self, tenant: T) -> None:
-        """The tenant has a message to hand out, or another one first in its lane than before."""
-        if self._alone or tenant.noisy:
+    def offer(self, tenant: TenantLane) -> None:
+        """The tenant has a message to hand out, or another first message than before."""
+        if self._single or tenant.noisy:
             return
         position = tenant.head_position
         if position is None:
@@ -62,23 +126,26 @@ class Fairness(Generic[T]):
             tenant.offered = position
             heappush(self._line, (position, id(tenant), tenant))
 
-    def forget(self, tenant: T) -> None:
+    def forget(self, tenant: TenantLane) -> None:
         tenant.offered = None
         self._noisy.pop(tenant.group, None)
 
-    def choose(self, tenants: Mapping[str | None, T], in_flight: int, now_ms: int) -> T | None:
-        """The tenant to serve next; it has a message in memory."""
+    def choose(
+        self, tenants: Mapping[str | None, TenantLane], in_flight: int, now_ms: int
+    ) -> TenantLane | None:
+        """The tenant to serve next, which has a message in memory."""
         if len(tenants) == 1:
             (only,) = tenants.values()
-            if not self._alone:
-                self._alone, only.offered = True, None
+            if not self._single:
+                self._single, only.offered = True, None
                 self._line.clear()
             return only if only.ready else None
-        if self._alone:
-            self._alone = False
+        if self._single:
+            self._single = False
             for tenant in tenants.values():
                 self.offer(tenant)
-        self._hush(now_ms)
+        if self._noisy:
+            self._quieten(now_ms)
         while self._line:
             position, _, tenant = self._line[0]
             if tenant.offered != position or tenant.noisy or not tenant.ready:
@@ -91,18 +158,20 @@ class Fairness(Generic[T]):
                 return tenant
         return min((t for t in self._noisy.values() if t.ready), key=lambda t: t.in_flight, default=None)
 
-    def _is_noisy(self, tenant: T, in_flight: int, now_ms: int) -> bool:
+    def _is_noisy(self, tenant: TenantLane, in_flight: int, now_ms: int) -> bool:
+        """SQS: a tenant is noisy when more than a tenth of all messages in flight are its own, at least thirty."""
         return (
-            tenant.group is not None
-            and tenant.in_flight >= self._limits.noisy_in_flight_min
+            tenant.in_flight >= self._limits.noisy_in_flight_min
+            and tenant.group is not None
             and tenant.in_flight > in_flight * self._limits.noisy_share
             and now_ms - tenant.last_sent_ms <= self._limits.noisy_quiet_after_ms
         )
 
-    def _hush(self, now_ms: int) -> None:
+    def _quieten(self, now_ms: int) -> None:
+        """SQS: it is quiet again when its backlog is consumed, or five minutes after its last send."""
         for tenant in list(self._noisy.values()):
-            drained = not tenant.ready and not tenant.spilled
-            if drained or now_ms - tenant.last_sent_ms > self._limits.noisy_quiet_after_ms:
+            consumed = not tenant.ready and not tenant.stored
+            if consumed or now_ms - tenant.last_sent_ms > self._limits.noisy_quiet_after_ms:
                 del self._noisy[tenant.group]
                 tenant.noisy = False
                 self.offer(tenant)

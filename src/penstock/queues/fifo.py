@@ -1,121 +1,130 @@
 """FIFO queues: exactly once in, in order out, one group at a time.
 
-Rule 1: within a group, messages go out in order, up to the first that is in flight or delayed. So a message in
-        flight blocks all behind it, and one behind it that is in flight does not block those before.
-Rule 2: a receive takes as many as it can from the first available group, then goes to the next. A group that
-        becomes available again stands behind those that wait.
-Rule 3: the delay is the queue's, never the message's, and a change of it counts for waiting messages too.
-Rule 4: a delete or a change of visibility needs the latest receive, and that the message is still hidden by it.
-Rule 5: a send is remembered, see :mod:`penstock.queues.dedup`; a duplicate answers as the first send did.
-Rule 6: a repeated ReceiveRequestAttemptId within its window gives the same messages and handles again, hidden
-        anew, as long as none of them was deleted or changed since.
+Within a group, messages go out in order up to the first that is in flight or delayed: a message in flight blocks all
+behind it, and one that is in flight does not block those before it. Groups that can go on stand in a rotation.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict, deque
-from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError
-from penstock.queues import dedup
-from penstock.queues.lane import Lane
-from penstock.queues.message import Counts, Entry, Outgoing, Sent, State
-from penstock.queues.queue import Delivery, Queue, Taken
-from penstock.queues.reads import ReadGroups
+from penstock.queues import paging
+from penstock.queues.backlog import NEVER, Backlog, Lane, Restored
+from penstock.queues.dedup import DedupMemory, content_id
+from penstock.queues.messages import (
+    Content,
+    Counts,
+    Delivery,
+    Entry,
+    Outgoing,
+    Sent,
+    State,
+    Taken,
+    encode_content,
+    position_of,
+)
+from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
-from penstock.queues.window import NEVER, Tools
 from penstock.store.changes import Changes, DedupRow, EntryRow, QueueRecord
 
 
-class FifoLane(Lane):
-    """A group: its first messages in order, those in flight among them."""
+class GroupLane(Lane):
+    """A message group: its first messages in order, those in flight among them."""
 
-    __slots__ = ("entries", "in_line")
+    __slots__ = ("delayed_until_ms", "entries", "in_rotation")
 
-    def __init__(self, group: str | None, loaded_to: int) -> None:
+    def __init__(self, group: str | None, loaded_to: int, now_ms: int) -> None:
         super().__init__(group, loaded_to)
         self.entries: list[Entry] = []
-        self.in_line = False  # stands in the rotation
-
-    def remove(self, entry: Entry) -> int:
-        for i, candidate in enumerate(self.entries):
-            if candidate is entry:
-                del self.entries[i]
-                return i
-        raise AssertionError("a message is in its group")
+        self.in_rotation = False
+        self.delayed_until_ms = 0  # the time of the timer for its first message
 
 
 class Attempt(NamedTuple):
+    """A receive that can be repeated under its ReceiveRequestAttemptId."""
+
     until_ms: int
     deliveries: list[Delivery]
-    due_ms: int  # until when they are hidden if nobody touched them
+    due_ms: int  # until when the messages are hidden if nothing happened to them
 
 
-class FifoQueue(Queue[FifoLane]):
+class FifoQueue(Queue):
     def __init__(self, record: QueueRecord, tools: Tools) -> None:
-        super().__init__(record, tools)
-        self._rotation: deque[FifoLane] = deque()  # groups whose head can go out, in their order
-        self._cursor = 0  # how many of the first group the receive under way has taken
-        self._blind = False  # some group cannot go on before it is known what waits behind the frontier
-        self._account = record.name.account
-        self._dedup_usage = tools.dedup_usage
-        self._dedup = dedup.DedupMemory(tools.dedup_usage, record.name.account)
+        super().__init__(record.id, record.settings, tools)
+        self.backlog: Backlog[GroupLane] = Backlog(
+            tools.limits, tools.budget, record.settings.retention_ms, record.purged_to, GroupLane
+        )
+        self.dedup = DedupMemory(tools.dedup_usage, record.name.account)
+        self._send_digest = tools.send_digest
+        self._rotation: deque[GroupLane] = deque()  # groups whose first message can go out, in their order
+        self._picked = 0  # how many messages of the first group the receive under way has taken
+        self._blocked_by_frontier = (
+            False  # a group cannot go on before it is known what waits behind the frontier
+        )
+        self._delayed_heads: list[tuple[int, str | None]] = []  # a heap of (due_ms, group)
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
-        self._forget_sends(now_ms, changes)
-        self._dedup_usage.check(self._account, messages)
-
     def send(
-        self, message: Outgoing, now_ms: int, wall_ms: int, changes: Changes
-    ) -> tuple[Sent, Entry | None]:
+        self, messages: list[Outgoing], now_ms: int, wall_ms: int, changes: Changes
+    ) -> tuple[list[Sent], list[Entry]]:
+        """Decide a send. The entries join by :meth:`arrive` once the commit is durable. Raises DedupFull."""
         self._forget_sends(now_ms, changes)
-        dedup_id = message.dedup_id or dedup.content_id(message.body)
+        self.dedup.check_room(len(messages))
+        sent, entries = [], []
         per_group = self.settings.dedup_scope == "messageGroup"
-        key = self.send_digest(dedup_id, message.group if per_group else None)
-        first = self._dedup.find(key, now_ms)
-        if first is not None:
-            return Sent(self.message_id(first), first), None
-        sent, entry = self._new_entry(message, 0, dedup_id, now_ms, wall_ms, changes)
         until_ms = now_ms + self.limits.dedup_window_ms
-        self._dedup.remember(key, entry.seq, until_ms)
-        changes.dedup.append(DedupRow(self.id, entry.seq, key, until_ms))
-        return sent, entry
+        for message in messages:
+            # SQS: without a deduplication id, the SHA-256 of the body stands for it; attributes do not count.
+            dedup_id = message.dedup_id or content_id(message.body)
+            digest = self._send_digest(dedup_id, message.group if per_group else None)
+            first = self.dedup.find(digest, now_ms)
+            if first is not None:
+                # SQS: a duplicate answers as the first send did.
+                sent.append(Sent(self.message_id(first), first))
+                continue
+            number = self.next_number()
+            id = self.message_id(number)
+            content = Content(
+                id, message.body, message.sender, wall_ms, message.attributes, message.trace, dedup_id
+            )
+            # SQS: the delay is the queue's, never the message's, and a change of it counts for waiting messages too.
+            entry = Entry(number, position_of(number), message.group, now_ms, content=encode_content(content))
+            changes.add(self.id, entry)
+            self.dedup.remember(digest, number, until_ms)
+            changes.dedup.append(DedupRow(self.id, number, digest, until_ms))
+            sent.append(Sent(id, number))
+            entries.append(entry)
+        return sent, entries
 
     def _forget_sends(self, now_ms: int, changes: Changes) -> None:
-        upto, rows = self._dedup.forget(now_ms)
+        upto, rows = self.dedup.forget(now_ms)
         if upto:
             changes.forget_sends(self.id, upto, rows)
 
-    def forget_all_sends(self) -> None:
-        self._dedup.clear()
-
-    def recall(self, sends: Sequence[DedupRow]) -> None:
-        """The sends that the store remembers, oldest first."""
-        self._dedup.recall(sends)
-
-    def arrive(self, entry: Entry, now_ms: int) -> None:
-        self._count_newcomer(entry)
-        lane = self._lane_for_newcomer(entry, now_ms)
-        if lane is None:
-            return
-        if self._has_room(lane):
-            self._keep(entry)
-            entry.state = State.READY
-            lane.entries.append(entry)
-            lane.ready += 1
-            lane.loaded_to = entry.position
-            self._stand_in_line(lane, now_ms)
-        else:
-            self._spill(lane, entry)
-            self._wants_more(lane)
+    def arrive(self, entries: list[Entry], now_ms: int) -> None:
+        backlog = self.backlog
+        for entry in entries:
+            if entry.position <= backlog.purged_to:
+                continue  # purged while it was on its way
+            lane = backlog.add(entry, now_ms)
+            if lane is None:
+                continue
+            if entry.state is State.READY:
+                lane.entries.append(entry)
+                lane.ready += 1
+                self._rotate_in(lane, now_ms)
+            else:
+                self._wants_more(lane)
 
     # -- receiving -------------------------------------------------------------------------------------------
 
@@ -129,20 +138,22 @@ class FifoQueue(Queue[FifoLane]):
         wall_ms: int,
         changes: Changes,
     ) -> Taken:
-        """A receive that its caller may repeat after losing the answer."""
+        """A receive that its caller may repeat after losing the answer.
+
+        SQS: a repeated ReceiveRequestAttemptId gives the same messages and handles again, hidden anew, as long as
+        none of them was deleted or changed since."""
         self.advance(now_ms, changes)
         attempt = self._attempts.pop(attempt_id, None)
-        if attempt is None or attempt.until_ms <= now_ms or not self._untouched(attempt):
+        due_ms = now_ms + visibility_ms
+        if attempt is None or attempt.until_ms <= now_ms or not self._is_untouched(attempt):
             taken = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
-            attempt = Attempt(
-                now_ms + self.limits.attempt_window_ms, taken.deliveries, now_ms + visibility_ms
-            )
+            attempt = Attempt(now_ms + self.limits.attempt_window_ms, taken.deliveries, due_ms)
         else:
             for delivery in attempt.deliveries:
-                entry = self.index[delivery.seq]
-                self._hide(entry, now_ms + visibility_ms)
+                entry = self.backlog.index[delivery.seq]
+                self._hide(entry, due_ms)
                 changes.update(self.id, entry)
-            attempt = attempt._replace(due_ms=now_ms + visibility_ms)
+            attempt = attempt._replace(due_ms=due_ms)
             taken = Taken(attempt.deliveries, [])
         if taken.deliveries and len(self._attempts) < self.limits.attempts_max:
             # Bodies are read again from the store if the attempt is repeated.
@@ -154,8 +165,8 @@ class FifoQueue(Queue[FifoLane]):
     def remembered_attempts(self) -> int:
         return len(self._attempts)
 
-    def _untouched(self, attempt: Attempt) -> bool:
-        entries = [self.index.get(delivery.seq) for delivery in attempt.deliveries]
+    def _is_untouched(self, attempt: Attempt) -> bool:
+        entries = [self.backlog.index.get(delivery.seq) for delivery in attempt.deliveries]
         return all(
             entry is not None
             and entry.state is State.IN_FLIGHT
@@ -164,237 +175,255 @@ class FifoQueue(Queue[FifoLane]):
             for entry, delivery in zip(entries, attempt.deliveries, strict=True)
         )
 
-    def _forget_attempts(self, now_ms: int) -> None:
-        while self._attempts:
-            oldest = next(iter(self._attempts.values()))
-            if oldest.until_ms > now_ms:
-                return
-            self._attempts.popitem(last=False)
-
-    def pass_over(
-        self, deliveries: Iterable[Delivery], shut: Container[int], now_ms: int, changes: Changes
-    ) -> list[Delivery]:
-        deliveries = list(deliveries)
-        blocked: dict[str | None, int] = {}  # group -> position from which on it has to wait
-        for delivery in deliveries:
-            if delivery.seq in shut:
-                blocked.setdefault(delivery.group, delivery.position)
-        rest = super().pass_over(deliveries, shut, now_ms, changes)
-        behind = [delivery for delivery in rest if delivery.position > blocked.get(delivery.group, NEVER)]
-        self.take_back(behind, now_ms, changes)
-        return [delivery for delivery in rest if delivery not in behind]
-
-    def _start_picking(self) -> None:
-        self._cursor = 0
-
     def _pick(self, now_ms: int) -> Entry | None:
+        # SQS: a receive takes as many as it can from the first available group, then from the next.
         while self._rotation:
             lane = self._rotation[0]
-            entry = lane.entries[self._cursor] if self._cursor < len(lane.entries) else None
-            if entry is not None and self._is_next(lane, entry) and self._deliverable(entry, now_ms):
-                self._cursor += 1
-                self._take_in_hand(lane, entry)
+            entry = lane.entries[self._picked] if self._picked < len(lane.entries) else None
+            if entry is not None and self._can_go_out(lane, entry, now_ms):
+                self._picked += 1
+                self._take_out(entry)
                 return entry
-            self._leave_line(now_ms)
+            self._end_turn(now_ms)
         return None
 
     def _end_picking(self, now_ms: int) -> None:
-        if self._cursor:
-            self._leave_line(now_ms)
+        if self._picked:
+            self._end_turn(now_ms)
 
-    def _leave_line(self, now_ms: int) -> None:
+    def _end_turn(self, now_ms: int) -> None:
+        """The first group goes behind the others if it still has a message that can go out."""
         lane = self._rotation.popleft()
-        lane.in_line = False
-        self._cursor = 0
-        self._stand_in_line(lane, now_ms)
+        lane.in_rotation = False
+        self._picked = 0
+        self._rotate_in(lane, now_ms)
         self._wants_more(lane)
-        self._drop_if_empty(lane)
+        self.backlog.drop_if_empty(lane)
 
-    def _is_next(self, lane: FifoLane, entry: Entry) -> bool:
+    def _can_go_out(self, lane: GroupLane, entry: Entry, now_ms: int) -> bool:
+        return (
+            entry.state is State.READY
+            and self._is_next(lane, entry)
+            and entry.enqueued_ms + self.settings.delay_ms <= now_ms
+        )
+
+    def _is_next(self, lane: GroupLane, entry: Entry) -> bool:
         """Is nothing of the group before this message that only the store has?
 
         After a restart those in flight are in memory first, whatever waits before them."""
-        if self.unlisted and entry.position > self.frontier:
+        backlog = self.backlog
+        if backlog.unlisted and entry.position > backlog.frontier:
             return False
-        return not lane.spilled or entry.position <= lane.loaded_to
+        return not lane.stored or entry.position <= lane.loaded_to
 
-    def _deliverable(self, entry: Entry, now_ms: int) -> bool:
-        return entry.state is State.READY and entry.enqueued_ms + self.settings.delay_ms <= now_ms
-
-    def _take_in_hand(self, lane: FifoLane, entry: Entry) -> None:
-        entry.state = State.IN_FLIGHT
-        lane.ready -= 1
-        lane.in_flight += 1
-        self.in_flight += 1
-
-    # -- groups ----------------------------------------------------------------------------------------------
-
-    def _new_lane(self, group: str | None, now_ms: int) -> FifoLane:
-        return FifoLane(group, self.purged_to)
-
-    def _stand_in_line(self, lane: FifoLane, now_ms: int) -> None:
-        """Put the group at the end of the rotation if its head can go out; else wait for what it lacks."""
-        if lane.in_line or not lane.entries:
+    def _rotate_in(self, lane: GroupLane, now_ms: int) -> None:
+        """Put the group at the end of the rotation if its first message can go out."""
+        if lane.in_rotation or not lane.entries:
             return
         head = lane.entries[0]
         if head.state is not State.READY:
             return
         if not self._is_next(lane, head):
             self._wants_more(lane)
-        elif self._deliverable(head, now_ms):
-            lane.in_line = True
+            return
+        due_ms = head.enqueued_ms + self.settings.delay_ms
+        if due_ms <= now_ms:
+            lane.in_rotation = True
             self._rotation.append(lane)
-        else:
-            self._set_timer(head.enqueued_ms + self.settings.delay_ms, head.seq)
-
-    def _show(self, entry: Entry, now_ms: int, durable: int) -> None:
-        entry.state = State.READY
-        self.lanes[entry.group].ready += 1
+        elif lane.delayed_until_ms != due_ms:
+            lane.delayed_until_ms = due_ms
+            heappush(self._delayed_heads, (due_ms, lane.group))
 
     def _take_out(self, entry: Entry) -> None:
-        self._take_in_hand(self.lanes[entry.group], entry)
+        lane = self.backlog.lanes[entry.group]
+        entry.state = State.IN_FLIGHT
+        lane.ready -= 1
+        lane.in_flight += 1
+        self.backlog.in_flight += 1
 
-    def _leave(self, lane: FifoLane, entry: Entry) -> None:
-        i = lane.remove(entry)
-        if self._rotation and self._rotation[0] is lane and i < self._cursor:
-            self._cursor -= 1
-
-    def _after_flight(self, lane: FifoLane, now_ms: int) -> None:
-        self._stand_in_line(lane, now_ms)
+    def _show(self, entry: Entry, now_ms: int, durable: int) -> None:
+        assert entry.state is State.IN_FLIGHT
+        lane = self.backlog.lanes[entry.group]
+        entry.state = State.READY
+        self.backlog.in_flight -= 1
+        lane.in_flight -= 1
+        lane.ready += 1
+        self._rotate_in(lane, now_ms)
         self._wants_more(lane)
 
-    def _wants_more(self, lane: FifoLane) -> None:
-        head = lane.entries[0] if lane.entries else None
-        if head is not None and head.state is State.READY and not self._is_next(lane, head):
-            if lane.spilled and not lane.reading:
-                self.hungry[lane.group] = lane
-            elif not lane.spilled:
-                self._blind = True
-        # A locked group can wait; it is read ahead only while memory is plenty.
-        elif self.budget.room() or head is None:
-            super()._wants_more(lane)
+    def _forget(self, entry: Entry, now_ms: int, commit: int) -> None:
+        lane = self.backlog.remove(entry, commit)
+        place = next(i for i, candidate in enumerate(lane.entries) if candidate is entry)
+        del lane.entries[place]
+        if place < self._picked and self._rotation[0] is lane:
+            self._picked -= 1
+        self._rotate_in(lane, now_ms)
+        self._wants_more(lane)
+        self.backlog.drop_if_empty(lane)
 
-    def _may_list(self) -> bool:
-        return self._blind or super()._may_list()
+    # -- receipts: only the latest receive's, and only while the message is hidden by it ---------------------
 
-    def apply_groups(
-        self, asked: ReadGroups, groups: Iterable[tuple[str | None, int, int]], last: int, now_ms: int
-    ) -> None:
-        super().apply_groups(asked, groups, last, now_ms)
-        if self._blind:
-            self._blind = False
-            for lane in self.lanes.values():
-                self._stand_in_line(lane, now_ms)
+    def _is_current(self, receipt: Receipt, entry: Entry) -> bool:
+        return entry.state is State.IN_FLIGHT and entry.receives == receipt.receives
 
-    def _admit(self, lane: FifoLane, entries: list[Entry], now_ms: int) -> None:
-        lane.ready += len(entries)
-        lane.entries += entries
-        lane.entries.sort(key=_by_position)  # after a restart, some in flight were there before
-        self._stand_in_line(lane, now_ms)
+    def _refuse_delete(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
+        return None if entry is None or self._is_current(receipt, entry) else HandleExpired()
 
-    def _join_in_flight(self, lane: FifoLane, entry: Entry) -> None:
-        insort(lane.entries, entry, key=_by_position)
+    def _refuse_change(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
+        return None if entry is not None and self._is_current(receipt, entry) else MessageNotAvailable()
+
+    def _adopt(self, row: EntryRow, now_ms: int) -> Entry:
+        # Only judged by its receipt, which is not current: what only the store has is visible.
+        return Entry(row.seq, row.position, row.group, row.enqueued_ms)
 
     # -- time and settings -----------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int, changes: Changes) -> None:
-        super().advance(now_ms, changes)
+    def advance(self, now_ms: int, changes: Changes, *, exact: bool = False) -> None:
+        backlog = self.backlog
+        while backlog.timers and backlog.timers[0][0] <= now_ms:
+            due_ms, seq = heappop(backlog.timers)
+            entry = backlog.index.get(seq)
+            if entry is not None and entry.due_ms == due_ms and entry.state is State.IN_FLIGHT:
+                self._show(entry, now_ms, changes.durable)
+        while self._delayed_heads and self._delayed_heads[0][0] <= now_ms:
+            lane = backlog.lanes.get(heappop(self._delayed_heads)[1])
+            if lane is not None:
+                lane.delayed_until_ms = 0
+                self._rotate_in(lane, now_ms)
+        for entry in backlog.expired(now_ms, pause=not exact):
+            if entry.state is not State.IN_FLIGHT:
+                self._take_out(entry)
+            self._forget(entry, now_ms, changes.number)
+            changes.remove(entry.seq)
+        backlog.forget_removed(changes.durable)
         self._forget_sends(now_ms, changes)
-        self._forget_attempts(now_ms)
+        while self._attempts and next(iter(self._attempts.values())).until_ms <= now_ms:
+            self._attempts.popitem(last=False)
 
-    def next_sweep_ms(self) -> int:
-        """Also when the oldest remembered send or receive attempt expires."""
-        expires_ms = [super().next_sweep_ms()]
-        if (send_ms := self._dedup.next_expiry_ms()) is not None:
+    def configure(self, settings: QueueSettings, now_ms: int) -> None:
+        super().configure(settings, now_ms)
+        for lane in self.backlog.lanes.values():
+            self._rotate_in(lane, now_ms)
+
+    def next_deadline_ms(self) -> int:
+        """When something may become ready if nothing else happens; NEVER if nothing can."""
+        timers, heads = self.backlog.timers, self._delayed_heads
+        return min(timers[0][0] if timers else NEVER, heads[0][0] if heads else NEVER)
+
+    def next_expiry_ms(self) -> int:
+        """When :meth:`advance` has something to expire: a message, a remembered send or a receive attempt."""
+        expires_ms = [self.backlog.next_expiry_ms()]
+        if (send_ms := self.dedup.next_expiry_ms()) is not None:
             expires_ms.append(send_ms)
         if self._attempts:
             expires_ms.append(next(iter(self._attempts.values())).until_ms)
         return min(expires_ms)
 
-    def _due(self, entry: Entry, due_ms: int, now_ms: int, durable: int) -> None:
-        if entry.state is State.READY:
-            self._stand_in_line(self.lanes[entry.group], now_ms)
-        else:
-            super()._due(entry, due_ms, now_ms, durable)
-
-    def _living_timers(self) -> list[tuple[int, int]]:
-        timers = [(entry.due_ms, seq) for seq, entry in self.index.items() if entry.state is State.IN_FLIGHT]
-        for lane in self.lanes.values():
-            if not lane.in_line and lane.entries and lane.entries[0].state is State.READY:
-                head = lane.entries[0]
-                timers.append((head.enqueued_ms + self.settings.delay_ms, head.seq))
-        return timers
-
-    def configure(self, settings: QueueSettings, now_ms: int) -> None:
-        super().configure(settings, now_ms)
-        for lane in self.lanes.values():
-            self._stand_in_line(lane, now_ms)
-
-    # -- by receipt handle -----------------------------------------------------------------------------------
-
-    def _held(self, receipt: Receipt, entry: Entry) -> bool:
-        return entry.state is State.IN_FLIGHT and entry.receives == receipt.receives
-
-    def _judge_delete(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
-        return None if entry is None or self._held(receipt, entry) else HandleExpired()
-
-    def _judge_change(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
-        return None if entry is not None and self._held(receipt, entry) else MessageNotAvailable()
-
-    def _adopt(self, row: EntryRow, now_ms: int) -> Entry:
-        # What only the store has is visible: no receipt holds it. It must not jump its group's order either.
-        return Entry(row.seq, row.position, row.group, row.enqueued_ms)
-
     # -- counting and paging ---------------------------------------------------------------------------------
 
     def counts(self, now_ms: int) -> Counts | None:
+        """None if the store must be asked how many messages are younger than the delay: then ``counts_with``."""
         if not self.settings.delay_ms:
             return self.counts_with(0, now_ms)
-        if not self.complete:
+        if not self.backlog.complete:
             return None
-        young = sum(entry.enqueued_ms + self.settings.delay_ms > now_ms for entry in self.index.values())
+        entries = self.backlog.index.values()
+        young = sum(entry.enqueued_ms + self.settings.delay_ms > now_ms for entry in entries)
         return self.counts_with(young, now_ms)
 
     def counts_with(self, young: int, now_ms: int) -> Counts:
-        """``young``: how many are here for less than the delay. Those of them in flight are not delayed."""
-        if young and self.in_flight:
+        """``young`` messages are younger than the delay. Those of them in flight are not delayed."""
+        backlog = self.backlog
+        if young and backlog.in_flight:
             young -= sum(
                 entry.state is State.IN_FLIGHT and entry.enqueued_ms + self.settings.delay_ms > now_ms
-                for entry in self.index.values()
+                for entry in backlog.index.values()
             )
-        delayed = max(0, min(young, self.total - self.in_flight))
-        return Counts(self.total - self.in_flight - delayed, self.in_flight, delayed)
+        delayed = max(0, min(young, backlog.total - backlog.in_flight))
+        return Counts(backlog.total - backlog.in_flight - delayed, backlog.in_flight, delayed)
+
+    def counts_lag(self, now_ms: int) -> bool:
+        """Has something expired in the store that the counts do not know yet?"""
+        return self.backlog.stored_expired(now_ms)
+
+    def next_read(self, now_ms: int) -> paging.Read | None:
+        if paging.nothing_to_read(self.backlog):
+            return None
+        return paging.next_read(
+            self.backlog,
+            now_ms,
+            due_ms_max=NEVER,  # a group is read in order, whatever the state of its messages
+            at_hand=bool(self._rotation),
+            refill=len(self._rotation) < self.limits.refill_lanes,
+            list_more=self._blocked_by_frontier,
+        )
+
+    def _wants_more(self, lane: GroupLane) -> None:
+        head = lane.entries[0] if lane.entries else None
+        if head is not None and head.state is State.READY and not self._is_next(lane, head):
+            if not lane.stored:
+                self._blocked_by_frontier = True
+            elif not lane.reading:
+                self.backlog.to_refill[lane.group] = lane
+        # A group that is blocked can wait; it is read ahead only while there is memory.
+        elif head is None or self.backlog.budget.room():
+            self.backlog.wants_more(lane)
+
+    def apply(self, read: paging.Read, answer: Any, now_ms: int, changes: Changes) -> None:
+        """The store's answer to :meth:`next_read`."""
+        backlog = self.backlog
+        if isinstance(read, paging.ReadWaiting):
+            for lane, entries in paging.apply_waiting(backlog, read, answer):
+                lane.ready += len(entries)
+                lane.entries += entries
+                lane.entries.sort(key=_position)  # after a restart, some in flight were there before
+                self._rotate_in(lane, now_ms)
+                self._wants_more(lane)
+                backlog.drop_if_empty(lane)
+        elif isinstance(read, paging.ReadGroups):
+            for lane in paging.apply_groups(backlog, read, answer, now_ms):
+                self._wants_more(lane)
+            if self._blocked_by_frontier:
+                self._blocked_by_frontier = False
+                for lane in backlog.lanes.values():
+                    self._rotate_in(lane, now_ms)
+        else:
+            assert isinstance(read, paging.ReadExpired), "no message of a FIFO queue has a delay of its own"
+            paging.apply_expired(backlog, read, answer, changes)
+
+    def restore(self, restored: Restored, now_ms: int) -> None:
+        for lane, entry in self.backlog.restore(restored, now_ms):
+            insort(lane.entries, entry, key=_position)
+
+    def recall(self, sends: Sequence[DedupRow]) -> None:
+        """The sends that the store remembers, oldest first."""
+        self.dedup.recall(sends)
 
     def reset(self) -> None:
-        super().reset()
+        self.backlog.reset()
         self._rotation.clear()
-        self._blind = False
+        self._picked = 0
+        self._blocked_by_frontier = False
+        self._delayed_heads.clear()
         self._attempts.clear()
-        self._dedup.clear()
-
-    def due_ms_max(self, now_ms: int) -> int:
-        return NEVER  # a group is read in order, whatever the state of its messages
-
-    def _nothing_at_hand(self) -> bool:
-        return not self._rotation
-
-    def _should_refill(self) -> bool:
-        return len(self._rotation) < self.limits.refill_lanes
+        self.dedup.clear()
 
     def trim(self, durable: int) -> None:
-        if self.reading is not None or self.unlisted or self.lookups:
+        """Give memory back: leave all but the floor of each lane to the store."""
+        backlog = self.backlog
+        if not backlog.may_trim:
             return
-        for lane in self.lanes.values():
+        for lane in backlog.lanes.values():
             while (
-                lane.ready > self._floor(lane)
+                backlog.excess(lane) > 0
                 and lane.entries[-1].state is State.READY
                 and lane.entries[-1].commit <= durable
             ):
                 entry = lane.entries.pop()
                 lane.ready -= 1
-                self._spill(lane, entry)
+                backlog.leave_to_store(lane, entry)
                 lane.loaded_to = entry.position - 1
 
 
-def _by_position(entry: Entry) -> int:
+def _position(entry: Entry) -> int:
     return entry.position

@@ -1,116 +1,104 @@
-"""What can be done with a queue, whatever its kind: send, receive, delete, hide, take back, move.
+"""What both kinds of queue do with messages in the same way: receive, take back, delete, change visibility, move out.
 
-Every decision is made at once, in memory, and leaves its changes in a batch; the caller replies when that batch is
-durable. A sent message joins the queue by :meth:`Queue.arrive` only then.
+Every decision is made at once, in memory, and adds its changes to a batch; the caller replies when that batch is
+durable. A sent message joins the queue by ``arrive`` only then. The two kinds, :mod:`penstock.queues.standard` and
+:mod:`penstock.queues.fifo`, say which message is next and what a receipt is good for.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Container, Iterable, Mapping
-from typing import NamedTuple
-
-import msgspec
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from penstock.errors import PenstockError, VisibilityTooLong
-from penstock.limits import SECOND
-from penstock.queues.message import Content, Counts, Entry, Outgoing, Sent, State, encode_content
-from penstock.queues.paged import PagedQueue
+from penstock.limits import SECOND, Limits
+from penstock.queues.backlog import NEVER, Backlog, Budget
+from penstock.queues.dedup import DedupUsage
+from penstock.queues.messages import Delivery, Entry, State, Taken, position_of
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueSettings
-from penstock.queues.window import L
 from penstock.store.changes import Changes, EntryRow
 
-_HOLD_MS = 60 * SECOND
+_WITHDRAWN_MS = 60 * SECOND
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One message handed out: what the receiver is told, and what is needed to take it back."""
+class Tools(NamedTuple):
+    """What the rules need from outside: limits, memory budgets, numbers, ids, digests."""
 
-    seq: int
-    position: int
-    receives: int
-    first_received_ms: int
-    received_ms: int
-    group: str | None
-    source: str | None
-    content: bytes | None  # None: only the store has it
-
-
-class Taken(NamedTuple):
-    deliveries: list[Delivery]
-    dead: list[Entry]  # received too often: to be moved to the dead-letter queue
+    limits: Limits
+    budget: Budget
+    dedup_usage: DedupUsage
+    next_number: Callable[[], int]
+    message_id: Callable[[int], str]
+    send_digest: Callable[[str, str | None], bytes]
 
 
 class Unknown(Exception):
     """The message is not in memory: the store must be asked before this can be decided.
 
-    The asker counts ``lookups`` up, waits until all that was decided is durable, reads, decides, counts down.
+    The caller counts ``backlog.lookups`` up, waits until all that was decided is durable, reads, decides again with
+    the rows it found, and counts down.
     """
 
 
 Stored = Mapping[int, EntryRow]
 
 
-class Queue(PagedQueue[L]):
-    # -- what each kind of queue decides ---------------------------------------------------------------------
+class Queue(ABC):
+    backlog: Backlog[Any]
+    _new_place_after = NEVER  # the number of receives after which a message takes a new place in the queue
 
-    def check_room(self, messages: int, now_ms: int, changes: Changes) -> None:
-        """Raise if so many more cannot be sent; after this, no send of them is refused."""
+    def __init__(self, id: int, settings: QueueSettings, tools: Tools) -> None:
+        self.id = id
+        self.settings = settings
+        self.limits = tools.limits
+        self.next_number = tools.next_number
+        self.message_id = tools.message_id
+
+    # -- what each kind decides ------------------------------------------------------------------------------
 
     @abstractmethod
-    def send(
-        self, message: Outgoing, now_ms: int, wall_ms: int, changes: Changes
-    ) -> tuple[Sent, Entry | None]:
-        """Decide a send. The entry, if there is one, joins by :meth:`arrive` once its commit is durable."""
+    def advance(self, now_ms: int, changes: Changes, *, exact: bool = False) -> None:
+        """Let time pass: what is due by now becomes ready, what is past its retention goes.
+
+        ``exact``: look for expired messages now, even if that was done within the last second."""
 
     @abstractmethod
-    def arrive(self, entry: Entry, now_ms: int) -> None: ...
+    def reset(self) -> None:
+        """Forget all messages; ``restore`` fills the memory again."""
 
     @abstractmethod
     def _pick(self, now_ms: int) -> Entry | None:
-        """Take the next message in hand: it counts as in flight, without a deadline."""
+        """Take the next message out of its lane; it counts as in flight, without a deadline."""
 
-    def _start_picking(self) -> None:
-        """A receive begins."""
-
+    @abstractmethod
     def _end_picking(self, now_ms: int) -> None:
-        """It has taken what it takes."""
+        """The last :meth:`_pick` of a receive was made."""
 
     @abstractmethod
-    def _judge_delete(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None: ...
+    def _take_out(self, entry: Entry) -> None:
+        """Take a ready or delayed message out of the middle; it counts as in flight, without a deadline."""
 
     @abstractmethod
-    def _judge_change(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None: ...
+    def _show(self, entry: Entry, now_ms: int, durable: int) -> None:
+        """A message in flight becomes ready."""
 
     @abstractmethod
-    def counts(self, now_ms: int) -> Counts | None:
-        """Exact counts; None if the store must be asked how many messages are still delayed."""
+    def _forget(self, entry: Entry, now_ms: int, commit: int) -> None:
+        """A message in flight leaves this queue with this commit."""
 
     @abstractmethod
-    def trim(self, durable: int) -> None:
-        """Give memory back: keep only the floor of each lane."""
+    def _refuse_delete(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
+        """Why this receipt does not delete this message (None: it is gone already)."""
 
-    def configure(self, settings: QueueSettings, now_ms: int) -> None:
-        self.settings = settings
+    @abstractmethod
+    def _refuse_change(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
+        """Why this receipt does not change the visibility of this message."""
 
-    def _new_entry(
-        self,
-        message: Outgoing,
-        due_ms: int,
-        dedup_id: str | None,
-        now_ms: int,
-        wall_ms: int,
-        changes: Changes,
-    ) -> tuple[Sent, Entry]:
-        number = self.next_number()
-        id = self.message_id(number)
-        content = Content(
-            id, message.body, message.sender, wall_ms, message.attributes, message.trace, dedup_id
-        )  # fmt: skip
-        entry = Entry(number, number, message.group, now_ms, due_ms, content=encode_content(content))
-        changes.add(self.id, entry)
-        return Sent(id, number if self.settings.fifo else None), entry
+    @abstractmethod
+    def _adopt(self, row: EntryRow, now_ms: int) -> Entry:
+        """A message that only the store had, looked up by its receipt."""
 
     # -- receiving -------------------------------------------------------------------------------------------
 
@@ -123,63 +111,51 @@ class Queue(PagedQueue[L]):
         wall_ms: int,
         changes: Changes,
     ) -> Taken:
-        """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue die instead."""
+        """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue are dead instead."""
         self.advance(now_ms, changes)
+        backlog = self.backlog
+        cutoff_ms, in_flight_max = backlog.expiry_cutoff_ms(now_ms), self.limits.in_flight_max
         deliveries: list[Delivery] = []
         dead: list[Entry] = []
         shown: list[Entry] = []
-        self._start_picking()
-        while len(deliveries) < count and self.in_flight < self.limits.in_flight_max:
-            entry = self._pick_living(now_ms, changes)
+        while len(deliveries) < count and backlog.in_flight < in_flight_max:
+            entry = self._pick(now_ms)
             if entry is None:
                 break
+            if entry.enqueued_ms <= cutoff_ms:
+                self._forget(entry, now_ms, changes.number)
+                changes.remove(entry.seq)
+                continue
             if receives_max is not None and entry.receives - entry.receives_before >= receives_max:
-                self._forget(entry, now_ms, changes)
+                self._forget(entry, now_ms, changes.number)
                 dead.append(entry)
                 continue
-            deliveries.append(self._deliver(entry, now_ms, wall_ms))
+            entry.receives += 1
+            if entry.receives >= self._new_place_after:
+                entry.position = position_of(self.next_number())
+            if not entry.first_received_ms:
+                entry.first_received_ms = wall_ms
+            content = backlog.release_content(entry)
+            deliveries.append(Delivery(
+                entry.seq, entry.position, entry.receives, entry.first_received_ms, now_ms, entry.group,
+                entry.source, content,
+            ))  # fmt: skip
             if visibility_ms:
-                self._hide(entry, now_ms + visibility_ms)
+                entry.due_ms = now_ms + visibility_ms
+                backlog.set_timer(entry.due_ms, entry.seq)
                 changes.update(self.id, entry)
             else:
                 shown.append(entry)
         self._end_picking(now_ms)
         for entry in shown:
-            # Hidden for no time at all: delivered and counted, yet not twice in one answer.
+            # Hidden for no time at all: delivered and counted, but not twice in one answer.
             self._show_now(entry, now_ms, changes)
         return Taken(deliveries, dead)
-
-    def _pick_living(self, now_ms: int, changes: Changes) -> Entry | None:
-        """The next message that is not past its retention."""
-        while (entry := self._pick(now_ms)) is not None:
-            if entry.enqueued_ms + self.settings.retention_ms > now_ms:
-                return entry
-            self._forget(entry, now_ms, changes)
-            changes.remove(entry.seq)
-        return None
-
-    def _deliver(self, entry: Entry, now_ms: int, wall_ms: int) -> Delivery:
-        entry.receives += 1
-        if not entry.first_received_ms:
-            entry.first_received_ms = wall_ms
-        # The receiver has the body now; it is read again from the store if the message comes back.
-        content, entry.content = entry.content, None
-        if content is not None:
-            self.budget.used -= len(content)
-        return Delivery(
-            entry.seq, entry.position, entry.receives, entry.first_received_ms, now_ms, entry.group,
-            entry.source, content,
-        )  # fmt: skip
-
-    def _show_now(self, entry: Entry, now_ms: int, changes: Changes) -> None:
-        entry.due_ms = 0
-        changes.update(self.id, entry)
-        self._wake(entry, now_ms, changes.durable)
 
     def take_back(self, deliveries: Iterable[Delivery], now_ms: int, changes: Changes) -> None:
         """The receiver never got these: show them again at once, uncounted."""
         for delivery in deliveries:
-            entry = self._uncounted(delivery)
+            entry = self.backlog.undo_receive(delivery)
             if entry is None:
                 continue
             if entry.state is State.IN_FLIGHT:
@@ -187,74 +163,29 @@ class Queue(PagedQueue[L]):
             else:
                 changes.update(self.id, entry)
 
-    def pass_over(
-        self, deliveries: Iterable[Delivery], shut: Container[int], now_ms: int, changes: Changes
-    ) -> list[Delivery]:
-        """Those in ``shut`` cannot be handed out: uncounted, and hidden for a while so that others come first.
+    def _hide(self, entry: Entry, due_ms: int) -> None:
+        """A message in flight stays hidden until then."""
+        assert entry.state is State.IN_FLIGHT
+        entry.due_ms = due_ms
+        self.backlog.set_timer(due_ms, entry.seq)
 
-        Answers the rest. After a restart they are tried again at once: the store does not know of the while."""
-        rest = []
-        for delivery in deliveries:
-            if delivery.seq not in shut:
-                rest.append(delivery)
-            elif (entry := self._uncounted(delivery)) is not None:
-                entry.due_ms = 0
-                changes.update(self.id, entry)
-                if entry.state is not State.IN_FLIGHT:
-                    self._take_out(entry)
-                self._hide(entry, now_ms + _HOLD_MS)
-        return rest
+    def _show_now(self, entry: Entry, now_ms: int, changes: Changes) -> None:
+        entry.due_ms = 0
+        changes.update(self.id, entry)
+        self._show(entry, now_ms, changes.durable)
 
-    def _uncounted(self, delivery: Delivery) -> Entry | None:
-        """The message as if it had not been received; None if something happened to it since."""
-        entry = self.index.get(delivery.seq)
-        if entry is None or entry.receives != delivery.receives:
-            return None
-        entry.receives -= 1
-        if not entry.receives:
-            entry.first_received_ms = 0
-        if entry.content is None and delivery.content is not None:
-            entry.content = delivery.content
-            self.budget.used += len(delivery.content)
-        return entry
-
-    def withdraw(self, count: int, now_ms: int, changes: Changes) -> list[Entry]:
-        """Hold waiting messages for a move to another queue: uncounted, and back by themselves if it fails."""
-        self.advance(now_ms, changes)
-        held: list[Entry] = []
-        self._start_picking()
-        while len(held) < count and (entry := self._pick_living(now_ms, changes)) is not None:
-            self._hide(entry, now_ms + _HOLD_MS)
-            held.append(entry)
-        self._end_picking(now_ms)
-        return held
-
-    def give_back(self, held: Iterable[Entry], now_ms: int, changes: Changes) -> None:
-        """End a hold whose messages do not move after all."""
-        for entry in held:
-            if entry.state is State.IN_FLIGHT:
-                self._show_now(entry, now_ms, changes)
-
-    def let_go(self, entry: Entry, now_ms: int, changes: Changes) -> bool:
-        """A held message leaves for good; False if it is no longer there."""
-        if self.index.get(entry.seq) is not entry or entry.state is not State.IN_FLIGHT:
-            return False
-        self._forget(entry, now_ms, changes)
-        changes.remove(entry.seq)
-        return True
-
-    # -- by receipt handle: of many handles at once, so whoever asks lets time pass by ``advance`` first --------
+    # -- by receipt: the caller lets time pass by ``advance`` first, once for many receipts --------------------
 
     def delete(
         self, receipt: Receipt, now_ms: int, changes: Changes, stored: Stored | None = None
     ) -> PenstockError | None:
-        """Raises Unknown if the store must be asked first; its answer is then given as ``stored``."""
-        entry = self._find(receipt, now_ms, stored)
-        refusal = self._judge_delete(receipt, entry)
+        """Raises Unknown if the store must be asked first; its answer is then passed as ``stored``."""
+        entry = self.backlog.index.get(receipt.seq) or self._look_up(receipt, now_ms, stored)
+        refusal = self._refuse_delete(receipt, entry)
         if refusal is None and entry is not None:
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
-            self._forget(entry, now_ms, changes)
+            self._forget(entry, now_ms, changes.number)
             changes.remove(entry.seq)
         return refusal
 
@@ -266,12 +197,13 @@ class Queue(PagedQueue[L]):
         changes: Changes,
         stored: Stored | None = None,
     ) -> PenstockError | None:
-        entry = self._find(receipt, now_ms, stored)
-        refusal = self._judge_change(receipt, entry)
+        """Like :meth:`delete`, but the message stays hidden for so long from now on."""
+        entry = self.backlog.index.get(receipt.seq) or self._look_up(receipt, now_ms, stored)
+        refusal = self._refuse_change(receipt, entry)
         if refusal is not None:
             return refusal
-        assert entry is not None, "a change is judged possible only for a message that is there"
-        # SQS: from the receive on, a message is hidden for twelve hours in all at the most.
+        assert entry is not None, "the visibility of a message that is gone cannot be changed"
+        # SQS: a message is hidden for at most twelve hours from its receive on.
         if now_ms - receipt.received_ms + visibility_ms > self.limits.visibility_ms_max:
             return VisibilityTooLong()
         if visibility_ms:
@@ -283,16 +215,54 @@ class Queue(PagedQueue[L]):
             self._show_now(entry, now_ms, changes)
         return None
 
-    def _find(self, receipt: Receipt, now_ms: int, stored: Stored | None) -> Entry | None:
-        entry = self.index.get(receipt.seq)
-        if entry is not None or self.complete or receipt.seq in self._ghosts:
-            return entry
+    def _look_up(self, receipt: Receipt, now_ms: int, stored: Stored | None) -> Entry | None:
+        """A message that is not in memory."""
+        if self.backlog.knows(receipt.seq):
+            return None
         if stored is None:
             raise Unknown
         row = stored.get(receipt.seq)
         # A purge may have come between the look into the store and this decision.
-        return None if row is None or row.position <= self.purged_to else self._adopt(row, now_ms)
+        return None if row is None or row.position <= self.backlog.purged_to else self._adopt(row, now_ms)
 
-    @abstractmethod
-    def _adopt(self, row: EntryRow, now_ms: int) -> Entry:
-        """A waiting message that only the store had."""
+    # -- settings and purge ----------------------------------------------------------------------------------
+
+    def configure(self, settings: QueueSettings, now_ms: int) -> None:
+        self.settings = settings
+        self.backlog.retention_ms = settings.retention_ms
+
+    def purge(self, upto: int) -> None:
+        """Every message up to this position is void."""
+        self.reset()
+        self.backlog.purged_to = self.backlog.frontier = upto
+
+    # -- moving messages to another queue ----------------------------------------------------------------------
+
+    def withdraw(self, count: int, now_ms: int, changes: Changes) -> list[Entry]:
+        """Hide ready messages for a move to another queue: uncounted, and ready again by themselves if it fails."""
+        self.advance(now_ms, changes)
+        cutoff_ms = self.backlog.expiry_cutoff_ms(now_ms)
+        withdrawn: list[Entry] = []
+        while len(withdrawn) < count and (entry := self._pick(now_ms)) is not None:
+            if entry.enqueued_ms <= cutoff_ms:
+                self._forget(entry, now_ms, changes.number)
+                changes.remove(entry.seq)
+            else:
+                self._hide(entry, now_ms + _WITHDRAWN_MS)
+                withdrawn.append(entry)
+        self._end_picking(now_ms)
+        return withdrawn
+
+    def give_back(self, withdrawn: Iterable[Entry], now_ms: int, changes: Changes) -> None:
+        """These do not move after all."""
+        for entry in withdrawn:
+            if entry.state is State.IN_FLIGHT:
+                self._show_now(entry, now_ms, changes)
+
+    def let_go(self, entry: Entry, now_ms: int, changes: Changes) -> bool:
+        """A withdrawn message leaves for good; False if it is no longer there."""
+        if self.backlog.index.get(entry.seq) is not entry or entry.state is not State.IN_FLIGHT:
+            return False
+        self._forget(entry, now_ms, changes.number)
+        changes.remove(entry.seq)
+        return True

@@ -13,7 +13,7 @@ from penstock.names import QueueName
 from penstock.queues.settings import QueueSettings
 
 if TYPE_CHECKING:
-    from penstock.queues.message import Entry
+    from penstock.queues.messages import Entry
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):

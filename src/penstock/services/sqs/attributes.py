@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.limits import SECOND
 from penstock.names import QueueName
-from penstock.queues.message import Counts
+from penstock.queues.messages import Counts
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import invalid_attribute, sqs_fault, unknown_attribute
 from penstock.services.sqs.policy import check_policy

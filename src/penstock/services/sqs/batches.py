@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError
 from penstock.limits import SECOND
-from penstock.queues.message import Outgoing
+from penstock.queues.messages import Outgoing
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import (
     HANDLE_EXPIRED,

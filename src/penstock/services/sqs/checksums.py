@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import md5
 
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 
 _TEXT, _BINARY = b"\x01", b"\x02"
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
-from penstock.queues.message import Attribute
+from penstock.queues.messages import Attribute
 from penstock.services.sqs.faults import sqs_fault
 from penstock.services.sqs.operations import MessageAttributeValue
 from penstock.services.sqs.validation import is_legal, utf8_length

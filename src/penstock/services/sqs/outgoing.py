@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.limits import SECOND
-from penstock.queues.message import Attribute, Outgoing
+from penstock.queues.messages import Attribute, Outgoing
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.checksums import md5_of_attributes, md5_of_body
 from penstock.services.sqs.faults import invalid_value

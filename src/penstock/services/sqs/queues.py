@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, queue_url
-from penstock.queues.message import Counts
+from penstock.queues.messages import Counts
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.access import check_listing, check_new_queue, permitted_queue
 from penstock.services.sqs.attributes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.queues.message import Received
+from penstock.queues.messages import Received
 from penstock.services.sqs.checksums import md5_of_attributes, md5_of_body
 from penstock.services.sqs.message_attributes import TRACE_HEADER, to_wire
 from penstock.services.sqs.operations import Message, ReceiveMessageRequest

@@ -1,0 +1,132 @@
+"""A message in each of its shapes: as sent, as stored, as delivered and as received.
+
+What does not change between edits (body, attributes, ids) is encoded once into bytes, and memory and store hold only
+those bytes. What changes (due time, receive count, position) is the :class:`Entry`, which is small: thousands fit in
+memory.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    Value = str | bytes
+else:
+    Value = Any  # msgspec cannot decode a union of str and bytes; msgpack itself tells them apart
+
+
+class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    type: str
+    value: Value
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a message that its sender gave, and its id."""
+
+    id: str
+    body: str
+    sender: str
+    sent_ms: int
+    attributes: dict[str, Attribute] | None = None
+    trace: str | None = None
+    dedup_id: str | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Content)
+encode_content = _encoder.encode
+decode_content = _decoder.decode
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid message as its sender hands it in."""
+
+    body: str
+    sender: str
+    attributes: dict[str, Attribute] | None = None
+    trace: str | None = None
+    delay_ms: int | None = None
+    group: str | None = None
+    dedup_id: str | None = None
+
+
+class Sent(msgspec.Struct, frozen=True):
+    id: str
+    sequence: int | None = None
+
+
+class State(IntEnum):
+    """Where memory has an entry. Not stored: at load it follows from ``due_ms`` and ``receives``."""
+
+    READY = 0
+    DELAYED = 1
+    IN_FLIGHT = 2
+    GONE = 3
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A message in memory. ``seq`` identifies it for life; ``position`` is its place in the queue it is in."""
+
+    seq: int
+    position: int
+    group: str | None
+    enqueued_ms: int
+    due_ms: int = 0
+    receives: int = 0
+    receives_before: int = 0  # counted in other queues: the redrive policy counts only receives in this one
+    first_received_ms: int = 0
+    source: str | None = None  # ARN of the queue it was dead-lettered from
+    content: bytes | None = None  # None: only the store has it
+    state: State = State.READY
+    commit: int = 0  # number of the commit that carries its last change
+
+
+def position_of(number: int) -> int:
+    """The position at the end of a queue that belongs to a number of the shard's counter."""
+    return number
+
+
+def sequence_of(position: int) -> int:
+    """The sequence number that clients of a FIFO queue see; the inverse of :func:`position_of`."""
+    return position
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """One message handed out: what its receiver gets, and what is needed to take it back."""
+
+    seq: int
+    position: int
+    receives: int
+    first_received_ms: int
+    received_ms: int
+    group: str | None
+    source: str | None
+    content: bytes | None  # None: only the store has it
+
+
+class Taken(NamedTuple):
+    """The result of a receive."""
+
+    deliveries: list[Delivery]
+    dead: list[Entry]  # received too often: they left this queue and go to the dead-letter queue
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message as its receiver gets it."""
+
+    content: Content
+    handle: str
+    receives: int
+    first_received_ms: int
+    group: str | None
+    sequence: int | None
+    source: str | None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
