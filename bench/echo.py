@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import uvloop
 
@@ -12,13 +11,13 @@ from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Request
 from penstock.server.http.response import REQUEST_ID
-from penstock.wire.dispatch import Answer
+from penstock.wire.service import Response
 
 TYPE = (b"Content-Type", b"application/x-amz-json-1.0")
 
 
-def serve(request: Request, done: Callable[[Answer], None]) -> None:
-    done(Answer(200, [TYPE, (REQUEST_ID, request.id.encode())], respond(request.body)))
+def serve(request: Request) -> None:
+    request.respond(Response(200, [TYPE, (REQUEST_ID, request.id.encode())], respond(request.body)))
 
 
 async def main() -> None:

@@ -10,7 +10,7 @@ from fuzz.signer import SECRET
 from fuzz.targets import load
 from penstock.auth.sigv4.canonical import HeaderLines
 from penstock.queues.receipts import Receipt, ReceiptSigner
-from penstock.server.http.parser import Reader
+from penstock.server.http.parser import RequestParser
 
 
 class Damage(NamedTuple):
@@ -25,12 +25,12 @@ def _fails(*_: object, **__: object) -> NoReturn:
     raise KeyError("injected")
 
 
-_feed = Reader.feed
+_feed = RequestParser.feed
 _lines_of = HeaderLines.of
 
 
-def _loses_bytes_at_a_cut(reader: Reader, data: bytes) -> bytes:
-    return _feed(reader, bytes(data).removeprefix(b"H"))
+def _loses_bytes_at_a_cut(parser: RequestParser, data: bytes) -> bytes:
+    return _feed(parser, bytes(data).removeprefix(b"H"))
 
 
 def _without_target(lines: HeaderLines, headers: Any) -> bytes:
@@ -51,8 +51,8 @@ DAMAGES = {
         "json", "penstock.services.sqs.access._check", lambda *_: None, b"anonymous AmazonSQS.SendMessage "
     ),
     "an answer that is not XML": Damage("query", "penstock.wire.xml._text", lambda text: f"<{text}"),
-    "an error in the server": Damage("http", "penstock.server.routes.Routes._own_page", _fails),
-    "bytes lost at a cut": Damage("http", "penstock.server.http.parser.Reader.feed", _loses_bytes_at_a_cut),
+    "an error in the server": Damage("http", "penstock.server.routes.Routes._mount_of", _fails),
+    "bytes lost at a cut": Damage("http", "penstock.server.http.parser.RequestParser.feed", _loses_bytes_at_a_cut),
     "any key is accepted": Damage("http", _COMPARE, lambda *_: True, b"Signature=", b"Signature=0"),
     "any signature is valid": Damage("sigv4", _COMPARE, lambda *_: True, b"Signature=", b"Signature=0"),
     "a secret in an error": Damage(

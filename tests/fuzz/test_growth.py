@@ -22,7 +22,7 @@ ROUND = 300
 GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: most inputs are larger
 
 LIMITS = [
-    "penstock.server.caller._REMEMBERED_MAX",
+    "penstock.server.callers._CACHED_MAX",
     "penstock.services.sqs.access._SETTLED_MAX",
 ]
 """Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""

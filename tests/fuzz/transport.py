@@ -29,21 +29,20 @@ class SocketlessListener(Listener):
 
     def __init__(self, serve: Serve) -> None:
         super().__init__(self._serve, LIMITS)
-        self.now = asyncio.get_running_loop().time
         self.methods: list[bytes] = []
         self._serve_on = serve
 
-    def _serve(self, request: Request, done: Any) -> None:
+    def _serve(self, request: Request) -> None:
         self.methods.append(request.method)
-        self._serve_on(request, done)
+        self._serve_on(request)
 
     def accept(self) -> Connection:
-        connection = Connection(self, ADDRESS)
-        self._arriving[connection] = None
+        connection = Connection(self, ADDRESS, None)
+        self._connections[connection] = None
         return connection
 
     def expect_empty(self) -> None:
-        assert self.buffered.bytes == 0, "bodies stay buffered after the connection"
+        assert self.held_bytes == 0, "requests stay buffered after the connection"
         assert not self._connections, "a closed connection is still listed"
 
 

@@ -11,7 +11,7 @@ from penstock.promise import start
 from penstock.server.compose import Parts
 from penstock.server.settings.config import Config
 
-from .harness import Client, Response, until
+from .harness import Client, Received, until
 
 
 class Server:
@@ -19,7 +19,7 @@ class Server:
         self.parts = parts
         self._port = port
 
-    async def ask(self, request: bytes) -> Response:
+    async def ask(self, request: bytes) -> Received:
         client = Client(*await asyncio.open_connection("127.0.0.1", self._port))
         client.send(request)
         response = await client.response()

@@ -1,4 +1,4 @@
-"""A listener on a loopback port with a dispatcher that the test plays itself, and a client of raw bytes."""
+"""A listener on a loopback port with a dispatcher that the test controls, and a client that sends raw bytes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import asyncio
 import json
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import uvloop
 
-from penstock.server.caller import Callers
-from penstock.server.cors import Cors
+from penstock.names import Space
+from penstock.server.callers import OpenCallers
+from penstock.server.client_addresses import ClientAddresses
 from penstock.server.health import Health
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer
+from penstock.server.web_pages import Cors
+from penstock.wire.service import Call, Response
 
+HOME = Space("000000000000", "us-east-1")
 QUICK = HttpLimits(idle_s=0.3, head_s=0.3, body_s=0.3, write_s=0.3, linger_s=0.3)
 
 
@@ -37,7 +40,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Dispatched:
     """A request that reached the dispatcher and waits for the test to answer it."""
 
-    def __init__(self, target: str | None, body: bytes, call: Call, done: Callable[[Answer], None]) -> None:
+    def __init__(self, target: str | None, body: bytes, call: Call, done: Callable[[Response], None]) -> None:
         self.target = target
         self.body = body
         self.call = call
@@ -45,7 +48,7 @@ class Dispatched:
 
     def answer(self, body: bytes = b"{}", status: int = 200) -> None:
         request_id = (b"x-amzn-RequestId", self.call.request_id.encode())
-        self._done(Answer(status, [(b"Content-Type", b"application/x-amz-json-1.0"), request_id], body))
+        self._done(Response(status, [(b"Content-Type", b"application/x-amz-json-1.0"), request_id], body))
 
 
 class FakeDispatcher:
@@ -53,15 +56,18 @@ class FakeDispatcher:
 
     def __init__(self) -> None:
         self.held: set[str | None] = set()
+        self.takes_s = 0.0  # of the event loop's time
         self.seen: list[Dispatched] = []
         self._arrived = asyncio.Event()
 
-    def answer(self, request: Request, call: Call, done: Callable[[Answer], None]) -> None:
+    def answer(self, request: Request, call: Call, done: Callable[[Response], None]) -> None:
         target = request.headers[b"x-amz-target"].decode() if b"x-amz-target" in request.headers else None
         body = request.body
         dispatched = Dispatched(target, body, call, done)
         self.seen.append(dispatched)
         self._arrived.set()
+        if self.takes_s:
+            time.sleep(self.takes_s)
         if target not in self.held:
             dispatched.answer(json.dumps({"target": target, "length": len(body)}).encode())
 
@@ -87,7 +93,7 @@ class Running:
         reader, writer = await asyncio.open_connection(self.host, self.port, ssl=tls, server_hostname=name)
         return Client(reader, writer)
 
-    async def ask(self, request: bytes) -> Response:
+    async def ask(self, request: bytes) -> Received:
         client = await self.connect()
         client.send(request)
         response = await client.response(head_only=request.startswith(b"HEAD"))
@@ -95,7 +101,9 @@ class Running:
         return response
 
 
-class Response:
+class Received:
+    """A response as the client has it."""
+
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
@@ -113,7 +121,7 @@ class Client:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def response(self, *, head_only: bool = False) -> Response:
+    async def response(self, *, head_only: bool = False) -> Received:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers: dict[str, str] = {}
         for line in filter(None, head[1:]):
@@ -122,7 +130,7 @@ class Client:
             headers[name.lower()] = value
         status = int(head[0].split(" ")[1])
         length = 0 if head_only or status == 100 else int(headers["content-length"])
-        return Response(status, headers, await self._reader.readexactly(length))
+        return Received(status, headers, await self._reader.readexactly(length))
 
     async def at_end(self) -> bool:
         """Waits for the server to close; False if it sends something instead."""
@@ -148,20 +156,22 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     origins: Origins | None = None,
     cors: Cors | None = None,
+    clients: ClientAddresses | None = None,
     **more: Any,
 ) -> AsyncIterator[Running]:
     dispatcher, health = FakeDispatcher(), Health()
+    origins = origins or Origins(None, ())
     routes = Routes(
         **{
-            "callers": Callers("000000000000", "us-east-1"),
-            "origins": origins or Origins(None, ()),
+            "callers": OpenCallers(HOME, origins),
+            "origins": origins,
             "cors": cors or Cors(()),
             "health": health,
             **more,
         }
     )
     routes.dispatch = dispatcher.answer
-    listener = Listener(routes.serve, limits or HttpLimits())
+    listener = Listener(routes.serve, limits or HttpLimits(), clients, is_health_check=routes.is_health_check)
     port = await listener.listen(host, 0, tls)
     try:
         yield Running(listener, dispatcher, health, port, host)

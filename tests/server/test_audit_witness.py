@@ -10,7 +10,7 @@ from penstock.names import Space
 from penstock.server.audit import Audit, AuditEvent, AuditRecorder
 from penstock.server.audit.actions import left_out
 from penstock.server.audit.event import cloudtrail
-from penstock.server.caller import Caller
+from penstock.server.callers import Caller
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.services.sqs import operations as op

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.names import Space
-from penstock.server.caller import Caller, Callers, sender_id
-from penstock.server.cors import Cors
-from penstock.server.http.request import Peer, Refusal, Request
+from penstock.server.callers import Caller, OpenCallers, sender_id
+from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.origin import Origins
 from penstock.server.throttle import Throttle
+from penstock.server.web_pages import Cors
 
 from .audit_events import ALICE, ROOT, WORKER
-from .harness import get, post, run, serving
+from .harness import HOME, get, post, run, serving
 
 
 def peer() -> Peer:
@@ -40,7 +40,7 @@ def signed(credential: str) -> str:
     return f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00"
 
 
-CALLERS = Callers("000000000000", "us-east-1")
+CALLERS = OpenCallers(HOME, Origins(None, ()))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_the_sender_is_stable_and_not_the_account() -> None:
 
 
 def test_remembered_callers_are_bounded() -> None:
-    callers = Callers("000000000000", "us-east-1")
+    callers = OpenCallers(HOME, Origins(None, ()))
     for number in range(5000):
         callers.of(request(authorization=signed(f"K{number}/1/eu-west-1/sqs/aws4_request")))
-    assert len(callers._known) <= 1024
+    assert len(callers._cache) <= 128
 
 
 PROXIES = (ip_network("10.0.0.0/8"),)
@@ -126,15 +126,15 @@ def test_a_connection_may_be_used_for_several_hosts() -> None:
     origins, connection = Origins(None, ()), peer()
     for host in ("a.test", "a.test", "b.test:1", "a.test"):
         assert origins.of(request(by=connection, host=host)).base_url == f"http://{host}"
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpError):
         origins.of(request(by=connection, host="no host"))
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpError):
         origins.of(request(by=connection, host="no host"))
 
 
 @pytest.mark.parametrize("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])
 def test_a_host_that_cannot_be_one(host: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpError):
         Origins(None, ()).of(request(host=host))
 
 

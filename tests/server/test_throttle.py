@@ -12,21 +12,21 @@ PAUSES = st.lists(st.floats(0, 3), min_size=1, max_size=200)
 
 def test_a_burst_then_the_steady_rate() -> None:
     throttle = Throttle(10, 5)
-    assert [throttle.take("a", 0.0) for _ in range(7)] == [True] * 5 + [False] * 2
-    assert not throttle.take("a", 0.09)
-    assert [throttle.take("a", 0.11) for _ in range(2)] == [True, False]
-    assert sum(throttle.take("a", 0.2 + step / 1000) for step in range(10_000)) == 100
+    assert [throttle.accept("a", 0.0) for _ in range(7)] == [True] * 5 + [False] * 2
+    assert not throttle.accept("a", 0.09)
+    assert [throttle.accept("a", 0.11) for _ in range(2)] == [True, False]
+    assert sum(throttle.accept("a", 0.2 + step / 1000) for step in range(10_000)) == 100
 
 
 def test_callers_do_not_pay_for_each_other() -> None:
     throttle = Throttle(1, 1)
-    assert throttle.take("a", 0.0) and not throttle.take("a", 0.0)
-    assert throttle.take("b", 0.0)
+    assert throttle.accept("a", 0.0) and not throttle.accept("a", 0.0)
+    assert throttle.accept("b", 0.0)
 
 
 def test_a_burst_of_nothing_still_lets_the_rate_through() -> None:
     throttle = Throttle(2, 0)
-    assert [throttle.take("a", now / 4) for now in range(5)] == [True, False, True, False, True]
+    assert [throttle.accept("a", now / 4) for now in range(5)] == [True, False, True, False, True]
 
 
 @given(st.sampled_from([0.5, 1, 7, 1000]), st.integers(0, 50), PAUSES)
@@ -36,7 +36,7 @@ def test_no_stretch_of_time_has_more_than_burst_and_rate(
     throttle, now, taken = Throttle(rate, burst), 0.0, list[float]()
     for pause in pauses:
         now += pause
-        if throttle.take("a", now):
+        if throttle.accept("a", now):
             taken.append(now)
     for first, begun in enumerate(taken):
         for last in range(first, len(taken)):
@@ -49,18 +49,18 @@ def test_whoever_keeps_to_the_rate_is_never_refused(rate: float, burst: int, pau
     throttle, now = Throttle(rate, burst), 0.0
     for pause in pauses:
         now += 1.000001 / rate + pause
-        assert throttle.take("a", now)
+        assert throttle.accept("a", now)
 
 
 def test_callers_at_rest_are_forgotten() -> None:
     throttle = Throttle(1, 1, callers_max=100)
     for number in range(10_000):
-        assert throttle.take(f"caller {number}", number / 50)
+        assert throttle.accept(f"caller {number}", number / 50)
         assert len(throttle) <= 101
 
 
 def test_more_busy_callers_than_can_be_remembered_share_one_allowance() -> None:
     throttle = Throttle(1, 2, callers_max=10)
-    assert sum(throttle.take(f"caller {number}", 0.0) for number in range(1000)) == 12
+    assert sum(throttle.accept(f"caller {number}", 0.0) for number in range(1000)) == 12
     assert len(throttle) == 11
-    assert throttle.take("caller 3", 0.0), "those that are known keep their own"
+    assert throttle.accept("caller 3", 0.0), "those that are known keep their own"

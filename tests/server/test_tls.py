@@ -290,6 +290,6 @@ def test_client_certificates(
             assert await is_served(server, showing(None)) is stranger_is_served
             assert not await is_served(server, showing(unknown))
             assert not await is_served(server, showing(not_a_clients))
-            await until(lambda: not server.listener._arriving)
+            await until(lambda: not server.listener._connections)
 
     run(scene)

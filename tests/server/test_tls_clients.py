@@ -36,7 +36,7 @@ def test_a_request_knows_whose_certificate_it_came_with(
 
     async def scene() -> None:
         tls = Tls(TlsFiles(*server_files.files[:2], known.authority, "optional"))
-        async with serving(tls=tls.context, witness=object()) as server:
+        async with serving(tls=tls.context, recorder=object()) as server:
             client = await server.connect(context)
             for _ in range(2):
                 client.send(post())

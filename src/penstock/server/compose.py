@@ -10,7 +10,6 @@ from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
-from penstock.server.cors import Cors
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
@@ -18,7 +17,7 @@ from penstock.server.routes import Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
-from penstock.server.web_pages import Browsers
+from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services.sqs import sqs_service
 from penstock.services.sts import sts_service
 from penstock.store.sqlite.file import Synchronous
@@ -59,14 +58,16 @@ class Parts:
             cors=cors,
             health=self.health,
             throttle=self.security.throttle,
-            witness=self.security.witness,
-            browsers=Browsers(cors, config.public_url) if checks_pages else None,
+            recorder=self.security.witness,
+            pages=WebPageFilter(cors, config.public_url) if checks_pages else None,
         )
         audit = self.security.audit
         if audit is not None and config.audit_required:
             self.health.watch("the audit log cannot be written", lambda: audit.must_refuse)
         addresses = ClientAddresses(config.trusted_proxies)
-        self.listener = Listener(self._routes.serve, config.http_limits, addresses)
+        self.listener = Listener(
+            self._routes.serve, config.http_limits, addresses, self._routes.is_health_check
+        )
 
     async def load(self) -> None:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
@@ -80,7 +81,7 @@ class Parts:
             encryption.dedup_key,
         )  # fmt: skip
         self.broker.start()
-        self.health.tell("sends", self._send_state)
+        self.health.show("sends", self._send_state)
         services = [sqs_service(self.broker), sts_service(self.security.credentials, self._clock)]
         recorder = self.security.witness
         self._routes.dispatch = Dispatcher(

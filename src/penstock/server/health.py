@@ -1,44 +1,109 @@
-"""Is the server alive, and may it be sent work?
+"""Health: is the server alive, may it be sent requests, and the pages that say so.
 
-Alive: it answers. Ready: everything that was announced at the start has been done, no stop was asked for, and
-nothing that is watched stands in the way. A server that can do some of its work is ready: what it cannot do is told
-beside, and whoever sends it work decides what that means.
+Alive: it responds. Ready: everything that was expected at the start is done, no stop was requested, and no watched
+condition holds. A server that can do a part of its work is ready; the pages show what it cannot do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+
+from penstock import __version__
+from penstock.server.http.request import Request
+from penstock.server.http.response import REQUEST_ID
+from penstock.wire.service import Response
+
+_METHODS = (b"GET", b"HEAD")
 
 
 class Health:
     def __init__(self) -> None:
-        self._obstacles: list[str] = []
+        self._expected: list[str] = []
         self._watched: dict[str, Callable[[], bool]] = {}
-        self._told: dict[str, Callable[[], str]] = {}
+        self._shown: dict[str, Callable[[], str]] = {}
+        self.unconditional = True
+        """Ready, and nothing has to be asked."""
 
-    def watch(self, obstacle: str, stands: Callable[[], bool]) -> None:
-        """Not ready for as long as this is so. It is asked for every request."""
-        self._watched[obstacle] = stands
+    def expect(self, reason: str) -> None:
+        """Not ready until :meth:`done` is called with the same words, which are shown."""
+        self._expected.append(reason)
+        self.unconditional = False
 
-    def tell(self, name: str, state: Callable[[], str]) -> None:
-        """Shown to whoever asks; ready or not does not depend on it."""
-        self._told[name] = state
+    def done(self, reason: str) -> None:
+        self._expected.remove(reason)
+        self.unconditional = not self._expected and not self._watched
 
-    def expect(self, obstacle: str) -> None:
-        """Not ready until :meth:`done` is called with the same words; they are shown to whoever asks why."""
-        self._obstacles.append(obstacle)
+    def watch(self, reason: str, holds: Callable[[], bool]) -> None:
+        """Not ready while this holds. It is called for every request."""
+        self._watched[reason] = holds
+        self.unconditional = False
 
-    def done(self, obstacle: str) -> None:
-        self._obstacles.remove(obstacle)
+    def show(self, name: str, state: Callable[[], str]) -> None:
+        """A line of the page that does not decide about readiness."""
+        self._shown[name] = state
 
     @property
     def ready(self) -> bool:
-        return not self._obstacles and not (self._watched and self.obstacles)
+        return self.unconditional or not self.reasons
 
     @property
-    def obstacles(self) -> list[str]:
-        return self._obstacles + [obstacle for obstacle, stands in self._watched.items() if stands()]
+    def reasons(self) -> list[str]:
+        """Why it is not ready."""
+        return self._expected + [reason for reason, holds in self._watched.items() if holds()]
 
-    @property
-    def told(self) -> dict[str, str]:
-        return {name: state() for name, state in self._told.items()}
+    # Pages.
+
+    async def page(self, request: Request) -> Response:
+        """For /health and what is below it."""
+        if request.method not in _METHODS:
+            return _wrong_method(request)
+        ready = self.ready
+        match request.path.rstrip(b"/"):
+            case b"/health/live":
+                return json_page(request, {"status": "alive"})
+            case b"/health/ready":
+                page: dict[str, object] = {"status": "ready" if ready else "not ready"}
+            case b"/health":
+                page = {"status": "ready" if ready else "not ready", "live": True, "ready": ready}
+                page["version"] = __version__
+            case _:
+                return json_page(request, {"error": "not found"}, 404)
+        if not ready:
+            page["reasons"] = self.reasons
+        page |= {name: state() for name, state in self._shown.items()}
+        return json_page(request, page, 200 if ready else 503)
+
+    async def localstack_page(self, request: Request) -> Response:
+        """For scripts that wait for LocalStack: they look for "running" or "available"."""
+        if request.method not in _METHODS:
+            return _wrong_method(request)
+        if request.path.rstrip(b"/") != b"/_localstack/health":
+            return json_page(request, {"error": "not found"}, 404)
+        ready = self.ready
+        page = {
+            "services": {"sqs": "running" if ready else "not ready"},
+            "edition": "penstock",
+            "version": __version__,
+        }
+        return json_page(request, page, 200 if ready else 503)
+
+
+async def root_page(request: Request) -> Response:
+    page = {"service": "penstock", "version": __version__, "speaks": ["sqs", "sts"], "health": "/health"}
+    return json_page(request, page)
+
+
+def _wrong_method(request: Request) -> Response:
+    response = json_page(request, {"error": "use GET or HEAD"}, 405)
+    response.headers.append((b"Allow", b"GET, HEAD"))
+    return response
+
+
+def json_page(request: Request, page: Mapping[str, object], status: int = 200) -> Response:
+    headers = [
+        (b"Content-Type", b"application/json"),
+        (b"Cache-Control", b"no-store"),
+        (REQUEST_ID, request.id.encode()),
+    ]
+    return Response(status, headers, json.dumps(page).encode() + b"\n")

@@ -1,212 +1,188 @@
-"""From an HTTP request to whoever answers it: health, hello, preflight, or a service.
+"""From an HTTP request to what answers it: a mount or a service.
 
-A service is named by the header X-Amz-Target, or by a form's own parameters, never by the path: SQS takes the
-same request at ``/`` and at a queue's own URL.
+Paths that are not a service's (health, metrics, administration, console) are mounts, one per first path segment, for
+all HTTP methods. Everything else goes to the dispatcher: SQS accepts the same request at ``/`` and at a queue's URL,
+so the path does not name the service.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Mapping
-from time import monotonic, perf_counter
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from penstock import __version__
-from penstock.server import localstack
-from penstock.server.caller import Caller
+from penstock.promise import run
+from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.client_addresses import caller_name
-from penstock.server.cors import METHODS, Cors
-from penstock.server.health import Health
-from penstock.server.http.request import Refusal, Request
-from penstock.server.http.response import REQUEST_ID, refusal_answer
-from penstock.server.origin import Origins
-from penstock.wire.call import TRACE_BYTES_MAX, Call
-from penstock.wire.dispatch import Answer, refusal
+from penstock.server.health import Health, root_page
+from penstock.server.http.request import HttpError, Request
+from penstock.server.http.response import REQUEST_ID, error_response, with_headers
+from penstock.server.origin import REGION, Origins
+from penstock.server.throttle import Throttle
+from penstock.server.web_pages import METHODS, Cors, WebPageFilter
+from penstock.wire.dispatch import refusal
 from penstock.wire.faults import internal_error, request_throttled, service_unavailable
-from penstock.wire.registry import Fault
+from penstock.wire.service import TRACE_BYTES_MAX, Call, Fault, Response
 
-Done = Callable[[Answer], None]
+if TYPE_CHECKING:
+    from penstock.server.audit.recorder import AuditRecorder
 
 log = logging.getLogger("penstock.http")
 
-_USER_AGENT_MAX = 1024  # of what the audit trail may tell
+_USER_AGENT_MAX = 1024  # in the audit log
+_HEALTH_CHECKS = (b"/health", b"/_localstack/health")
+
+
+class Mount(NamedTuple):
+    """Answers all requests below one path segment."""
+
+    handler: Callable[[Request], Coroutine[Any, Any, Response]]
+    for_any_page: bool = False  # web pages of any origin may call it, even on an open server
 
 
 class Dispatch(Protocol):
-    def __call__(self, request: Request, call: Call, done: Done) -> None: ...
-
-
-class Callers(Protocol):
-    def of(self, request: Request) -> Caller:
-        """Raises the Fault to answer with if nobody may call like this."""
-
-
-class Browsers(Protocol):
-    def check(self, request: Request) -> None:
-        """Raises the Fault to answer with if it may be a web page's, and those may not call."""
-
-
-class Throttle(Protocol):
-    def take(self, caller: str, now_s: float) -> bool: ...
-
-
-class Witness(Protocol):
-    def turned_away(self, request: Request, fault: Fault, caller: Caller | None) -> None:
-        """A request was refused before anybody knew what it asked for; and its caller, if that was known."""
+    def __call__(self, request: Request, call: Call, done: Callable[[Response], None]) -> None: ...
 
 
 class Routes:
     def __init__(
         self,
         *,
-        callers: Callers,
+        callers: OpenCallers | SignedCallers,
         origins: Origins,
         cors: Cors,
         health: Health,
         throttle: Throttle | None = None,
-        witness: Witness | None = None,
-        browsers: Browsers | None = None,
+        recorder: AuditRecorder | None = None,
+        pages: WebPageFilter | None = None,
+        mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
-        self.dispatch: Dispatch | None = None  # set when there is a broker to dispatch to
-        self._throttle = throttle
-        self._witness = witness
-        self._browsers = browsers
+        self.dispatch: Dispatch | None = None  # set when the store is loaded
         self._callers = callers
         self._origins = origins
         self._cors = cors
         self._health = health
+        self._throttle = throttle
+        self._recorder = recorder
+        self._pages = pages
+        self._root = Mount(root_page, for_any_page=True)
+        self._mounts = {
+            b"health": Mount(health.page, for_any_page=True),
+            b"_localstack": Mount(health.localstack_page, for_any_page=True),
+            **(mounts or {}),
+        }
 
-    def serve(self, request: Request, done: Done) -> None:
-        """Answer a request: ``done`` is called once, now or later. Nothing is raised."""
-        if b"origin" in request.headers:
-            done = self._with_cors(request, done)
-        if log.isEnabledFor(logging.DEBUG):
-            done = _logged(request, done)
+    def is_health_check(self, request: Request) -> bool:
+        """What is answered even if there are too many connections."""
+        return request.method in (b"GET", b"HEAD") and request.path.startswith(_HEALTH_CHECKS)
+
+    def serve(self, request: Request) -> None:
+        """Calls ``request.respond`` once, now or later. Raises nothing."""
+        headers, method = request.headers, request.method
         try:
-            self._route(request, done)
-        except Refusal as refused:
-            done(refusal_answer(refused, request.id))
+            if b"origin" in headers:
+                request.cors_headers = self._cors.response_headers(request)
+            if b"x-amz-target" not in headers and (mount := self._mount_of(request)) is not None:
+                self._serve_mount(mount, request)
+            elif method == b"POST" or method == b"GET":
+                self._serve_call(request)
+            else:
+                self._serve_other(request)
+        except HttpError as error:
+            request.respond(error_response(error, request.id))
         except Exception as error:
-            # The text of an unforeseen error may quote the request: only its kind is logged.
+            # Its text may quote the request: only its type is logged.
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
-            done(refusal(internal_error(), request.id, request))
+            request.respond(refusal(internal_error(), request.id, request))
 
-    def _route(self, request: Request, done: Done) -> None:
-        method = request.method
-        target = request.headers.get(b"x-amz-target")
-        if method == b"OPTIONS":
-            done(Answer(200, [_id(request), (b"Allow", METHODS), *self._cors.preflight(request)], b""))
-        elif target is None and method in (b"GET", b"HEAD") and (own := self._own_page(request)) is not None:
-            done(own)
-        elif method not in (b"POST", b"GET"):  # whoever asks for a head alone wants nothing to be done
-            answer = refusal_answer(
-                Refusal(405, f"The method {method.decode()} is not used here."), request.id
-            )
-            done(Answer(405, [*answer.headers, (b"Allow", METHODS)], answer.body))
-        elif self.dispatch is None or not self._health.ready:
-            why = "; ".join(self._health.obstacles)
-            done(refusal(service_unavailable(f"Not ready: {why}."), request.id, request))
-        else:
-            caller = None
-            try:
-                if self._browsers is not None:
-                    self._browsers.check(request)
-                caller = self._callers.of(request)
-                if self._throttle is not None:
-                    self._check_rate(self._throttle, caller, request)
-            except Fault as fault:
-                if self._witness is not None:
-                    self._witness.turned_away(request, fault, caller)
-                done(refusal(fault, request.id, request))
-                return
-            request.call = self._call(request, caller)
-            self.dispatch(request, request.call, done)
-
-    def _check_rate(self, throttle: Throttle, caller: Caller, request: Request) -> None:
-        name = caller_name(caller.principal, self._origins.source_ip(request))
-        if not throttle.take(name, monotonic()):
-            raise request_throttled()
-
-    def _call(self, request: Request, caller: Caller) -> Call:
-        headers, origin = request.headers, self._origins.of(request)
-        trace = headers.get(b"x-amzn-trace-id")
-        call = Call(
+    def _serve_call(self, request: Request) -> None:
+        health, dispatch = self._health, self.dispatch
+        if dispatch is None or not (health.unconditional or health.ready):
+            fault = service_unavailable(f"Not ready: {'; '.join(health.reasons)}.")
+            request.respond(refusal(fault, request.id, request))
+            return
+        caller = None
+        try:
+            write_refusal = None if self._pages is None else self._pages.check(request)
+            caller = self._callers.of(request)
+            if self._throttle is not None:
+                name = caller_name(caller.principal, self._origins.source_ip(request))
+                if not self._throttle.accept(name, monotonic()):
+                    raise request_throttled()
+        except Fault as fault:
+            if self._recorder is not None:
+                self._recorder.turned_away(request, fault, caller)
+            request.respond(refusal(fault, request.id, request))
+            return
+        headers, peer = request.headers, request.peer
+        origin = peer.origin if headers.get(b"host") == peer.host else self._origins.of(request)
+        call = request.call = Call(
             request_id=request.id,
             space=caller.space,
             sender=caller.sender,
             base_url=origin.base_url,
-            # Clients and proxies add it by themselves: one that is too long is passed over, not refused.
-            trace=trace.decode("latin-1") if trace and len(trace) <= TRACE_BYTES_MAX else None,
+            signed_for=caller.signed_for,
+            principal=caller.principal,
         )
-        if caller.principal is not None or self._witness is not None:
-            call.principal, call.signed_for = caller.principal, caller.signed_for
+        if REGION in origin.base_url:
+            call.base_url = origin.base_url.replace(REGION, caller.space.region)
+        if write_refusal is not None:
+            call.write_refusal = write_refusal
+        # Clients and proxies add it by themselves: one that is too long is ignored.
+        trace = headers.get(b"x-amzn-trace-id")
+        if trace is not None and 0 < len(trace) <= TRACE_BYTES_MAX:
+            call.trace = trace.decode("latin-1")
+        if caller.principal is not None or self._recorder is not None:
             call.source_ip, call.secure = origin.source_ip, origin.secure
-            call.certificate = request.peer.certificate
+            call.certificate = peer.certificate
             call.user_agent = headers.get(b"user-agent", b"")[:_USER_AGENT_MAX].decode("latin-1")
-        return call
+        dispatch(request, call, request.respond)
 
-    def _own_page(self, request: Request) -> Answer | None:
-        match request.path.rstrip(b"/"):
-            case b"" if not request.query:
-                hello = {
-                    "service": "penstock",
-                    "version": __version__,
-                    "speaks": ["sqs", "sts"],
-                    "health": "/health",
-                }
-                return _json(request, 200, hello)
-            case b"/health/live":
-                return _json(request, 200, {"status": "alive"})
-            case b"/health/ready" | b"/health":
-                return self._ready_page(request)
-            case localstack.PATH:
-                ready = self._health.ready
-                return _json(request, 200 if ready else 503, localstack.health_page(ready=ready))
-        return None
+    def _serve_other(self, request: Request) -> None:
+        if request.method == b"OPTIONS":
+            headers = [(REQUEST_ID, request.id.encode()), (b"Allow", METHODS)]
+            headers += self._cors.preflight_headers(request)
+            request.cors_headers = None  # the same ones
+            request.respond(Response(200, headers))
+        else:  # HEAD, too: it asks for nothing to be done
+            error = HttpError(405, f"The method {request.method.decode()} is not supported here.")
+            request.respond(with_headers(error_response(error, request.id), [(b"Allow", METHODS)]))
 
-    def _ready_page(self, request: Request) -> Answer:
-        ready = self._health.ready
-        page: dict[str, object] = {"status": "ready" if ready else "not ready"}
-        if request.path.rstrip(b"/") == b"/health":
-            page = {**page, "live": True, "ready": ready, "version": __version__}
-        if not ready:
-            page["reasons"] = self._health.obstacles
-        page |= self._health.told
-        return _json(request, 200 if ready else 503, page)
+    # Mounts.
 
-    def _with_cors(self, request: Request, done: Done) -> Done:
-        extra = self._cors.headers(request) if request.method != b"OPTIONS" else []
-        if not extra:
-            return done
-        return lambda answer: done(Answer(answer.status, [*answer.headers, *extra], answer.body))
+    def _mount_of(self, request: Request) -> Mount | None:
+        path, _, query = request.target.partition(b"?")
+        segment = path[1:].partition(b"/")[0]
+        if not segment:
+            return self._root if not query and request.method in (b"GET", b"HEAD") else None
+        if b"access-control-request-method" in request.headers and request.method == b"OPTIONS":
+            return None
+        return self._mounts.get(segment)
+
+    def _serve_mount(self, mount: Mount, request: Request) -> None:
+        if not mount.for_any_page and self._pages is not None:
+            try:
+                self._pages.check(request)
+            except Fault as fault:
+                request.respond(refusal(fault, request.id, request))
+                return
+        run(mount.handler(request), _MountResponse(request))
 
 
-def _id(request: Request) -> tuple[bytes, bytes]:
-    return REQUEST_ID, request.id.encode()
+class _MountResponse:
+    """The outcome of a mount's handler becomes the response."""
 
+    __slots__ = ("_request",)
 
-def _json(request: Request, status: int, page: Mapping[str, object]) -> Answer:
-    headers = [(b"Content-Type", b"application/json"), (b"Cache-Control", b"no-store"), _id(request)]
-    return Answer(status, headers, json.dumps(page).encode() + b"\n")
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
-
-def _logged(request: Request, done: Done) -> Done:
-    begun = perf_counter()
-    path = request.path.decode("latin-1")
-    target = request.headers.get(b"x-amz-target", b"").decode("latin-1")
-
-    def finish(answer: Answer) -> None:
-        log.debug(
-            "%s %s", request.method.decode(), path,
-            extra={
-                "request_id": request.id,
-                "target": target,
-                "status": answer.status,
-                "peer": request.peer.address,
-                "ms": round((perf_counter() - begun) * 1000, 1),
-            },
-        )  # fmt: skip
-        done(answer)
-
-    return finish
+    def __call__(self, response: Response | None, error: BaseException | None) -> None:
+        request = self._request
+        if isinstance(error, HttpError):
+            response = error_response(error, request.id)
+        elif response is None:
+            log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
+            response = refusal(internal_error(), request.id, request)
+        request.respond(response)

@@ -19,9 +19,8 @@ from penstock.clock import Clock
 from penstock.server.audit.file import AuditError
 from penstock.server.audit.opening import open_audit
 from penstock.server.audit.recorder import AuditRecorder
-from penstock.server.caller import Callers
+from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.encryption import Encryption, root_key
-from penstock.server.gate import Gate
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.periodic import Lookout, alone
@@ -48,9 +47,9 @@ class Security:
         )
         self.encryption = Encryption(config, root, clock)
         self.callers = (
-            Callers(config.account, config.region)
+            OpenCallers(config.space, origins)
             if self.credentials is None
-            else Gate(self.credentials, origins, config.space, regions=config.regions)
+            else SignedCallers(self.credentials, origins, config.space, regions=config.regions)
         )
         rate = config.requests_per_second
         self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None

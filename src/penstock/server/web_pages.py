@@ -1,69 +1,110 @@
-"""Keeps web pages away from an open server, which does whatever it is asked and is reached by every browser here.
+"""Requests of web pages: CORS, and what keeps pages away from an open server.
 
-A page needs nobody's leave to send a form or to fetch a URL: it only cannot read the answer. And one whose own name
-is made to point at us (DNS rebinding) reads that too. So a request that a page may have caused is refused, unless
-``cors_origins`` lists where the page is from; one that a person typed is answered. A secured server needs none of
-this: pages cannot sign.
+An open server does whatever it is asked, and every browser on the machine reaches it. A page may send a form or fetch
+a URL without asking; it only cannot read the response. A page whose host name is made to point at us (DNS rebinding)
+can read it, too. So a request that a page may have caused is refused, unless ``cors_origins`` lists the page's
+origin. A secured server needs none of this: pages cannot sign.
 
-What tells them apart are headers that no page can take away:
+These headers, which no page can remove, tell pages from programs:
 
-1. Origin: whatever a page sends to elsewhere and may read, and everything but GET and HEAD.
-2. Sec-Fetch-Site: everything else, from today's browsers to this machine or over TLS; ``none`` is a person.
-3. Neither: a GET under a name that looks to the browser like the page's own. Only Host shows it, and programs use
-   names too: it counts if the request is a browser's. A page can call its browser something else, but not keep it
-   from saying which language it reads. Only ``localhost`` and addresses are names that nobody can take for a page.
+- Origin: sent with everything that the page may read, and with everything but GET and HEAD.
+- Sec-Fetch-*: sent by today's browsers to this machine or over TLS. Sec-Fetch-Site is ``none`` if the user typed the
+  URL or followed a link in another program, such as a mail: that may read, but not change anything.
+- Neither: a GET to a host name that the browser takes for the page's own. Only Host shows it, and programs use
+  host names, too, so it counts if the request is a browser's. A page can change its User-Agent, but cannot suppress
+  Accept-Language. Only ``localhost`` and IP addresses cannot be made to point at us.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from penstock.server.client_addresses import read_ip
-from penstock.server.cors import Cors
+from penstock.names import region_of_host
+from penstock.server.client_addresses import read_ip, without_port
 from penstock.server.http.request import Request
 from penstock.wire.faults import access_denied
+from penstock.wire.service import Fault, Headers
 
-_NO_PAGES = "This server has no credentials, so it takes nothing from web pages"
+METHODS = b"GET, HEAD, OPTIONS, POST"
+_EXPOSED = b"x-amzn-RequestId, x-amzn-query-error, x-amzn-errortype, Date"
+_SEC_FETCH = frozenset((b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user"))
+_BROWSER_HEADERS = _SEC_FETCH | {b"origin", b"accept-language"}
+_NO_PAGES = "This server has no credentials, so it refuses requests of web pages"
 
 
-class Browsers:
+class Cors:
+    """Pages of the listed origins may call; ``*`` lists every origin."""
+
+    def __init__(self, origins: Collection[str]) -> None:
+        self._origins = frozenset(origin.encode() for origin in origins)
+
+    def allows(self, origin: bytes) -> bool:
+        return b"*" in self._origins or origin in self._origins
+
+    def response_headers(self, request: Request) -> Headers:
+        origin = request.headers.get(b"origin") if self._origins else None
+        if origin is None:
+            return []
+        vary = (b"Vary", b"Origin")
+        if not self.allows(origin):
+            return [vary]
+        allowed = b"*" if b"*" in self._origins else origin
+        return [(b"Access-Control-Allow-Origin", allowed), (b"Access-Control-Expose-Headers", _EXPOSED), vary]
+
+    def preflight_headers(self, request: Request) -> Headers:
+        headers = self.response_headers(request)
+        if len(headers) > 1:
+            wanted = request.headers.get(b"access-control-request-headers", b"")
+            headers += [
+                (b"Access-Control-Allow-Methods", METHODS),
+                # SDKs sign ever new headers: an origin that may call may send any.
+                (b"Access-Control-Allow-Headers", wanted),
+                (b"Access-Control-Max-Age", b"600"),
+            ]
+        return headers
+
+
+class WebPageFilter:
+    """For an open server."""
+
     def __init__(self, cors: Cors, public_url: str | None) -> None:
         self._cors = cors
-        self._public_host = urlsplit(public_url).hostname if public_url else None
+        self._public_host = (urlsplit(public_url).hostname or "") if public_url else ""
 
-    def check(self, request: Request) -> None:
-        """Raises the Fault to answer with."""
+    def check(self, request: Request) -> Fault | None:
+        """Raises the Fault to respond with. Returns the one to respond with if the request would change something."""
         headers = request.headers
+        browser = headers.get(b"user-agent", b"").startswith(b"Mozilla/")
+        if not browser and _BROWSER_HEADERS.isdisjoint(headers):
+            return None
         origin = headers.get(b"origin")
         if origin is not None:
             if not self._cors.allows(origin):
                 raise access_denied(f"{_NO_PAGES} of other origins than cors_origins lists.")
-        elif headers.get(b"sec-fetch-site", b"none") != b"none":
-            raise access_denied(f"{_NO_PAGES}, unless their requests have an Origin that cors_origins lists.")
-        elif _is_browser(request) and not self._is_ours(headers.get(b"host", b"")):
+            return None
+        if headers.get(b"sec-fetch-site", b"none") != b"none":
+            raise access_denied(f"{_NO_PAGES}, unless they have an Origin that cors_origins lists.")
+        # Some programs send Accept-Language. But they have no reason to GET, and a page without Origin can only GET.
+        browser = browser or (b"accept-language" in headers and request.method != b"POST")
+        if browser and not self._is_ours(headers.get(b"host", b"")):
             raise access_denied(
-                f"{_NO_PAGES}, and this may be one's. In a browser, call it localhost, by its IP address, or by "
-                "the name in public_url; a page's origin has to be listed in cors_origins."
+                f"{_NO_PAGES}, and this may be one's. In a browser, use localhost, the IP address or the host in "
+                "public_url; a page's origin has to be listed in cors_origins."
             )
-
-    def _is_ours(self, host: bytes) -> bool:
-        """No other name: it could be anybody's that was made to point here."""
-        name = _without_port(host.decode("latin-1").lower())
-        return (
-            name in ("localhost", self._public_host)
-            or name.endswith(".localhost")
-            or read_ip(name.strip("[]")) is not None
+        if _SEC_FETCH.isdisjoint(headers):
+            return None
+        return access_denied(
+            f"{_NO_PAGES} and links that change something, unless cors_origins lists their Origin."
         )
 
-
-def _is_browser(request: Request) -> bool:
-    headers = request.headers
-    if headers.get(b"user-agent", b"").startswith(b"Mozilla/"):
-        return True
-    # Some programs speak languages as well; they have no reason to GET, and a page has no other way without Origin.
-    return request.method != b"POST" and b"accept-language" in headers
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name if colon and (port.isdecimal() or not port) else host
+    def _is_ours(self, host: bytes) -> bool:
+        """Any other name may be one that was made to point here."""
+        name = without_port(host.decode("latin-1").lower())
+        return (
+            name == "localhost"
+            or name.endswith(".localhost")
+            or (name != "" and name == self._public_host)
+            or region_of_host(name, self._public_host) is not None
+            or read_ip(name.strip("[]")) is not None
+        )

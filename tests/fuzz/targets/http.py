@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +19,13 @@ from fuzz.transport import ADDRESS, Exchange, converse
 from penstock.auth.errors import InvalidToken
 from penstock.auth.principal import Principal
 from penstock.names import Space
-from penstock.server.caller import Callers
-from penstock.server.cors import Cors
-from penstock.server.gate import Gate
+from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.health import Health
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.server.routes import Done, Routes
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer
+from penstock.server.routes import Routes
+from penstock.server.web_pages import Cors
+from penstock.wire.service import Call, Response
 
 _PIECE_BITS, _SECURED_BIT, _PROXY_BIT = 0x1F, 0x20, 0x40
 _ALICE = Principal(kind="user", account="111122223333", arn="arn:aws:iam::111122223333:user/alice", id="AIDA")
@@ -89,7 +88,7 @@ def check(data: bytes) -> None:
 # -- a server whose service returns what it was asked -------------------------------------------------------
 
 
-def _echo(request: Request, call: Call, done: Done) -> None:
+def _echo(request: Request, call: Call, done: Callable[[Response], None]) -> None:
     said = {
         "target": request.headers.get(b"x-amz-target", b"").decode("latin-1"),
         "body": hashlib.sha256(request.body).hexdigest(),
@@ -97,7 +96,7 @@ def _echo(request: Request, call: Call, done: Done) -> None:
         "where": [call.space.account, call.space.region, call.base_url, call.source_ip, call.secure],
         "who": call.principal.arn if call.principal else call.sender,
     }
-    done(Answer(200, [(b"Content-Type", b"application/json")], json.dumps(said).encode()))
+    done(Response(200, [(b"Content-Type", b"application/json")], json.dumps(said).encode()))
 
 
 def _secret(access_key: str, token: str | None) -> str:
@@ -111,8 +110,8 @@ def _routes(*, secured: bool, proxied: bool) -> Routes:
     directory = SimpleNamespace(secret=_secret, principal=lambda key, token: _ALICE)
     credentials: Any = SimpleNamespace(directory=directory)
     home = Space("000000000000", "us-east-1")
-    gate = Gate(credentials, origins, home, now_s=lambda: NOW_S + 1)
-    callers = gate if secured else Callers(home.account, home.region)
+    signed = SignedCallers(credentials, origins, home, now_s=lambda: NOW_S + 1)
+    callers = signed if secured else OpenCallers(home, origins)
     routes = Routes(callers=callers, origins=origins, cors=Cors(["http://a"]), health=Health())
     routes.dispatch = _echo
     return routes

@@ -15,7 +15,7 @@ from penstock.names import Space
 from penstock.server.audit.event import DENIALS, AuditEvent
 from penstock.server.audit.log import Audit
 from penstock.server.audit.parameters import safe_parameters, safe_response
-from penstock.server.caller import Caller, claimed_credential
+from penstock.server.callers import Caller, claimed_credential
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.wire.call import Call

@@ -1,301 +1,396 @@
-"""One HTTP/1.1 connection, straight from the socket.
+"""One HTTP/1.1 connection, directly on the event loop's transport.
 
-Rules:
+Requests of a connection run one after the other, so that pipelined responses leave in order and a later request
+sees what an earlier one did. A request that arrives whole while nothing else is going on takes the short way through
+:meth:`Connection.data_received`; everything else goes through :meth:`Connection._advance`.
 
-1. Requests of a connection run one after the other, so pipelined answers leave in order and a later request
-   sees what an earlier one did. A client may run ahead only so far: past that we stop reading. And it may keep
-   the event loop only so long: after a few requests answered in place the other connections have their turn.
-2. Whatever is waited for has a deadline, except a running request: a long poll is never cut. A deadline is an
-   attribute that one shared sweep looks at, not a timer.
-3. A caller that is gone is told to its :class:`Call` at once; an answer that cannot be written is given back.
+Everything that is waited for has a deadline, except a running request: a long poll is never cut. A deadline is an
+attribute, copied from the listener's table, that the listener checks once per tick.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from enum import IntEnum
-from functools import partial
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, cast
 
-from penstock.server.http.parser import Phase, Reader
-from penstock.server.http.request import Peer, Refusal, Request
-from penstock.server.http.response import CONTINUE, encode_answer, encode_refusal
+from penstock.server.http.parser import BETWEEN, BODY, HEAD, RequestParser, new_request_id
+from penstock.server.http.request import HttpError, Peer, Request
+from penstock.server.http.response import (
+    CLOSE,
+    CONTINUE,
+    KEEP_ALIVE,
+    encode_response,
+    encode_stream_head,
+    error_response,
+    with_headers,
+)
 from penstock.server.tls import client_subject
-from penstock.wire.dispatch import Answer
+from penstock.wire.service import Response
 
 if TYPE_CHECKING:
     from penstock.server.http.listener import Listener
 
 NEVER = float("inf")
-_HEAD_BITE = 4 * 1024  # parsed at once while requests begin: bounds how many can begin at once
-_BODY_BITE = 64 * 1024
-_TURN = 16  # requests started in a row before other connections have their turn
-_FAREWELL_S = 1.0  # for a client at rest to take leave, when the server stops
-_LARGE_ANSWER = 1024 * 1024
-_PROGRESS = 4 * 1024  # a body that brings less than this within its time-out has stalled
-_READ_PROGRESS = 64 * 1024  # so has a client that reads less than this of its answers
+
+# What a connection waits for; each has its own time-out. The first three are the phases of the parser.
+IDLE, READ_HEAD, READ_BODY = BETWEEN, HEAD, BODY
+RESPOND = 3  # the response of the running request
+DRAIN = 4  # the client has to read what was written
+CLOSING = 5  # the client has to close its side
+
+_HEAD_PIECE = 4 * 1024  # parsed at once at the beginning of a request: bounds how many can begin at once
+_BODY_PIECE = 64 * 1024
+_TURN_S = 0.002  # after this time the other connections have their turn
+_STOP_IDLE_S = 1.0  # for an idle TLS client to acknowledge the end, when the server stops
+_LARGE_RESPONSE = 1024 * 1024
+_READ_PROGRESS = 4 * 1024  # a body that grows by less than this within its time-out has stalled
+_WRITE_PROGRESS = 64 * 1024  # so has a client that reads less than this of its responses
 
 log = logging.getLogger("penstock.http")
 
 
-class Await(IntEnum):
-    """What a connection waits for. Each has its own patience. The first three are the phases of reading."""
-
-    REQUEST = Phase.BETWEEN
-    HEAD = Phase.HEAD
-    BODY = Phase.BODY
-    ANSWER = 3
-    WRITE = 4  # for the client to read what we wrote
-    HANG_UP = 5  # for the client to close its side
-
-
-_AWAITED = tuple(Await)
-
-
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_address", "_advancing", "_awaits", "_deaf", "_lingers", "_listener", "_paused", "_peer_done", "_reader",
-        "_refusal", "_running", "_stuck", "_transport", "_unread", "_unwritten", "_yielded", "deadline",
+        "_address", "_advancing", "_awaits", "_closed_by_peer", "_discarding", "_drained", "_error", "_half_closed",
+        "_listener", "_paused", "_running", "_stream", "_stuck", "_transport", "_undrained", "_unread", "_yielded",
+        "client", "deadline", "held_bytes", "parser", "refused", "reserved", "silent",
     )  # fmt: skip
 
-    def __init__(self, listener: Listener, address: str) -> None:
+    def __init__(self, listener: Listener, address: str, client: str | None) -> None:
         self._listener = listener
-        # Of the caller, when it was accepted: a socket that was reset cannot tell any more.
-        self._address = address
-        self._transport: asyncio.Transport
-        self._reader: Reader
+        self._address = address  # from accept(): a socket that was reset does not know it any more
+        self.client = client  # whose connections are counted together; None: nobody's
+        self.silent = True  # no whole request came yet
+        self.reserved = False  # beyond the limit: for health checks only
+        self.refused: HttpError | None = None  # decided when it was accepted
         self.deadline = NEVER
-        self._awaits = Await.HANG_UP
-        self._unread: bytes | memoryview = b""  # received, not yet parsed: the client ran ahead
+        self.held_bytes = 0  # of requests that do not run yet
+        self.parser: RequestParser
+        self._transport: asyncio.Transport
+        self._awaits = CLOSING
+        self._unread: bytes | memoryview = b""  # received, not yet parsed
         self._running: Request | None = None
-        self._refusal: Refusal | None = None
+        self._stream: asyncio.Task[None] | None = None  # writes the response of the running request
+        self._drained: asyncio.Future[None] | None = None  # the stream waits for it
+        self._error: HttpError | None = (
+            None  # written after the responses before it, then the connection ends
+        )
         self._advancing = False
-        self._yielded = False  # requests wait, and go on when the others had their turn
-        self._paused = False  # we do not read
+        self._yielded = False  # requests wait until other connections had their turn
+        self._paused = False  # reading is paused
         self._stuck = False  # the client does not read
-        self._deaf = False  # what still comes is thrown away
-        self._lingers = False
-        self._peer_done = False  # the client will send nothing more
-        self._unwritten = 0  # of our answers, when we began to wait for the client to read them
+        self._discarding = False  # what still arrives is not parsed
+        self._half_closed = False  # we have closed our side
+        self._closed_by_peer = False  # the client sends nothing more
+        self._undrained = 0  # bytes written and not read, when we began to wait for the client
 
-    # What the event loop tells.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = _peer_of(self._transport, self._address)
-        self._reader = Reader(peer, self._listener.limits, self._listener.buffered)
-        refusal = self._listener.admit(self)
-        if refusal is not None:
-            self._transport.write(encode_refusal(refusal))
+        listener = self._listener
+        self.parser = RequestParser(_peer_of(self._transport, self._address), listener.limits)
+        listener.connected(self)
+        error = HttpError(503, "The server is stopping.") if listener.stopping else self.refused
+        if error is not None:
+            self._write_error(error)
             self._close()
-        self._arm()
+        self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._awaits > READ_BODY or self._unread or self._closed_by_peer or len(data) > _HEAD_PIECE:
+            if not self._discarding:
+                self._unread = bytes(self._unread) + data if self._unread else data
+                self._advance()
             return
-        self._unread = bytes(self._unread) + data if self._unread else data
+        parser = self.parser
+        try:
+            self._unread = parser.feed(data)
+        except HttpError as error:
+            self._end_with(error)
+        else:
+            if parser.requests:
+                self._start(parser.requests.popleft())
+                if parser.phase == BETWEEN and not (parser.requests or self.held_bytes or self._unread):
+                    return
         self._advance()
 
     def eof_received(self) -> bool:
-        # A closed peer and a half-closed one look the same here. What runs is told, so that a long poll ends
-        # and hands out nothing; an answer that costs nothing if it is lost is still written.
-        self._peer_done = True
-        self._tell_gone()
-        if self._lingers:
+        # A closed client and a half-closed one look the same. The running request learns of it, so that a long poll
+        # ends without handing out messages; a response that costs nothing if it is lost is still written.
+        self._closed_by_peer = True
+        self._disconnected()
+        if self._half_closed:
             return False
         self._advance()
         return not self._transport.is_closing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._deaf = True
-        self._listener.forget(self)
-        self._reader.close()
-        self._tell_gone()
+        self._discarding = True
+        self._unread = b""
+        self.parser.close()
+        self._count_held()
+        self._listener.disconnected(self)
+        self._disconnected()
 
     def pause_writing(self) -> None:
         self._stuck = True
-        self._arm()
+        self._set_deadline()
 
     def resume_writing(self) -> None:
         self._stuck = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         self._advance()
 
-    # What the listener tells.
+    # Called by the listener.
 
     def expire(self) -> None:
         """The deadline has passed."""
-        if self._awaits is Await.REQUEST:
+        if self._awaits == IDLE:
             self._close()
-        elif self._awaits in (Await.HEAD, Await.BODY):
-            part = "headers" if self._awaits is Await.HEAD else "body"
-            self.refuse(Refusal(408, f"The request's {part} did not arrive in time."))
-        elif self._awaits is Await.WRITE and self._has_read():
-            self._set_deadline(Await.WRITE)
+        elif self._awaits in (READ_HEAD, READ_BODY):
+            part = "headers" if self._awaits == READ_HEAD else "body"
+            self.give_up(HttpError(408, f"The request's {part} did not arrive in time."))
+        elif self._awaits == DRAIN and self._has_drained():
+            self._wait_for(DRAIN)
         else:
             self._transport.abort()
 
-    def wind_down(self) -> None:
-        """The server stops: an idle connection closes now, another after the answer it waits for."""
-        if self._running is None and not self._reader.requests and self._reader.phase is Phase.BETWEEN:
+    def stop(self) -> None:
+        """The server stops: an idle connection closes now, any other after the response it waits for."""
+        if self._running is None and not self.parser.requests and self.parser.phase == BETWEEN:
             unwritten = self._transport.get_write_buffer_size()
             self._close()
             if not unwritten:
-                # TLS waits for the client to say goodbye too, and a client at rest does not listen.
-                self.deadline = min(self.deadline, self._listener.now() + _FAREWELL_S)
+                # TLS waits for the client's acknowledgement, and an idle client does not read.
+                self.deadline = min(self.deadline, monotonic() + _STOP_IDLE_S)
 
     def abort(self) -> None:
-        self._stuck = False  # what was written is given up, and counts no more
+        self._stuck = False  # what was written is dropped, and is not counted any more
         self._transport.abort()
 
-    def refuse(self, refusal: Refusal) -> None:
-        """Give up what was read and does not run yet; the client is told once what runs is answered."""
-        self._refuse(refusal)
-        while self._reader.requests:
-            self._reader.take()
+    def give_up(self, error: HttpError) -> None:
+        """Drop what was read and does not run yet. The error follows the response of what runs."""
+        self._end_with(error)
+        self.parser.requests.clear()
+        self._count_held()
         self._advance()
 
     @property
-    def held_bytes(self) -> int:
-        """Of requests that do not run yet."""
-        return self._reader.held_bytes
-
-    @property
     def unread_bytes(self) -> int:
-        """Of answers, while the client does not read them."""
+        """Of responses, while the client does not read them."""
         return self._transport.get_write_buffer_size() if self._stuck else 0
 
     # Reading and running.
 
     def _advance(self) -> None:
-        """Start what can start, read what may be read, then wait for the right thing."""
-        if self._advancing:  # an answer came while its request was being started: the loop below goes on
-            return
-        if self._yielded:  # our turn comes
+        """Start what can start, parse what may be parsed, then wait for the right thing."""
+        if self._advancing or self._yielded:  # the loop below goes on, or will
             return
         self._advancing = True
-        started = 0
-        transport, reader = self._transport, self._reader
+        transport, parser = self._transport, self.parser
+        turn_ends = 0.0
         try:
             while not self._stuck and not transport.is_closing():
-                if self._running is None and reader.requests and not self._lingers:
-                    if started == _TURN:
+                if self._running is None and parser.requests and not self._half_closed:
+                    now = monotonic()
+                    if not turn_ends:
+                        turn_ends = now + _TURN_S
+                    elif now > turn_ends:
                         self._yielded = True
                         asyncio.get_running_loop().call_soon(self._next_turn)
                         break
-                    started += 1
-                    self._start(reader.take())
-                elif self._unread and len(reader.requests) < self._listener.limits.pipelined_max:
-                    self._read()
+                    self._start(parser.requests.popleft())
+                elif self._unread and len(parser.requests) < self._listener.limits.pipelined_max:
+                    self._parse()
                 else:
                     break
         finally:
             self._advancing = False
         if transport.is_closing():
+            self._count_held()
             return
-        if self._running is None and not self._stuck and not self._lingers and not self._yielded:
-            self._rest()
+        if self._running is None and not self._stuck and not self._half_closed and not self._yielded:
+            self._nothing_runs()
+        self._count_held()
         self._set_reading(not self._stuck and not self._unread and not self._yielded)
-        self._arm()
+        self._set_deadline()
 
     def _next_turn(self) -> None:
         self._yielded = False
         self._advance()  # does nothing if the connection has closed meanwhile
 
-    def _rest(self) -> None:
-        """Nothing runs and nothing waits to run."""
-        if self._refusal is not None:
-            self._transport.write(encode_refusal(self._refusal))
-            self._linger()
-        elif self._peer_done:
+    def _nothing_runs(self) -> None:
+        if self._error is not None:
+            self._write_error(self._error)
+            self._close_write_side()
+        elif self._closed_by_peer:
             self._close()
-        elif self._reader.continue_due:
-            self._reader.continue_due = False
+        elif self.parser.continue_due:
+            self.parser.continue_due = False
             self._transport.write(CONTINUE)
 
-    def _read(self) -> None:
-        bite = self._unread
-        size = _BODY_BITE if self._reader.phase is Phase.BODY else _HEAD_BITE
-        if len(bite) <= size:
+    def _parse(self) -> None:
+        piece = self._unread
+        size = _BODY_PIECE if self.parser.phase == BODY else _HEAD_PIECE
+        if len(piece) <= size:
             self._unread = b""
         else:
-            view = memoryview(bite)
-            bite, self._unread = view[:size], view[size:]
+            view = memoryview(piece)
+            piece, self._unread = view[:size], view[size:]
         try:
-            again = self._reader.feed(bite)
-        except Refusal as refusal:
-            self._refuse(refusal)
+            again = self.parser.feed(piece)
+        except HttpError as error:
+            self._end_with(error)
         else:
             if again:
                 self._unread = again + bytes(self._unread)
-            if self._listener.buffered.bytes > self._listener.limits.buffered_bytes_max:
-                self._listener.shed_bodies()  # perhaps ours
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Read no further. The refusal is written once the requests before it are answered."""
-        self._refusal = refusal
-        self._deaf = True
+    def _count_held(self) -> None:
+        """Of all connections together only so much may be held; beyond it some give up, perhaps this one."""
+        held = self.parser.held_bytes + len(self._unread)
+        listener = self._listener
+        listener.held_bytes += held - self.held_bytes
+        self.held_bytes = held
+        if listener.held_bytes > listener.limits.buffered_bytes_max:
+            listener.shed_requests()
+
+    def _end_with(self, error: HttpError) -> None:
+        """Read no further. The error is written when the requests before it are answered."""
+        self._error = error
+        self._discarding = True
         self._unread = b""
-        self._reader.drop()
+        self.parser.drop()
 
     def _start(self, request: Request) -> None:
+        listener = self._listener
+        if self.silent:
+            self.silent = False
+            listener.first_request(self)
         self._running = request
-        self._awaits = Await.ANSWER
+        self._awaits = RESPOND
         self.deadline = NEVER
-        self._listener.serve(request, partial(self._answered, request))
-        request.let_go()
+        request.on_response = self._respond
+        if listener.log_requests:
+            _log_when_answered(request)
+        if self.reserved and not listener.is_health_check(request):
+            request.keep_alive = False
+            listener.count_refused()
+            request.respond(
+                error_response(HttpError(503, "Too many connections. Please try again."), request.id)
+            )
+        else:
+            listener.serve(request)
+            if self._running is request:
+                request.release()
 
-    def _answered(self, request: Request, answer: Answer) -> None:
-        assert request is self._running, "a request is answered once"
-        self._running = None
-        give_back = request.call.if_unread if request.call is not None else None
-        if self._transport.is_closing() or (self._peer_done and give_back is not None):
+    # Writing.
+
+    def _respond(self, request: Request, response: Response) -> None:
+        listener, transport, call = self._listener, self._transport, request.call
+        give_back = call.if_unread if call is not None else None
+        if transport.is_closing() or (self._closed_by_peer and give_back is not None):
+            self._running = None
             if give_back is not None:
                 give_back()
             self._close()
             return
-        if answer.status >= 500 and request.call is not None:
-            # An overload is many refusals, each of them meant: they would bury what is not.
-            level = logging.DEBUG if answer.status == 503 else logging.WARNING
-            log.log(level, "answered %d", answer.status, extra={"request_id": request.id})
-        close = not request.keep_alive or self._listener.stopping
+        if response.status >= 500 and call is not None:
+            # 503 comes in large numbers when the server is overloaded, and would hide the others.
+            level = logging.DEBUG if response.status == 503 else logging.WARNING
+            log.log(level, "answered %d", response.status, extra={"request_id": request.id})
+        if request.cors_headers:
+            response = with_headers(response, request.cors_headers)
+        if response.stream is not None:
+            self._stream = asyncio.get_running_loop().create_task(self._write_stream(request, response))
+            return
+        close = listener.stopping or not request.keep_alive or self.reserved
+        # HTTP/1.0 closes unless both sides ask for the opposite.
+        connection = CLOSE if close else KEEP_ALIVE if request.version == "1.0" else b""
         head_only = request.method == b"HEAD"
-        self._transport.write(encode_answer(answer, request.version, head_only=head_only, close=close))
-        if len(answer.body) > _LARGE_ANSWER and self._stuck:
-            self._listener.shed_answers()  # perhaps ours: the next sweep may be too late
+        self._running = None
+        transport.write(encode_response(response, listener.date.line, connection, head_only=head_only))
+        if self._stuck and len(response.body) > _LARGE_RESPONSE:
+            listener.shed_responses()  # perhaps this one: the next tick may be too late
         if close:
-            self._linger()
+            self._close_write_side()
+        elif not (self.held_bytes or self._stuck or self._error or self._closed_by_peer or self._paused):
+            self._awaits = IDLE
+            self.deadline = listener.deadlines[IDLE]
+            return
         self._advance()
 
-    def _tell_gone(self) -> None:
-        if self._running is not None and self._running.call is not None and not self._running.call.gone:
+    async def _write_stream(self, request: Request, response: Response) -> None:
+        """Piece by piece, as fast as the client reads. Cancelled when the client disconnects."""
+        transport, stream = self._transport, response.stream
+        assert stream is not None
+        chunked = request.version != "1.0"
+        close = self._listener.stopping or not request.keep_alive or not chunked or self.reserved
+        connection = CLOSE if close else b""
+        transport.write(encode_stream_head(response, self._listener.date.line, connection, chunked=chunked))
+        try:
+            if request.method != b"HEAD":
+                async for piece in stream:
+                    if piece:
+                        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                    if self._stuck:
+                        self._drained = asyncio.get_running_loop().create_future()
+                        await self._drained
+                if chunked:
+                    transport.write(b"0\r\n\r\n")
+        except Exception as error:
+            # The head has left: only an incomplete body can tell the client.
+            log.error("stream failed with %s", type(error).__name__, extra={"request_id": request.id})
+            transport.abort()
+        finally:
+            self._running = self._stream = self._drained = None
+            if (close_stream := getattr(stream, "aclose", None)) is not None:
+                await close_stream()
+        if not transport.is_closing():
+            if close or self._listener.stopping:
+                self._close_write_side()
+            self._advance()
+
+    def _disconnected(self) -> None:
+        """Tell the running request that nobody reads its response."""
+        if self._stream is not None:
+            self._stream.cancel()
+            self._transport.abort()
+        elif self._running is not None and self._running.call is not None and not self._running.call.gone:
             self._running.call.hang_up()
+
+    def _write_error(self, error: HttpError) -> None:
+        response = error_response(error, new_request_id())
+        self._transport.write(encode_response(response, self._listener.date.line, CLOSE))
 
     # Waiting and ending.
 
-    def _arm(self) -> None:
-        """Set the deadline anew if we now wait for something else, or if a body made progress."""
-        if self._transport.is_closing() or self._lingers:
+    def _set_deadline(self) -> None:
+        """If the connection now waits for something else, or if a body made progress."""
+        if self._half_closed or self._transport.is_closing():
             return
         if self._stuck:
-            awaits = Await.WRITE
+            awaits = DRAIN
         elif self._running is not None or self._yielded:
-            awaits = Await.ANSWER
+            awaits = RESPOND
         else:
-            awaits = _AWAITED[self._reader.phase]
-        if awaits is not self._awaits or (awaits is Await.BODY and self._reader.progress >= _PROGRESS):
-            self._reader.progress = 0
-            self._set_deadline(awaits)
+            awaits = self.parser.phase
+        if awaits != self._awaits or (awaits == READ_BODY and self.parser.progress >= _READ_PROGRESS):
+            self.parser.progress = 0
+            self._wait_for(awaits)
 
-    def _set_deadline(self, awaits: Await) -> None:
+    def _wait_for(self, awaits: int) -> None:
         self._awaits = awaits
-        self.deadline = self._listener.now() + self._listener.patience[awaits]
-        if awaits is Await.WRITE:
-            self._unwritten = self._transport.get_write_buffer_size()
+        self.deadline = self._listener.deadlines[awaits]
+        if awaits == DRAIN:
+            self._undrained = self._transport.get_write_buffer_size()
 
-    def _has_read(self) -> bool:
-        """Slow is not deaf: a large answer may take a while, as long as the client goes on reading."""
-        return self._unwritten - self._transport.get_write_buffer_size() >= _READ_PROGRESS
+    def _has_drained(self) -> bool:
+        """A large response may take a while, as long as the client goes on reading."""
+        return self._undrained - self._transport.get_write_buffer_size() >= _WRITE_PROGRESS
 
     def _set_reading(self, wanted: bool) -> None:
         if wanted is not self._paused:
@@ -307,22 +402,22 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _close(self) -> None:
-        self._deaf = True
+        self._discarding = True
         self._unread = b""
         if not self._transport.is_closing():
-            self._set_deadline(Await.WRITE)  # what was written still has to leave
+            self._wait_for(DRAIN)  # what was written still has to leave
             self._transport.close()
 
-    def _linger(self) -> None:
-        """Close our side and read on for a moment: bytes that arrive at a closed socket reset the connection,
-        and the client would lose the answer that tells it what was wrong."""
-        self._deaf = True
+    def _close_write_side(self) -> None:
+        """Close our side and read on for a moment: bytes that arrive at a closed socket reset the connection, and the
+        client would lose the response."""
+        self._discarding = True
         self._unread = b""
-        self._lingers = True
-        if self._peer_done or not self._transport.can_write_eof():
+        self._half_closed = True
+        if self._closed_by_peer or not self._transport.can_write_eof():
             self._close()
             return
-        self._set_deadline(Await.HANG_UP)
+        self._wait_for(CLOSING)
         self._transport.write_eof()
 
 
@@ -331,3 +426,24 @@ def _peer_of(transport: asyncio.Transport, address: str) -> Peer:
     scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
     host = f"[{local[0]}]" if ":" in local[0] else local[0]
     return Peer(address, scheme, f"{host}:{local[1]}", client_subject(transport))
+
+
+def _log_when_answered(request: Request) -> None:
+    began = perf_counter()
+    method, path, address = request.method.decode(), request.path.decode("latin-1"), request.peer.address
+    target = request.headers.get(b"x-amz-target", b"").decode("latin-1")
+    respond = request.on_response
+    assert respond is not None
+
+    def logged(request: Request, response: Response) -> None:
+        facts = {
+            "request_id": request.id,
+            "target": target,
+            "status": response.status,
+            "peer": address,
+            "ms": round((perf_counter() - began) * 1000, 1),
+        }
+        log.debug("%s %s", method, path, extra=facts)
+        respond(request, response)
+
+    request.on_response = logged

@@ -1,4 +1,4 @@
-"""What one HTTP client may ask of the transport, and how long it is waited for."""
+"""Limits and time-outs of HTTP connections."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ _MIB = 1024 * _KIB
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = 10_000
-    connections_per_address_max: int = 5_000  # 0: as many as there may be
+    connections_per_address_max: int = 5_000  # 0: no limit of its own
+    reserved_connections: int = 8  # beyond connections_max, for health checks only
     pipelined_max: int = 32
     uri_bytes_max: int = 16 * _KIB
     header_count_max: int = 100
     header_bytes_max: int = 64 * _KIB
-    body_bytes_max: int = 8 * _MIB  # a message of 1 MiB, escaped in JSON or a form, with room
-    # Requests of all connections together that do not run yet; and as much again of answers that are not read.
+    body_bytes_max: int = 8 * _MIB  # a message of 1 MiB, escaped in JSON or a form, fits several times
+    # Of all connections together: requests that do not run yet. Responses that are not read have as much again.
     buffered_bytes_max: int = 256 * _MIB
-    # SQS clients keep a connection over polls of 20 s and pauses: far more, or they meet a closed one.
+    # SQS clients keep a connection over polls of 20 s and pauses between them.
     idle_s: float = 75.0
     head_s: float = 15.0
     body_s: float = 20.0
@@ -26,6 +27,6 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 3.0
 
     @property
-    def sweep_s(self) -> float:
-        """How often deadlines are looked at: often enough for the shortest of them."""
+    def tick_s(self) -> float:
+        """How often deadlines are checked: four times within the shortest time-out."""
         return min(1.0, min(self.idle_s, self.head_s, self.body_s, self.write_s, self.linger_s) / 4)

@@ -1,9 +1,13 @@
-"""The open doors: takes callers in, keeps them within limits, and lets them go in good order.
+"""Listening sockets and the connections they accept: limits, deadlines, load shedding, orderly stop.
 
-A caller counts from the moment it is accepted: one that never finishes its TLS handshake, too.
+Connections are accepted here instead of by the event loop's server, which shows a connection only when its TLS
+handshake is done: a connection counts from the moment it is accepted.
 
-One sweep looks at all deadlines. Ten thousand idle connections cost it a millisecond a second; a timer for
-each would be set and cancelled with every request.
+At ``connections_max`` the oldest connection that never sent a whole request gives way to a new one. If there is none,
+a few more are accepted for health checks only.
+
+One tick checks all deadlines and provides a coarse clock: ten thousand idle connections cost it a millisecond a
+second, and a request sets no timer.
 """
 
 from __future__ import annotations
@@ -14,163 +18,322 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 
 from penstock.server.client_addresses import ClientAddresses
-from penstock.server.http.connection import NEVER, Await, Connection
-from penstock.server.http.door import Door, open_door
+from penstock.server.http.connection import (
+    CLOSING,
+    DRAIN,
+    IDLE,
+    NEVER,
+    READ_BODY,
+    READ_HEAD,
+    RESPOND,
+    Connection,
+)
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Held, choose
-from penstock.server.http.parser import Buffered
-from penstock.server.http.request import Refusal, Request
-from penstock.wire.dispatch import Answer
+from penstock.server.http.load_shedding import Holding, choose_victims
+from penstock.server.http.request import HttpError, Request
+from penstock.server.http.response import DateHeader
+
+_BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 64  # then the open connections have their turn
+_ACCEPT_PAUSE_S = 1.0
+_LOG_REFUSED_S = 60.0
 
 log = logging.getLogger("penstock.http")
 
-Serve = Callable[[Request, Callable[[Answer], None]], None]
-"""Answers a request: calls back exactly once, at once or later, and never raises."""
+Serve = Callable[[Request], None]
+"""Calls ``request.respond`` exactly once, at once or later, and never raises."""
 
 
 class Listener:
-    def __init__(self, serve: Serve, limits: HttpLimits, neighbours: ClientAddresses | None = None) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        limits: HttpLimits,
+        clients: ClientAddresses | None = None,
+        is_health_check: Callable[[Request], bool] = lambda request: False,
+    ) -> None:
         self.serve = serve
         self.limits = limits
-        self.buffered = Buffered()
-        self.stopping = False
+        self.is_health_check = is_health_check
         self.tls: ssl.SSLContext | None = None
-        """Looked at for each caller anew: another context here counts for those to come."""
-        self.now: Callable[[], float]
-        self.patience = {
-            Await.REQUEST: limits.idle_s,
-            Await.HEAD: limits.head_s,
-            Await.BODY: limits.body_s,
-            Await.ANSWER: NEVER,
-            Await.WRITE: limits.write_s,
-            Await.HANG_UP: limits.linger_s,
-        }
-        self._neighbours = neighbours or ClientAddresses()
-        self._doors: list[Door] = []
-        self._arriving: dict[Connection, str | None] = {}  # accepted, not yet ready to speak HTTP, by client
-        self._connections: dict[Connection, str | None] = {}
-        self._by_client: dict[str, int] = {}  # how many of both
-        self._welcomes: set[asyncio.Task[None]] = set()
-        self._sweeper: asyncio.TimerHandle
+        """Used for each new connection: another context may be set at any time."""
+        self.stopping = False
+        self.held_bytes = 0  # of requests of all connections that do not run yet
+        self.date = DateHeader()
+        self.deadlines: list[float]
+        """For a connection that begins to wait now, by what it waits for."""
+        self._clients = clients or ClientAddresses()
+        self._sockets: list[socket.socket] = []
+        self._connections: dict[Connection, asyncio.Task[None] | None] = {}  # with the task that sets it up
+        self._silent: dict[Connection, None] = {}  # those that sent no whole request yet, oldest first
+        self._by_client: dict[str, int] = {}
+        self._shedding = False
+        self._refused = self._displaced = 0  # since they were last logged
+        self._log_refused_at = 0.0
+        self._accept_pause: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
+        self._read_clock()
+
+    # Accepting.
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Open a door, one more each time; answers its port, a free one if 0 was asked for. Raises OSError."""
-        self.now = asyncio.get_running_loop().time
+        """Listen on one more address; returns its port, a free one if 0 is given. Raises OSError."""
         self.tls = tls
-        door = await open_door(host, port, self._accepted)
-        self._doors.append(door)
-        if len(self._doors) == 1:
-            self._sweep()
-        return door.port
+        opened = await open_sockets(host, port)
+        self._sockets += opened
+        self._accept_from(opened)
+        if self._ticker is None:
+            self._tick()
+        bound: int = opened[0].getsockname()[1]
+        return bound
 
-    # Coming and going.
+    def _accept_from(self, sockets: list[socket.socket]) -> None:
+        for listening in sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
-    def _accepted(self, caller: socket.socket, address: str) -> None:
-        client = self._neighbours.client_of(address)
-        connection = Connection(self, address)
-        self._arriving[connection] = client
-        self._empty.clear()
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, address = listening.accept()
+                accepted.setblocking(False)
+            except BlockingIOError:
+                return
+            except ConnectionError:  # it was reset while it waited to be accepted
+                continue
+            except OSError as error:
+                self._pause_accepting(error)
+                return
+            if not address:  # macOS, if it was reset just now
+                accepted.close()
+                continue
+            self._add(accepted, address[0])
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """No more open files, or the like. The socket stays readable, and the next try would fail too."""
+        log.error("cannot accept connections, trying again in a second: %s", error.strerror or error)
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            loop.remove_reader(listening)
+        self._accept_pause = loop.call_later(_ACCEPT_PAUSE_S, self._accept_from, self._sockets)
+
+    def _add(self, accepted: socket.socket, address: str) -> None:
+        client = self._clients.client_of(address)
+        connection = Connection(self, address, client)
+        self._admit(connection)
+        if connection.refused is not None and self.tls is not None:
+            accepted.close()  # a response would need a handshake, which costs more than the response
+            return
         if client is not None:
             self._by_client[client] = self._by_client.get(client, 0) + 1
-        if self.tls is not None and self._refusal(client) is not None:
-            caller.close()  # words would need a handshake first, which is what there are too many of
-            self._left(self._arriving.pop(connection))
-            return
-        welcome = asyncio.get_running_loop().create_task(self._welcome(caller, connection, address))
-        self._welcomes.add(welcome)
-        welcome.add_done_callback(partial(self._welcomed, caller, connection))
+        task = asyncio.get_running_loop().create_task(self._connect(accepted, connection))
+        self._connections[connection] = task
+        self._empty.clear()
+        if connection.refused is None:
+            self._silent[connection] = None
+        task.add_done_callback(partial(self._connect_ended, accepted, connection))
 
-    async def _welcome(self, caller: socket.socket, connection: Connection, address: str) -> None:
-        """Until the connection can speak HTTP, which it is told itself."""
+    def _admit(self, connection: Connection) -> None:
+        """Make room for it, or decide how it is refused."""
+        limits, client = self.limits, connection.client
+        share = limits.connections_per_address_max
+        if self.stopping:
+            connection.refused = HttpError(503, "The server is stopping.")
+        elif client is not None and share and self._by_client.get(client, 0) >= share:
+            connection.refused = HttpError(503, "Too many connections from your address. Please try again.")
+            self.count_refused()
+        elif len(self._connections) >= limits.connections_max:
+            oldest = next(iter(self._silent), None)
+            if oldest is not None and (
+                not oldest.reserved
+                or len(self._connections) >= limits.connections_max + limits.reserved_connections
+            ):
+                connection.reserved = oldest.reserved
+                self._displace(oldest)
+            elif len(self._connections) < limits.connections_max + limits.reserved_connections:
+                connection.reserved = True
+            else:
+                connection.refused = HttpError(503, "Too many connections. Please try again.")
+                self.count_refused()
+
+    def _displace(self, connection: Connection) -> None:
+        self._displaced += 1
+        task = self._connections[connection]
+        self._forget(connection)
+        if task is not None:
+            task.cancel()
+        else:
+            connection.abort()
+
+    async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
+        """Until the connection can speak HTTP: it calls :meth:`connected`."""
         tls = self.tls
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection, caller, ssl=tls,
+                lambda: connection, accepted, ssl=tls,
                 ssl_handshake_timeout=self.limits.head_s if tls is not None else None,
             )  # fmt: skip
-        except (OSError, asyncio.CancelledError) as error:  # time-outs and what TLS says are OSErrors too
-            log.debug("no connection with %s: %s", address, error or type(error).__name__)
+        except (OSError, asyncio.CancelledError) as error:  # time-outs and TLS errors are OSErrors
+            log.debug("no connection: %s", error or type(error).__name__)
 
-    def _welcomed(self, caller: socket.socket, connection: Connection, welcome: asyncio.Task[None]) -> None:
+    def _connect_ended(
+        self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
+    ) -> None:
         """Not a part of the task: one that is cancelled before its first step does nothing at all."""
-        self._welcomes.discard(welcome)
-        if connection in self._arriving:
-            caller.close()
-            self._left(self._arriving.pop(connection))
+        if self._connections.get(connection, task) is task:
+            accepted.close()
+            self._forget(connection)
 
-    def admit(self, connection: Connection) -> Refusal | None:
-        client = self._connections[connection] = self._arriving.pop(connection, None)
-        self._empty.clear()
-        return self._refusal(client)
+    def connected(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections[connection] = None
+        else:  # it was displaced meanwhile
+            connection.abort()
 
-    def _refusal(self, client: str | None) -> Refusal | None:
-        if self.stopping:
-            return Refusal(503, "The server is stopping.")
-        if len(self._connections) + len(self._arriving) > self.limits.connections_max:
-            return Refusal(503, "Too many connections. Please try again.")
-        most = self.limits.connections_per_address_max
-        if client is not None and most and self._by_client[client] > most:
-            return Refusal(503, "Too many connections from your address. Please try again.")
-        return None
+    def first_request(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
 
-    def forget(self, connection: Connection) -> None:
-        self._left(self._connections.pop(connection))
+    def disconnected(self, connection: Connection) -> None:
+        self._forget(connection)
 
-    def _left(self, client: str | None) -> None:
+    def _forget(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        self._silent.pop(connection, None)
+        client = connection.client
         if client is not None:
             self._by_client[client] -= 1
             if not self._by_client[client]:
                 del self._by_client[client]
-        if not self._connections and not self._arriving:
+        if not self._connections:
             self._empty.set()
 
-    # The end.
+    # Stopping.
 
     def stop_accepting(self) -> None:
-        """No new connections; those at rest close, the others after the answer they wait for."""
+        """Take no new connections. Idle ones close, the others after the response they wait for."""
         self.stopping = True
-        for door in self._doors:
-            door.close()
-        if self.tls is not None:  # without a handshake they are over at once, and are told what goes on
-            for welcome in list(self._welcomes):
-                welcome.cancel()
-        for connection in list(self._connections):
-            connection.wind_down()
+        if self._accept_pause is not None:
+            self._accept_pause.cancel()
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        self._sockets = []
+        for connection, task in list(self._connections.items()):
+            if task is None:
+                connection.stop()
+            elif self.tls is not None:  # without a handshake it is connected at once, and is refused then
+                task.cancel()
 
     async def close(self, grace_s: float) -> None:
-        """Wait until the last answers are read, but no longer than that."""
+        """Wait until the last responses are read, at most for ``grace_s``."""
         self.stop_accepting()
         try:
             await asyncio.wait_for(self._empty.wait(), grace_s)
         except TimeoutError:
-            for connection in list(self._connections):
-                connection.abort()
-            await self._empty.wait()  # every connection learns of its end, and so does what it was serving
-        self._sweeper.cancel()
+            for connection, task in list(self._connections.items()):
+                if task is None:
+                    connection.abort()
+                else:
+                    task.cancel()
+            await self._empty.wait()  # every connection, and what it was serving, learns of its end
+        if self._ticker is not None:
+            self._ticker.cancel()
 
-    # Keeping within limits.
+    # Limits.
 
-    def shed_bodies(self) -> None:
-        """More is held of requests that do not run yet than may: some are refused. Not down to the last byte, or it
-        would begin again with the next one."""
-        most = self.limits.buffered_bytes_max
-        holdings = [Held(each, client, each.held_bytes) for each, client in self._connections.items()]
-        for connection in choose(holdings, self.buffered.bytes - most * 7 // 8):
-            connection.refuse(Refusal(503, "Too many large requests at once. Please try again."))
+    def shed_requests(self) -> None:
+        """Too much is held of requests that do not run yet. Not down to the last byte, or the next one would do the
+        same again."""
+        if self._shedding:
+            return
+        self._shedding = True
+        try:
+            excess = self.held_bytes - self.limits.buffered_bytes_max * 7 // 8
+            holdings = [Holding(each, each.client, each.held_bytes) for each in self._connections]
+            for connection in choose_victims(holdings, excess):
+                connection.give_up(HttpError(503, "Too many large requests at once. Please try again."))
+        finally:
+            self._shedding = False
 
-    def shed_answers(self) -> None:
-        """Clients that are slow to read may hold so much of our memory together, and no more."""
-        slow = [Held(each, client, each.unread_bytes) for each, client in self._connections.items()]
-        for connection in choose(slow, sum(held.bytes for held in slow) - self.limits.buffered_bytes_max):
+    def shed_responses(self) -> None:
+        """Clients that are slow to read may hold so much memory together, and no more."""
+        slow = [
+            Holding(each, each.client, each.unread_bytes)
+            for each, task in self._connections.items()
+            if task is None
+        ]
+        excess = sum(holding.bytes for holding in slow) - self.limits.buffered_bytes_max
+        for connection in choose_victims(slow, excess):
             connection.abort()
 
-    def _sweep(self) -> None:
-        now = self.now()
-        for connection in [each for each in self._connections if each.deadline <= now]:
+    def count_refused(self) -> None:
+        self._refused += 1
+
+    # The clock.
+
+    def _tick(self) -> None:
+        late_s = monotonic() - self._now - 2 * self.limits.tick_s
+        self._read_clock()
+        if (
+            late_s > 0
+        ):  # the process was stopped, or the loop was busy: clients are not to blame for this time
+            for connection in self._connections:
+                connection.deadline += late_s
+        for connection in [each for each in self._connections if each.deadline <= self._now]:
             connection.expire()
-        self.shed_answers()
-        self._sweeper = asyncio.get_running_loop().call_later(self.limits.sweep_s, self._sweep)
+        self.shed_responses()
+        self._log_refused()
+        self._ticker = asyncio.get_running_loop().call_later(self.limits.tick_s, self._tick)
+
+    def _read_clock(self) -> None:
+        limits = self.limits
+        self._now = now = monotonic()
+        self.deadlines = [0.0] * 6
+        self.deadlines[IDLE] = now + limits.idle_s
+        self.deadlines[READ_HEAD] = now + limits.head_s
+        self.deadlines[READ_BODY] = now + limits.body_s
+        self.deadlines[RESPOND] = NEVER
+        self.deadlines[DRAIN] = now + limits.write_s
+        self.deadlines[CLOSING] = now + limits.linger_s
+        self.date.update()
+        self.log_requests = log.isEnabledFor(logging.DEBUG)
+
+    def _log_refused(self) -> None:
+        if (self._refused or self._displaced) and self._now >= self._log_refused_at:
+            log.warning(
+                "too many connections: refused %d and closed %d that sent no request (max_connections is %d, "
+                "max_connections_per_address is %d)",
+                self._refused, self._displaced, self.limits.connections_max, self.limits.connections_per_address_max,
+            )  # fmt: skip
+            self._refused = self._displaced = 0
+            self._log_refused_at = self._now + _LOG_REFUSED_S
+
+
+async def open_sockets(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of the host; with port 0 on a free port, the same for all. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            sockets.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # Otherwise :: would take the port of 0.0.0.0, too.
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setblocking(False)
+            listening.bind((address[0], port, *address[2:]))
+            listening.listen(_BACKLOG)
+            port = listening.getsockname()[1]
+        return sockets
+    except BaseException:
+        for listening in sockets:
+            listening.close()
+        raise

@@ -1,7 +1,7 @@
-"""Too much is held at once: whose share is given up first.
+"""Which connections give up their memory when all of them together hold too much.
 
-Not the newcomer's: it may be the honest one. The client that holds the most gives first, and of what it holds the
-largest piece; so small requests get through while large ones are held back, whoever sends those.
+Not the newest: it may be the honest one. The client that holds the most gives first, and of its connections the one
+that holds the most. So small requests get through while large ones are refused, whatever their number.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Held(NamedTuple, Generic[T]):
+class Holding(NamedTuple, Generic[T]):
     by: T
-    client: str | None  # None: one that stands for itself
+    client: str | None  # None: counted by itself
     bytes: int
 
 
-def choose(holdings: Iterable[Held[T]], excess: int) -> list[T]:
-    """Whose to give up, so that at least ``excess`` bytes come free, or all there is."""
-    pieces: dict[object, list[Held[T]]] = {}
-    for held in holdings:
-        if held.bytes > 0:
-            pieces.setdefault(held.by if held.client is None else held.client, []).append(held)
+def choose_victims(holdings: Iterable[Holding[T]], excess: int) -> list[T]:
+    """Who gives up, so that at least ``excess`` bytes become free, or all there are."""
+    by_client: dict[object, list[Holding[T]]] = {}
+    for holding in holdings:
+        if holding.bytes > 0:
+            by_client.setdefault(holding.by if holding.client is None else holding.client, []).append(holding)
     heap = []
-    for number, mine in enumerate(pieces.values()):
-        mine.sort(key=lambda held: held.bytes)
-        heap.append((-sum(held.bytes for held in mine), number, mine))
+    for number, own in enumerate(by_client.values()):
+        own.sort(key=lambda holding: holding.bytes)
+        heap.append((-sum(holding.bytes for holding in own), number, own))
     heapify(heap)
-    chosen: list[T] = []
+    victims: list[T] = []
     while excess > 0 and heap:
-        total, number, mine = heappop(heap)
-        largest = mine.pop()
-        chosen.append(largest.by)
+        total, number, own = heappop(heap)
+        largest = own.pop()
+        victims.append(largest.by)
         excess -= largest.bytes
-        if mine:
-            heappush(heap, (total + largest.bytes, number, mine))
-    return chosen
+        if own:
+            heappush(heap, (total + largest.bytes, number, own))
+    return victims

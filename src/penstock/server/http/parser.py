@@ -1,220 +1,233 @@
 """From bytes to requests: HTTP/1.1 without a socket.
 
-Whatever is read is bounded: the request line, the headers, the body, and what makes no body grow (a header
-that never ends, a chunk extension, trailers). What is out of bounds raises
-:class:`Refusal`; requests that were complete before that stay in ``requests``.
+httptools reads the bytes and calls back. Everything is bounded: the request line, the headers, the body, and what
+makes no body grow (a header that does not end, chunk extensions, trailers). A violation raises :class:`HttpError`;
+requests that were complete before it stay in ``requests``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from enum import IntEnum
+from secrets import randbits
 
 import httptools
 
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.request import Peer, Refusal, Request
-
-# Two answers to "who, where, what" would leave it to chance which one counts.
-_ONCE = frozenset(
-    (b"host", b"authorization", b"content-type", b"content-length", b"x-amz-target", b"transfer-encoding")
+from penstock.server.http.request import (
+    HEADER_COST,
+    HttpError,
+    Peer,
+    Request,
+    length_of_head,
+    memory_of_head,
 )
 
+# With two values it would be undefined which of them counts.
+_SINGLE = frozenset(
+    (b"host", b"authorization", b"content-type", b"content-length", b"x-amz-target", b"transfer-encoding")
+)
+_SPECIAL = frozenset((b"connection", b"expect"))  # they depend on the HTTP version
 
-class Phase(IntEnum):
-    """How far the request that is being read has come."""
+_NONE_YET: list[tuple[bytes, bytes]] = []
 
-    BETWEEN = 0
-    HEAD = 1
-    BODY = 2
-
-
-_HEADER_COST = 256  # of a header besides its text, in lists and tables: many small ones count too
-
-
-class Buffered:
-    """Bytes of requests, of all connections together, that are held and not yet worked on."""
-
-    __slots__ = ("bytes",)
-
-    def __init__(self) -> None:
-        self.bytes = 0
+BETWEEN, HEAD, BODY = range(3)
+"""The phases of reading: between requests, in a head, in a body."""
 
 
-class Reader:
+class RequestParser:
     __slots__ = (
-        "_body", "_body_bytes", "_buffered", "_head_bytes", "_headers", "_limits", "_parser", "_peer", "_quiet_bytes",
-        "_request", "_upgrade", "continue_due", "phase", "progress", "requests",
+        "_arriving", "_body", "_fed", "_headers", "_id_count", "_id_prefix", "_keep_alive", "_limits", "_method",
+        "_parser", "_peer", "_raw_headers", "_target", "_upgrade", "_version", "continue_due", "phase", "progress",
+        "requests",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer, limits: HttpLimits, buffered: Buffered) -> None:
+    def __init__(self, peer: Peer, limits: HttpLimits) -> None:
         self._peer = peer
         self._limits = limits
-        self._buffered = buffered
         self._parser = httptools.HttpRequestParser(self)
-        self._request: Request | None = None  # that is being read
-        self._body = bytearray()  # not the pieces: each would cost far more than its bytes, if they are few
-        self._head_bytes = self._body_bytes = 0  # counted as buffered
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._quiet_bytes = 0  # taken in since the request began, or since its body last grew
+        self._id_prefix, self._id_count = _request_ids()
+        self.requests: deque[Request] = deque()  # complete, not yet taken by the connection
+        self.progress = 0  # bytes of bodies since the connection set it to zero
+        self._arriving: list[tuple[bytes, bytes]] = []  # headers of an unfinished head, or trailers
+        self.drop()
+
+    def drop(self) -> None:
+        """Discard the request that is being read."""
+        self.phase = BETWEEN
+        self.continue_due = False  # the client waits for 100 Continue before it sends the body
+        self._fed = 0  # bytes since the request began, its head ended or its body last grew
+        self._target = b""
+        if self._arriving:
+            self._arriving = []
+        self._raw_headers: list[tuple[bytes, bytes]] = _NONE_YET
+        self._headers: dict[bytes, bytes] | None = None
+        self._body: bytes | bytearray = b""
+        self._version = "1.1"
         self._upgrade = False
-        self.phase = Phase.BETWEEN
-        self.progress = 0  # bytes of the body since someone set this to zero
-        self.continue_due = False  # the client waits for a word before it sends the body
-        self.requests: deque[Request] = deque()
+
+    def close(self) -> None:
+        """The connection is lost. Breaks the reference cycle with the parser."""
+        self.drop()
+        self.requests.clear()
+        del self._parser
 
     def feed(self, data: bytes | memoryview) -> bytes:
-        """Read on. Answers what must be fed again, which is nothing but in one rare case."""
-        self._quiet_bytes += len(data)
+        """Read on. Returns what has to be fed again: after an offer to upgrade, else nothing."""
+        self._fed += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            return self._declined_upgrade(bytes(data[offer.args[0] :]))
+            return self._without_upgrade(bytes(data[offer.args[0] :]))
         except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, Refusal):
+            if isinstance(error.__context__, HttpError):
                 raise error.__context__ from None
             raise
         except httptools.HttpParserError as error:
-            raise Refusal(400, f"Malformed HTTP request: {error}.") from None
-        if self._quiet_bytes > self._limits.header_bytes_max:
-            raise Refusal(431, "The request's headers are too large.")
+            raise HttpError(400, f"Malformed HTTP request: {error}.") from None
+        # Only of a request that is not complete: any other gets its own response, and exactly one.
+        if self._fed > self._limits.header_bytes_max:
+            raise _headers_too_large()
+        if len(self._arriving) > self._limits.header_count_max:
+            raise _too_many_headers()
         return b""
-
-    def take(self) -> Request:
-        """The next request, to be worked on now."""
-        request = self.requests.popleft()
-        self._buffered.bytes -= request.held_bytes
-        return request
 
     @property
     def held_bytes(self) -> int:
-        """Our part of what is buffered."""
-        return self._head_bytes + self._body_bytes + sum(request.held_bytes for request in self.requests)
+        """Memory of the requests that nobody has taken, and of the one that is being read."""
+        held = sum([request.held_bytes for request in self.requests])
+        if self.phase != BETWEEN:
+            held += memory_of_head(self._target, self._raw_headers) + len(self._body)
+            held += self._fed + len(self._arriving) * HEADER_COST
+        return held
 
-    def close(self) -> None:
-        """The connection is lost. We and the parser know each other, which else only the collector would end."""
-        self.drop()
-        while self.requests:
-            self.take()
-        del self._parser
-
-    def drop(self) -> None:
-        """Throw away the request that is being read."""
-        self._buffered.bytes -= self._head_bytes + self._body_bytes
-        self._head_bytes = self._body_bytes = 0
-        self._request = None
-        self._headers = []
-        self._body = bytearray()
-        self.continue_due = False
-        self.phase = Phase.BETWEEN
-
-    # What the parser tells.
-
-    def on_message_begin(self) -> None:
-        self._request = Request(self._peer)
-        self._headers = []
-        self._body = bytearray()
-        self._quiet_bytes = self.progress = 0
-        self._upgrade = False
-        self.phase = Phase.HEAD
+    # Callbacks of httptools. There is no on_message_begin: the URL comes first.
 
     def on_url(self, url: bytes) -> None:
-        request = self._request
-        assert request is not None
-        request.target += url
-        if len(request.target) > self._limits.uri_bytes_max:
-            raise Refusal(414, "The request's URI is too long.")
+        self.phase = HEAD
+        self._target = target = self._target + url
+        if len(target) > self._limits.uri_bytes_max:
+            raise HttpError(414, "The request's URI is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Called a dozen times for each request: everything else is done once, when all are there. But they are
-        # counted as they come: tiny ones take twenty times their bytes. Trailers of a chunked body come here too,
-        # into a list of their own that nobody reads.
-        headers = self._headers
-        headers.append((name, value))
-        if len(headers) > self._limits.header_count_max:
-            raise Refusal(431, "The request has too many headers.")
+        # Called a dozen times for each request: everything else is done when all headers are there.
+        self._arriving.append((name, value))
 
     def on_headers_complete(self) -> None:
-        request = self._request
-        assert request is not None
-        request.headers = self._read_headers()
-        # What was fed since the request began is its head, to within a bite.
-        request.held_bytes = self._quiet_bytes + len(self._headers) * _HEADER_COST
-        request.raw_headers, self._headers = self._headers, []
-        request.method = self._parser.get_method()
-        if self._parser.should_upgrade():
-            if request.method == b"CONNECT":
-                raise Refusal(405, "This is not a proxy.")
+        limits, parser, raw = self._limits, self._parser, self._arriving
+        if len(raw) > limits.header_count_max:
+            raise _too_many_headers()
+        # The body may have begun in the same piece, and counts in `_fed`.
+        if self._fed > limits.header_bytes_max < length_of_head(self._target, raw):
+            raise _headers_too_large()
+        headers = {}
+        for name, value in raw:
+            headers[name.lower()] = value.strip()
+        if len(headers) < len(raw):
+            headers = _joined(raw)
+        self._headers, self._raw_headers, self._arriving = headers, raw, []
+        self._method = parser.get_method()
+        if parser.should_upgrade():
+            if self._method == b"CONNECT":
+                raise HttpError(405, "This server is not a proxy.")
+            self._version = parser.get_http_version()
             self._upgrade = True
             return
-        self._head_bytes = request.held_bytes
-        self._buffered.bytes += request.held_bytes
-        self.phase = Phase.BODY
-        request.keep_alive = self._parser.should_keep_alive()
-        if b"connection" in request.headers or b"expect" in request.headers:
-            # Only they mean something else in version 1.0, and to ask makes a text of it each time.
-            request.version = self._parser.get_http_version()
-        length = request.headers.get(b"content-length")
-        if length is not None and int(length) > self._limits.body_bytes_max:
-            raise self._too_large()
-        expect = request.headers.get(b"expect")
-        if expect is not None and request.version != "1.0":
-            if expect.lower() != b"100-continue":
-                raise Refusal(417, "Only the expectation 100-continue can be met.")
-            self.continue_due = True
-
-    def _read_headers(self) -> dict[bytes, bytes]:
-        headers = {name.lower(): value.strip() for name, value in self._headers}
-        if len(headers) < len(self._headers):
-            headers = {}
-            for name, value in self._headers:
-                _add(headers, name.lower(), value.strip())
-        return headers
+        self.phase = BODY
+        self._fed = 0
+        self._keep_alive = parser.should_keep_alive()
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > limits.body_bytes_max:
+            raise self._body_too_large()
+        if not _SPECIAL.isdisjoint(headers):
+            self._version = parser.get_http_version()
+            expect = headers.get(b"expect")
+            if expect is not None and self._version != "1.0":
+                if expect.lower() != b"100-continue":
+                    raise HttpError(417, "The only supported expectation is 100-continue.")
+                self.continue_due = True
 
     def on_body(self, data: bytes) -> None:
-        self._quiet_bytes = 0
-        self.continue_due = False  # it came without waiting
+        if self._body:
+            # One bytearray, not a list: a piece costs far more than its bytes if they are few.
+            self._body = body = bytearray(self._body) if type(self._body) is bytes else self._body
+            body += data
+        else:
+            self._body = data
+        self._fed = 0
+        self.continue_due = False  # the client did not wait
         self.progress += len(data)
-        self._body += data
-        self._body_bytes += len(data)
-        self._buffered.bytes += len(data)
-        if self._body_bytes > self._limits.body_bytes_max:
-            raise self._too_large()
+        if len(self._body) > self._limits.body_bytes_max:
+            raise self._body_too_large()
 
     def on_message_complete(self) -> None:
         if self._upgrade:
             return
-        request, self._request = self._request, None  # whoever works on it says how long it is needed
-        assert request is not None
-        request.body = bytes(self._body)
-        request.held_bytes += self._body_bytes
-        self._body = bytearray()
-        self._head_bytes = self._body_bytes = 0
-        self._headers = []  # trailers
-        self.continue_due = False
-        self.phase = Phase.BETWEEN
-        self.requests.append(request)
+        self._id_count += 1
+        body, headers = self._body, self._headers
+        assert headers is not None
+        self.requests.append(
+            Request(
+                self._peer,
+                f"{self._id_prefix}{self._id_count & _ID_COUNT_MASK:012x}",
+                self._method,
+                self._target,
+                headers,
+                self._raw_headers,
+                body if type(body) is bytes else bytes(body),
+                self._keep_alive,
+                self._version,
+            )
+        )
+        self.drop()
 
-    def _too_large(self) -> Refusal:
-        return Refusal(413, f"The request's body is larger than {self._limits.body_bytes_max} bytes.")
+    def _body_too_large(self) -> HttpError:
+        return HttpError(413, f"The request's body is larger than {self._limits.body_bytes_max} bytes.")
 
-    def _declined_upgrade(self, rest: bytes) -> bytes:
-        # An offer to speak another protocol may be passed over (RFC 9110, 7.8), but the parser stops at it:
-        # it gets the same head again without the offer.
-        request = self._request
-        assert request is not None
-        offer = (b"upgrade", b"connection")
-        head = [b"%b %b HTTP/1.1" % (request.method, request.target)]
-        head += [b"%b: %b" % header for header in request.raw_headers if header[0].lower() not in offer]
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        # RFC 9110, 7.8: a server may ignore an offer to upgrade. But httptools stops at it: it gets the same head
+        # again without the offer.
+        head = [b"%b %b HTTP/%b" % (self._method, self._target, self._version.encode())]
+        head += [b"%b: %b" % header for header in self._raw_headers if header[0].lower() != b"upgrade"]
         self._parser = httptools.HttpRequestParser(self)
+        self.drop()
         return b"\r\n".join([*head, b"", rest])
 
 
-def _add(headers: dict[bytes, bytes], name: bytes, value: bytes) -> None:
-    """A header given again continues its list (RFC 9110, 5.3), unless it can have one value only."""
-    if name not in headers:
-        headers[name] = value
-    elif name in _ONCE:
-        raise Refusal(400, f"The header {name.decode('latin-1')} was given twice.")
-    else:
-        headers[name] += b", " + value
+_ID_COUNT_MASK = (1 << 48) - 1
+
+
+def _request_ids() -> tuple[str, int]:
+    """For the requests of one connection: the beginning of their ids, and where to start counting.
+
+    Together they look like a UUID of version 4. Request ids correlate log lines; they are no secrets.
+    """
+    digits = f"{randbits(64):016x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[13:16]}-", randbits(48)
+
+
+def new_request_id() -> str:
+    """For a response to something that is no request."""
+    prefix, count = _request_ids()
+    return f"{prefix}{count:012x}"
+
+
+def _joined(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """RFC 9110, 5.3: a repeated header continues a list. Refused for those that have one value."""
+    headers: dict[bytes, bytes] = {}
+    for raw_name, value in raw:
+        name = raw_name.lower()
+        if name not in headers:
+            headers[name] = value.strip()
+        elif name in _SINGLE:
+            raise HttpError(400, f"The header {name.decode('latin-1')} is given twice.")
+        else:
+            headers[name] += b", " + value.strip()
+    return headers
+
+
+def _headers_too_large() -> HttpError:
+    return HttpError(431, "The request's headers are too large.")
+
+
+def _too_many_headers() -> HttpError:
+    return HttpError(431, "The request has too many headers.")

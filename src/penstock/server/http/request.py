@@ -1,67 +1,69 @@
-"""A request as the transport hands it on, and how a refusal of the transport is spelt."""
+"""An HTTP request, the connection it came on, and the errors of the transport."""
 
 from __future__ import annotations
 
-from random import getrandbits
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from penstock.wire.call import Call
+import msgspec
 
-_VERSION_4 = 4 << 76 | 2 << 62  # and the variant of RFC 4122
-_RANDOM_BITS = (1 << 128) - 1 ^ (0xF << 76 | 3 << 62)
+from penstock.wire.service import Call, Headers, Response
+
+HEADER_COST = 256  # memory of a header in lists and dicts, besides its text
 
 
 class Origin(NamedTuple):
-    """From where, and under which address, a request reached us."""
+    """The address a request came from, and the address under which it reached us."""
 
     base_url: str  # scheme://host[:port]
     source_ip: str
-    secure: bool  # it came by TLS
+    secure: bool  # it came over TLS
 
 
 class Peer:
-    """The other end of a connection, and ours."""
+    """The two ends of a connection, and what was derived from its last request: clients repeat themselves."""
 
-    __slots__ = ("address", "certificate", "host", "listening", "origin", "scheme")
+    __slots__ = ("address", "caller", "caller_key", "certificate", "host", "listening", "origin", "scheme")
 
     def __init__(self, address: str, scheme: str, listening: str, certificate: str = "") -> None:
-        assert address, "everybody calls from somewhere: policies and the trail go by it"
+        assert address, "policies and the audit log need an address"
         self.address = address
-        self.scheme = scheme  # "http" or "https": how this connection itself is made
-        self.listening = listening  # host:port the caller reached us on; stands in for a missing Host header
-        self.certificate = certificate  # whose certificate it showed, as far as we asked for one
-        # The Host of its last request, and what came of it: clients do not change it.
-        self.host: bytes | None = None
+        self.scheme = scheme  # "http" or "https": of this connection, not of a proxy in front of it
+        self.listening = listening  # host:port that the client connected to, used if there is no Host header
+        self.certificate = certificate  # subject of the client certificate, if one was requested
+        self.host: object = self  # the Host header that `origin` was made of; at first no header equals it
         self.origin: Origin
+        self.caller_key: object = self  # the part of Authorization that `caller` was made of
+        self.caller: Any
 
 
-class Request:
-    """One HTTP request, read completely.
+class Request(msgspec.Struct, eq=False):
+    """One HTTP request, read completely. It is answered by one call of :meth:`respond`.
 
-    ``headers`` is for looking things up: names in lower case, repeated ones joined. ``raw_headers`` is what was
-    received, in its order and case, each line apart: a signature is made over that.
+    ``headers`` is for lookups: names in lower case, repeated headers joined. ``raw_headers`` is what was received,
+    in order, unchanged: signatures are computed over it.
     """
 
-    __slots__ = (
-        "body", "call", "headers", "held_bytes", "id", "keep_alive", "method", "peer", "raw_headers", "target",
-        "version",
-    )  # fmt: skip
+    peer: Peer
+    id: str = ""
+    method: bytes = b""
+    target: bytes = b""  # path and query, as sent
+    headers: dict[bytes, bytes] = {}
+    raw_headers: list[tuple[bytes, bytes]] = []
+    body: bytes = b""
+    keep_alive: bool = True
+    version: str = "1.1"
+    cors_headers: Headers | None = None  # added to the response
+    call: Call | None = None  # set by the routes if a service handles the request
+    on_response: Callable[[Request, Response], None] | None = None  # set by the connection
 
-    def __init__(self, peer: Peer) -> None:
-        self.id = new_request_id()
-        self.peer = peer
-        self.method = b""
-        self.target = b""  # path and query, as sent
-        self.version = "1.1"
-        self.headers: dict[bytes, bytes] = {}
-        self.raw_headers: list[tuple[bytes, bytes]] = []
-        self.body = b""
-        self.held_bytes = 0  # what it counts for while it waits its turn
-        self.keep_alive = True
-        self.call: Call | None = None  # set by whoever serves it, before anything can be waited for
+    def respond(self, response: Response) -> None:
+        on_response, self.on_response = self.on_response, None
+        assert on_response is not None, "a request is answered once"
+        on_response(self, response)
 
-    def let_go(self) -> None:
-        """It was read, and may wait for long: what takes room is needed no more, and is counted no more."""
+    def release(self) -> None:
+        """Drop what takes memory: the request was read, and may wait for its response for long."""
         self.body = self.target = b""
         self.headers, self.raw_headers = {}, []
 
@@ -73,17 +75,24 @@ class Request:
     def query(self) -> bytes:
         return self.target.partition(b"?")[2]
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes while it waits to be served."""
+        return memory_of_head(self.target, self.raw_headers) + len(self.body)
 
-class Refusal(Exception):
-    """The transport does not take this request; the connection ends with the answer."""
+
+def length_of_head(target: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return len(target) + sum([len(name) + len(value) + 4 for name, value in headers])
+
+
+def memory_of_head(target: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return length_of_head(target, headers) + len(headers) * HEADER_COST
+
+
+class HttpError(Exception):
+    """The transport refuses a request; the connection is closed after the response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-
-
-def new_request_id() -> str:
-    """A version 4 UUID. It names a request in logs and is no secret, so the cheap generator will do."""
-    text = "%032x" % (getrandbits(128) & _RANDOM_BITS | _VERSION_4)
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,8 +1,4 @@
-"""Answers as bytes: one answer is one write.
-
-Status lines are made once, the Date line once a second. An :class:`Answer` brings its own request id; what
-only the transport knows (Date, Content-Length, Connection) is added here.
-"""
+"""Responses as bytes: one response is one write, unless it is a stream."""
 
 from __future__ import annotations
 
@@ -10,66 +6,67 @@ import time
 from email.utils import formatdate
 from http import HTTPStatus
 
-from penstock.server.http.request import Refusal, new_request_id
-from penstock.wire.dispatch import Answer
+from penstock.server.http.request import HttpError
 from penstock.wire.json10 import FRAMEWORK_VOICE
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault, Headers, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 REQUEST_ID = b"x-amzn-RequestId"
 
+KEEP_ALIVE = b"Connection: keep-alive\r\n"
+CLOSE = b"Connection: close\r\n"
+
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-_CONNECTION_CLOSE = b"Connection: close\r\n"
-_CONNECTION_KEEP_ALIVE = b"Connection: keep-alive\r\n"
 
-# Clients name an error by these, whoever refused the request: a refusal of the transport must have one too.
-_REFUSAL_NAMES = {
+# SDKs read the error's name also from responses that no service wrote.
+_ERROR_NAMES = {
     408: "RequestTimeout",
     413: "RequestEntityTooLarge",
     503: "ServiceUnavailable",
 }
 
 
-class _DateLine:
-    """The Date header, made anew when the second changes."""
+class DateHeader:
+    """The line for the current second, formatted once a second."""
 
     def __init__(self) -> None:
-        self._second = -1
-        self._line = b""
+        self._second = 0
+        self.line = b""
 
-    def __call__(self) -> bytes:
+    def update(self) -> None:
         second = int(time.time())
         if second != self._second:
             self._second = second
-            self._line = f"Date: {formatdate(second, usegmt=True)}\r\n".encode()
-        return self._line
+            self.line = f"Date: {formatdate(second, usegmt=True)}\r\n".encode()
 
 
-_date_line = _DateLine()
-
-
-def encode_answer(
-    answer: Answer, version: str = "1.1", *, head_only: bool = False, close: bool = False
+def encode_response(
+    response: Response, date: bytes, connection: bytes = b"", *, head_only: bool = False
 ) -> bytes:
-    body = answer.body
-    headers = b"".join([b"%b: %b\r\n" % header for header in answer.headers])
-    if close:
-        headers += _CONNECTION_CLOSE
-    elif version == "1.0":
-        headers += _CONNECTION_KEEP_ALIVE  # the older version closes unless told otherwise
-    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
-        _STATUS_LINES[answer.status], _date_line(), headers, len(body), b"" if head_only else body,
+    """``date`` and ``connection`` are whole header lines, or nothing."""
+    body = response.body
+    lines = b""
+    for name, value in response.headers:
+        lines += b"%b: %b\r\n" % (name, value)
+    return b"%b%b%b%bContent-Length: %d\r\n\r\n%b" % (
+        _STATUS_LINES[response.status], date, lines, connection, len(body), b"" if head_only else body,
     )  # fmt: skip
 
 
-def refusal_answer(refusal: Refusal, request_id: str) -> Answer:
-    code = _REFUSAL_NAMES.get(refusal.status, "MalformedHttpRequest")
-    fault = Fault(f"{code}Exception", code, refusal.status, refusal.message, modelled=False)
+def encode_stream_head(response: Response, date: bytes, connection: bytes, *, chunked: bool) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % header for header in response.headers])
+    if chunked:
+        lines += b"Transfer-Encoding: chunked\r\n"
+    return b"%b%b%b%b\r\n" % (_STATUS_LINES[response.status], date, lines, connection)
+
+
+def with_headers(response: Response, more: Headers) -> Response:
+    return Response(response.status, [*response.headers, *more], response.body, response.stream)
+
+
+def error_response(error: HttpError, request_id: str) -> Response:
+    code = _ERROR_NAMES.get(error.status, "MalformedHttpRequest")
+    fault = Fault(f"{code}Exception", code, error.status, error.message, modelled=False)
     return FRAMEWORK_VOICE.error(fault, request_id)
-
-
-def encode_refusal(refusal: Refusal) -> bytes:
-    """What the transport itself writes before it closes the connection."""
-    return encode_answer(refusal_answer(refusal, new_request_id()), close=True)

@@ -1,4 +1,4 @@
-"""Callers that are gone before we look: policies and the trail still know from where they called."""
+"""Clients that disconnect before they are accepted: policies and the audit log still know their address."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.server.http.door import Door
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Peer, Request
-from penstock.wire.dispatch import Answer
+from penstock.wire.service import Response
 
 from .harness import post, run, until
 
@@ -29,9 +28,9 @@ def send_and_reset(port: int) -> None:
 def test_a_caller_that_resets_at_once_has_an_address() -> None:
     addresses: list[str] = []
 
-    def serve(request: Request, done: Any) -> None:
+    def serve(request: Request) -> None:
         addresses.append(request.peer.address)
-        done(Answer(200, [], b""))
+        request.respond(Response(200, []))
 
     async def scene() -> None:
         listener = Listener(serve, HttpLimits())
@@ -46,32 +45,33 @@ def test_a_caller_that_resets_at_once_has_an_address() -> None:
     run(scene)
 
 
-class Nowhere:
-    """A listening socket whose first caller was reset so early that the system forgot where it came from."""
+class ListeningSocket:
+    """The address of its first connection is lost, because that was reset before it was accepted."""
 
-    def __init__(self, callers: list[tuple[socket.socket, object]]) -> None:
-        self._callers = callers
+    def __init__(self, connections: list[tuple[socket.socket, object]]) -> None:
+        self._connections = connections
 
     def accept(self) -> tuple[socket.socket, object]:
-        if not self._callers:
+        if not self._connections:
             raise BlockingIOError
-        return self._callers.pop(0)
+        return self._connections.pop(0)
 
 
-def test_a_caller_from_nowhere_is_not_let_in() -> None:
+def test_a_connection_without_an_address_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        nobody, somebody = socket.socketpair()
-        welcomed: list[tuple[socket.socket, str]] = []
-        door = Door([], lambda caller, address: welcomed.append((caller, address)))
-        listening: Any = Nowhere([(nobody, None), (somebody, ("192.0.2.7", 5))])
-        door._accept(listening)
-        assert welcomed == [(somebody, "192.0.2.7")]
-        assert nobody.fileno() == -1, "and closed"
-        somebody.close()
+        lost, known = socket.socketpair()
+        added: list[tuple[socket.socket, str]] = []
+        listener = Listener(lambda request: None, HttpLimits())
+        monkeypatch.setattr(listener, "_add", lambda accepted, address: added.append((accepted, address)))
+        listening: Any = ListeningSocket([(lost, None), (known, ("192.0.2.7", 5))])
+        listener._accept(listening)
+        assert added == [(known, "192.0.2.7")]
+        assert lost.fileno() == -1
+        known.close()
 
     run(scene)
 
 
-def test_nobody_is_from_nowhere() -> None:
-    with pytest.raises(AssertionError, match="somewhere"):
+def test_a_peer_has_an_address() -> None:
+    with pytest.raises(AssertionError, match="address"):
         Peer("", "http", "127.0.0.1:9324")

@@ -17,7 +17,7 @@ from penstock.auth.errors import (
 )
 from penstock.auth.principal import Principal
 from penstock.names import Space
-from penstock.server.gate import _FAULTS, Gate
+from penstock.server.callers import _FAULTS, SignedCallers
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.registry import Fault
@@ -42,9 +42,9 @@ class Reloaded:
         return next(self._directories)
 
 
-def gate(*directories: Any) -> Gate:
+def gate(*directories: Any) -> SignedCallers:
     credentials: Any = Reloaded(directory("at-the-start", "none"), *directories)
-    return Gate(credentials, Origins(None, ()), HOME, now_s=lambda: NOW_S)
+    return SignedCallers(credentials, Origins(None, ()), HOME, now_s=lambda: NOW_S)
 
 
 def incoming() -> Request:

@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.client_addresses import ClientAddresses
-from penstock.server.http.door import open_door
 from penstock.server.http.limits import HttpLimits
+from penstock.server.http.listener import open_sockets
 
 from .certificates import ServerFiles
 from .harness import Client, Running, get, post, run, serving, until
 
 
-class Strangers(ClientAddresses):
-    """On one machine all callers are loopback: here each counts as one and the same client from outside."""
+class OneClient(ClientAddresses):
+    """Connections of a test come from loopback: here they all count as those of one other machine."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.client_of = lambda address: "203.0.113.7"  # type: ignore[assignment]
+    def client_of(self, address: str) -> str | None:
+        return "203.0.113.7"
 
 
 @pytest.mark.parametrize(
@@ -49,27 +48,27 @@ def test_who_counts_as_one_client(address: str, client: str | None) -> None:
 
 @given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))
 def test_a_network_of_ipv6_is_one_client(address: object, host: int) -> None:
-    neighbours = ClientAddresses()
+    addresses = ClientAddresses()
     network = ip_network((int(address), 64), strict=False)  # type: ignore[call-overload]
     if network.network_address.is_loopback or int(network.network_address) == 0:
         return  # where loopback and the mapped addresses are
-    assert neighbours.client_of(str(network[host])) == neighbours.client_of(str(network[0]))
+    assert addresses.client_of(str(network[host])) == addresses.client_of(str(network[0]))
 
 
 def test_one_address_has_its_share_and_no_more() -> None:
     async def scene() -> None:
         limits = HttpLimits(connections_per_address_max=3)
         async with serving(limits) as server:
-            server.listener._neighbours = Strangers()
+            server.listener._clients = OneClient()
             clients = [await server.connect() for _ in range(3)]
             await until(lambda: len(server.listener._connections) == 3)
             refused = await server.connect()
             response = await refused.response()
             assert response.status == 503
             assert "from your address" in response.json()["message"]
-            server.listener._neighbours = ClientAddresses()
+            server.listener._clients = ClientAddresses()
             assert (await server.ask(get("/"))).status == 200, "others are not refused"
-            server.listener._neighbours = Strangers()
+            server.listener._clients = OneClient()
             refused.close()
             clients[0].close()
             await until(lambda: len(server.listener._connections) == 2)
@@ -84,42 +83,104 @@ def test_one_address_has_its_share_and_no_more() -> None:
 def test_without_a_share_one_address_may_have_all() -> None:
     async def scene() -> None:
         async with serving(HttpLimits(connections_per_address_max=0, connections_max=5)) as server:
-            server.listener._neighbours = Strangers()
-            clients = [await server.connect() for _ in range(6)]
-            assert (await clients[5].response()).status == 503
-            clients[4].send(get("/"))
-            assert (await clients[4].response()).status == 200
+            server.listener._clients = OneClient()
+            clients = []
+            for status in (200, 200, 200, 200, 200, 503):
+                clients.append(await server.connect())
+                clients[-1].send(get("/"))
+                assert (await clients[-1].response()).status == status
 
     run(scene)
 
 
-async def hello_never_said(server: Running, count: int) -> list[Client]:
+async def without_handshake(server: Running, count: int) -> list[Client]:
     return [await server.connect() for _ in range(count)]
 
 
-def test_unfinished_handshakes_count(server_files: ServerFiles) -> None:
+def test_unfinished_handshakes_count_and_give_way_to_new_connections(server_files: ServerFiles) -> None:
     async def scene() -> None:
         limits = HttpLimits(connections_max=4)
         async with serving(limits, tls=server_files.context()) as server:
-            silent = await hello_never_said(server, 4)
-            await until(lambda: len(server.listener._arriving) == 4)
-            one_more = await server.connect()
-            assert await one_more.at_end(), "closed without a handshake"
-            silent[0].close()
-            await until(lambda: len(server.listener._arriving) == 3)
+            silent = await without_handshake(server, 4)
+            await until(lambda: len(server.listener._connections) == 4)
             client = await server.connect(server_files.trusting())
             client.send(post())
             assert (await client.response()).status == 200
+            assert await silent[0].at_end()
+            assert len(server.listener._connections) == 4
 
     run(scene)
+
+
+def test_connections_that_never_sent_a_request_give_way_oldest_first() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(connections_max=4)) as server:
+            first = await server.connect()
+            first.send(post())
+            assert (await first.response()).status == 200
+            silent = [await server.connect() for _ in range(3)]
+            silent[0].send(post()[:-1])  # not a whole one
+            await until(lambda: len(server.listener._connections) == 4)
+            newer = [await server.connect() for _ in range(2)]
+            assert await silent[0].at_end() and await silent[1].at_end()
+            for client in (first, silent[2], *newer):
+                client.send(post())
+                assert (await client.response()).status == 200
+
+    run(scene)
+
+
+def test_health_checks_are_answered_when_all_connections_are_in_use() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(connections_max=3, reserved_connections=2)) as server:
+            clients = [await server.connect() for _ in range(3)]
+            for client in clients:
+                client.send(post())
+                assert (await client.response()).status == 200
+            for path in ("/health/live", "/health/ready", "/_localstack/health"):
+                checked = await server.ask(get(path))
+                assert (checked.status, checked.headers["connection"]) == (200, "close")
+            refused = await server.ask(post())
+            assert (refused.status, refused.headers["connection"]) == (503, "close")
+            silent = [await server.connect() for _ in range(2)]
+            await until(lambda: len(server.listener._connections) == 5)
+            assert (await server.ask(get("/health/live"))).status == 200, (
+                "the oldest of the silent ones gave way"
+            )
+            assert await silent[0].at_end()
+            for client in clients:
+                client.send(post())
+                assert (await client.response()).status == 200
+
+    run(scene)
+
+
+def test_refused_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        limits = HttpLimits(connections_max=1, reserved_connections=1, idle_s=0.1)
+        async with serving(limits, clients=OneClient()) as server:
+            server.dispatcher.held = {"Long.Poll"}
+            client = await server.connect()
+            client.send(post("Long.Poll"))
+            await server.dispatcher.arrival()
+            for _ in range(3):
+                assert (await server.ask(post())).status == 503
+            await asyncio.sleep(0.2)
+            assert (await server.ask(post())).status == 503
+            await asyncio.sleep(0.1)
+
+    with caplog.at_level("WARNING", "penstock.http"):
+        run(scene)
+    (record,) = caplog.records
+    assert "refused" in record.getMessage() and "max_connections is 1" in record.getMessage()
 
 
 def test_unfinished_handshakes_end_in_time(server_files: ServerFiles) -> None:
     async def scene() -> None:
         async with serving(HttpLimits(head_s=0.3), tls=server_files.context()) as server:
-            (silent,) = await hello_never_said(server, 1)
+            (silent,) = await without_handshake(server, 1)
             assert await asyncio.wait_for(silent.at_end(), 5)
-            await until(lambda: not server.listener._arriving)
+            await until(lambda: not server.listener._connections)
 
     run(scene)
 
@@ -131,7 +192,7 @@ def test_whoever_speaks_http_to_https_is_let_go(server_files: ServerFiles) -> No
             client.send(get("/"))
             with pytest.raises(asyncio.IncompleteReadError):
                 await client.response()
-            await until(lambda: not server.listener._arriving and not server.listener._connections)
+            await until(lambda: not server.listener._connections)
 
     run(scene)
 
@@ -139,8 +200,8 @@ def test_whoever_speaks_http_to_https_is_let_go(server_files: ServerFiles) -> No
 def test_a_stop_does_not_wait_for_handshakes(server_files: ServerFiles) -> None:
     async def scene() -> None:
         async with serving(tls=server_files.context()) as server:
-            (silent,) = await hello_never_said(server, 1)
-            await until(lambda: len(server.listener._arriving) == 1)
+            (silent,) = await without_handshake(server, 1)
+            await until(lambda: len(server.listener._connections) == 1)
             await asyncio.wait_for(server.listener.close(grace_s=15), 2)
             assert await silent.at_end()
 
@@ -166,14 +227,13 @@ class NoFiles:
 
 def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        monkeypatch.setattr("penstock.server.http.door._PAUSE_S", 0.05)
+        monkeypatch.setattr("penstock.server.http.listener._ACCEPT_PAUSE_S", 0.05)
         async with serving() as server:
-            door = server.listener._doors[0]
-            listening = door._sockets[0]
+            (listening,) = server.listener._sockets
             starved = NoFiles(listening)
             loop = asyncio.get_running_loop()
             loop.remove_reader(listening)
-            loop.add_reader(listening, door._accept, starved)
+            loop.add_reader(listening, server.listener._accept, starved)
             assert (await server.ask(post())).status == 200
             assert starved.failures == 0
 
@@ -182,10 +242,10 @@ def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_all_addresses_of_a_host_have_the_same_port() -> None:
     async def scene() -> None:
-        door = await open_door("localhost", 0, lambda caller, address: caller.close())
-        port = door.port
-        assert {each.getsockname()[1] for each in door._sockets} == {port}
-        door.close()
+        sockets = await open_sockets("localhost", 0)
+        (port,) = {each.getsockname()[1] for each in sockets}
+        for each in sockets:
+            each.close()
         with pytest.raises(OSError):
             await asyncio.open_connection("localhost", port)
 
@@ -201,8 +261,8 @@ def test_a_stop_does_not_wait_for_a_caller_who_came_in_at_the_last_moment(
             ours, theirs = socket.socketpair()
             theirs.setblocking(False)
             ours.settimeout(5)
-            running.listener._accepted(theirs, "127.0.0.1")
-            running.listener.stop_accepting()  # before it can be welcomed
+            running.listener._add(theirs, "127.0.0.1")
+            running.listener.stop_accepting()  # before it is connected
             await asyncio.wait_for(running.listener.close(grace_s=0.05), 5)
             said = ours.recv(1000)
             assert said == b"" if secure else b"The server is stopping." in said

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Held, choose
+from penstock.server.http.load_shedding import Holding, choose_victims
 
 from .harness import post, run, serving, until
 
@@ -20,8 +20,8 @@ HOLDINGS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integer
 def test_enough_is_given_and_nobody_gives_in_vain(
     holdings: list[tuple[str | None, int]], excess: int
 ) -> None:
-    held = [Held(number, client, size) for number, (client, size) in enumerate(holdings)]
-    chosen = choose(held, excess)
+    held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
+    chosen = choose_victims(held, excess)
     sizes = [held[number].bytes for number in chosen]
     assert len(set(chosen)) == len(chosen) and 0 not in sizes
     assert sum(sizes) >= min(excess, sum(size for _, size in holdings))
@@ -30,12 +30,12 @@ def test_enough_is_given_and_nobody_gives_in_vain(
 
 @given(HOLDINGS)
 def test_the_first_to_give_is_the_largest_of_the_greediest(holdings: list[tuple[str | None, int]]) -> None:
-    held = [Held(number, client, size) for number, (client, size) in enumerate(holdings)]
+    held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
     totals: dict[object, int] = {}
     for each in held:
         owner = each.by if each.client is None else each.client
         totals[owner] = totals.get(owner, 0) + each.bytes
-    for number in choose(held, 1):
+    for number in choose_victims(held, 1):
         given_up = held[number]
         owner = number if given_up.client is None else given_up.client
         assert totals[owner] == max(totals.values())
@@ -52,7 +52,7 @@ def test_small_requests_get_through_while_large_ones_are_held() -> None:
                 client.send(post("Never.Done", b"x" * 100_000)[:-1])
             for _ in range(20):
                 assert (await server.ask(post("A.B", b"x" * 1000))).status == 200
-            assert server.listener.buffered.bytes <= 200_000
+            assert server.listener.held_bytes <= 200_000
             refused = [client for client in slow if not client.writer.is_closing()]
             assert len(refused) == 8
             answers = [asyncio.create_task(client.response()) for client in slow]
@@ -72,7 +72,7 @@ def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
             client = await server.connect()
             client.send(post("Long.Poll") + post("A.B", b"x" * 30_000) * 5)
             poll = await server.dispatcher.arrival()
-            await until(lambda: server.listener.buffered.bytes == 0)
+            await until(lambda: server.listener.held_bytes == 0)
             assert (await server.ask(post("A.B", b"x" * 30_000))).status == 200
             poll.answer(b"the running one is still answered")
             assert (await client.response()).status == 200

@@ -6,26 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.cors import Cors
 from penstock.server.http.request import Peer, Request
 from penstock.server.settings.config import Config
-from penstock.server.web_pages import Browsers
-from penstock.wire.registry import Fault
+from penstock.server.web_pages import Cors, WebPageFilter
+from penstock.wire.service import Fault
 
 from .composed import serving
 from .harness import run
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 APP, EVIL = "https://app.test", "https://evil.test"
-BROWSERS = Browsers(Cors([APP]), "https://Queues.example.com:8443/base")
+FILTER = WebPageFilter(Cors([APP]), "https://Queues.example.com:8443/base")
 
 
-def is_taken(method: str = "POST", browsers: Browsers = BROWSERS, **headers: str) -> bool:
+def is_taken(method: str = "POST", pages: WebPageFilter = FILTER, **headers: str) -> bool:
     request = Request(Peer("127.0.0.1", "http", "127.0.0.1:9324"))
     request.method = method.encode()
     request.headers = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
     try:
-        browsers.check(request)
+        pages.check(request)
     except Fault as fault:
         assert fault.status == 403
         assert "cors_origins" in fault.message
@@ -73,7 +72,7 @@ def test_a_person_calls_it_by_a_name_that_cannot_be_made_to_point_here(
 
 
 def test_without_a_public_url_no_name_is_ours() -> None:
-    nameless = Browsers(Cors([]), None)
+    nameless = WebPageFilter(Cors([]), None)
     assert not is_taken("GET", nameless, host="queues.example.com", user_agent=FIREFOX)
     assert is_taken("GET", nameless, host="localhost:9324", user_agent=FIREFOX)
 
