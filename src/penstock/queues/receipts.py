@@ -1,6 +1,7 @@
-"""Receipt handles: which receive of which message, signed by the shard so that none can be made up.
+"""Receipt handles: which receive of which message, signed with the shard's secret so that they cannot be forged.
 
-A handle holds everything needed to judge it, so it works after a restart and costs no memory.
+A handle holds everything needed to judge it, so it works after a restart and costs no memory. Like those of Amazon it
+uses the plain base64 alphabet and begins with "AQEB": clients cut and join handles at other characters.
 """
 
 from __future__ import annotations
@@ -15,51 +16,64 @@ import msgspec
 
 from penstock.errors import HandleInvalid
 
-_MAGIC = b"\x01\x01\x01"  # spelled "AQEB" in base64, as Amazon's handles begin
-_FIELDS = struct.Struct(">QQIQ")
+_PREFIX = b"\x01\x01\x01"  # "AQEB" in base64
+_VERSION = 2
+_FIELDS = struct.Struct(">3sBHQQIQ")  # prefix, version, shard, and the fields of the receipt
+_FIELDS_1 = struct.Struct(">3sQQIQ")  # the first version: no shard, and "-_" instead of "+/"
+_FROM_VERSION_1 = bytes.maketrans(b"-_", b"+/")
 _TAG_BYTES = 17
-_LENGTH = len(_MAGIC) + _FIELDS.size + _TAG_BYTES
-_TEXT_LENGTH = _LENGTH * 4 // 3
-assert _LENGTH % 3 == 0, "no padding: every character of a handle matters"
-_TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_", b"+/")
+_TEXT_LENGTH = (_FIELDS.size + _TAG_BYTES) * 4 // 3
+_TEXT_LENGTH_1 = (_FIELDS_1.size + _TAG_BYTES) * 4 // 3
+assert (_FIELDS.size + _TAG_BYTES) % 3 == 0, "without padding every character of a handle counts"
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     queue: int
     seq: int
-    receives: int  # the count that this receive made
+    receives: int  # the receive count of the message that this receive made
     received_ms: int
 
 
 class ReceiptSigner:
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, shard: int = 0) -> None:
         self._keyed = blake2b(key=secret[:64], digest_size=_TAG_BYTES, person=b"receipt")
+        self._shard = shard
 
     def handle(self, receipt: Receipt) -> str:
-        fields = _MAGIC + _FIELDS.pack(receipt.queue, receipt.seq, receipt.receives, receipt.received_ms)
-        return b2a_base64(fields + self._tag(fields), newline=False).translate(_TO_URL).decode("ascii")
-
-    def read(self, handle: str, queue: int) -> Receipt:
-        """The receipt in a handle, or HandleInvalid for anything this shard did not make for this queue."""
-        if len(handle) != _TEXT_LENGTH or not handle.isascii():
-            raise HandleInvalid
-        try:
-            raw = a2b_base64(handle.encode("ascii").translate(_FROM_URL), strict_mode=True)
-        except NotBase64 as error:
-            raise HandleInvalid from error
-        fields, tag = raw[:-_TAG_BYTES], raw[-_TAG_BYTES:]
-        if not fields.startswith(_MAGIC) or not compare_digest(tag, self._tag(fields)):
-            raise HandleInvalid
-        receipt = Receipt(*_FIELDS.unpack_from(fields, len(_MAGIC)))
-        if receipt.queue != queue:
-            raise HandleInvalid
-        return receipt
-
-    def _tag(self, fields: bytes) -> bytes:
+        fields = _FIELDS.pack(
+            _PREFIX, _VERSION, self._shard, receipt.queue, receipt.seq, receipt.receives, receipt.received_ms
+        )
         keyed = self._keyed.copy()
         keyed.update(fields)
-        return keyed.digest()
+        return b2a_base64(fields + keyed.digest(), newline=False).decode("ascii")
+
+    def read(self, handle: str, queue: int) -> Receipt:
+        """The receipt in a handle. Raises HandleInvalid for anything this shard did not make for this queue."""
+        length = len(handle)
+        if (length != _TEXT_LENGTH and length != _TEXT_LENGTH_1) or not handle.isascii():
+            raise HandleInvalid
+        text = handle.encode("ascii")
+        try:
+            raw = a2b_base64(
+                text if length == _TEXT_LENGTH else text.translate(_FROM_VERSION_1), strict_mode=True
+            )
+        except NotBase64 as error:
+            raise HandleInvalid from error
+        fields = raw[:-_TAG_BYTES]
+        keyed = self._keyed.copy()
+        keyed.update(fields)
+        if not compare_digest(raw[-_TAG_BYTES:], keyed.digest()):
+            raise HandleInvalid
+        if length == _TEXT_LENGTH:
+            prefix, version, shard, *numbers = _FIELDS.unpack(fields)
+            known = version == _VERSION and shard == self._shard
+        else:
+            prefix, *numbers = _FIELDS_1.unpack(fields)
+            known = True
+        receipt = Receipt(*numbers)
+        if not known or prefix != _PREFIX or receipt.queue != queue:
+            raise HandleInvalid
+        return receipt
 
 
 class MessageIds:
