@@ -1,10 +1,11 @@
-"""``penstock audit``: what it shows of a trail, and for whom."""
+"""``penstock audit``: filters, tables, rotated and damaged files, and following."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,11 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli import main
-from penstock.server.audit.event import cloudtrail, encoded, notice
-from penstock.server.audit.search import Trail, read_moment
-from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, refused
+from penstock.server.audit.encode import encode
+from penstock.server.audit.event import log_event
+from penstock.server.audit.search import AuditReader, parse_time
+from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, line_of, refused
 
 MINUTE_MS = 60_000
+HINT = "name its file, or --config of the server"
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 
 
@@ -27,8 +30,12 @@ def penstock(*arguments: object, **environment: str) -> Result:
     return CliRunner().invoke(main, ["audit", *map(str, arguments)], env=environment)
 
 
+def log_line(at_ms: int, name: str, details: dict[str, object]) -> bytes:
+    return encode(log_event(at_ms, name, details)) + b"\n"
+
+
 def line(name: str, minute: int) -> bytes:
-    return encoded(cloudtrail(event(action=name, at_ms=NOW_MS + minute * MINUTE_MS)))
+    return line_of(event(action=name, at_ms=NOW_MS + minute * MINUTE_MS))
 
 
 @pytest.fixture
@@ -37,34 +44,30 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def trail(path: Path) -> Path:
+def log(path: Path) -> Path:
     path.write_bytes(
-        encoded(notice(NOW_MS, "StartLogging", {"version": "1"}))
+        log_line(NOW_MS, "StartLogging", {"version": "1"})
         + line("CreateQueue", 0)
-        + encoded(
-            cloudtrail(
-                event(
-                    principal=WORKER,
-                    action="DeleteQueue",
-                    at_ms=NOW_MS + MINUTE_MS,
-                    verdict=DENIED,
-                    error_code="AccessDenied",
-                    source_ip="198.51.100.1",
-                )
+        + line_of(
+            event(
+                principal=WORKER,
+                action="DeleteQueue",
+                at_ms=NOW_MS + MINUTE_MS,
+                verdict=DENIED,
+                error_code="AccessDenied",
+                source_ip="198.51.100.1",
             )
         )
-        + encoded(cloudtrail(refused(at_ms=NOW_MS + 2 * MINUTE_MS, action="SendMessage")))
-        + encoded(
-            cloudtrail(
-                event(
-                    action="TagQueue",
-                    at_ms=NOW_MS + 3 * MINUTE_MS,
-                    resource="",
-                    parameters={"queueUrl": QUEUE_URL.replace("orders", "bills")},
-                )
+        + line_of(refused(at_ms=NOW_MS + 2 * MINUTE_MS, action="SendMessage"))
+        + line_of(
+            event(
+                action="TagQueue",
+                at_ms=NOW_MS + 3 * MINUTE_MS,
+                resource="",
+                parameters={"queueUrl": QUEUE_URL.replace("orders", "bills")},
             )
         )
-        + encoded(notice(NOW_MS + 4 * MINUTE_MS, "RefusalsSuppressed", {"caller": "192.0.2.66", "count": 9}))
+        + log_line(NOW_MS + 4 * MINUTE_MS, "RefusalsSuppressed", {"caller": "192.0.2.66", "count": 9})
     )
     return path
 
@@ -75,9 +78,9 @@ def actions(*arguments: object) -> list[str]:
     return [json.loads(each)["eventName"] for each in result.stdout.splitlines()]
 
 
-def test_a_table_for_people(trail: Path) -> None:
-    head, started, created, deleted, sent, tagged, suppressed = penstock(trail).output.splitlines()
-    assert head.split() == ["TIME", "DECISION", "WHO", "ACTION", "QUEUE", "FROM", "ERROR"]
+def test_the_table(log: Path) -> None:
+    head, started, created, deleted, sent, tagged, suppressed = penstock(log).output.splitlines()
+    assert head.split() == ["TIME", "DECISION", "CALLER", "ACTION", "QUEUE", "FROM", "ERROR"]
     assert started.split() == ["2026-01-01T00:00:00Z", "-", "-", "StartLogging", "-", "-", "version=1"]
     assert created.split() == [
         "2026-01-01T00:00:00Z", "allowed", "user/alice", "CreateQueue", "orders", "192.0.2.7"
@@ -113,13 +116,13 @@ def test_a_table_for_people(trail: Path) -> None:
         (["--user", "nobody"], []),
     ],
 )  # fmt: skip
-def test_filters(trail: Path, arguments: list[str], found: list[str]) -> None:
-    assert actions(trail, *arguments) == found
+def test_filters(log: Path, arguments: list[str], found: list[str]) -> None:
+    assert actions(log, *arguments) == found
 
 
-def test_the_certificate_that_a_client_showed(path: Path) -> None:
+def test_client_certificates(path: Path) -> None:
     shown = [event(certificate="CN=worker-7,O=Orders"), event(action="TagQueue", certificate="CN=ci")]
-    path.write_bytes(b"".join(encoded(cloudtrail(each)) for each in [*shown, event(action="PurgeQueue")]))
+    path.write_bytes(b"".join(line_of(each) for each in [*shown, event(action="PurgeQueue")]))
     assert actions(path, "--certificate", "cn=worker-*") == ["CreateQueue"]
     assert actions(path, "--certificate", "*") == ["CreateQueue", "TagQueue"]
     head, created, _ = penstock(path, "--certificate", "*").output.splitlines()
@@ -128,14 +131,14 @@ def test_the_certificate_that_a_client_showed(path: Path) -> None:
     assert "CERTIFICATE" not in penstock(path).output
 
 
-def test_what_nobody_decided_is_neither_allowed_nor_denied(path: Path) -> None:
-    path.write_bytes(encoded(cloudtrail(event(verdict=None, error_code="MissingParameter"))))
+def test_a_request_that_failed_before_a_decision_is_neither_allowed_nor_denied(path: Path) -> None:
+    path.write_bytes(line_of(event(verdict=None, error_code="MissingParameter")))
     assert penstock(path).output.splitlines()[1].split()[1] == "none"
     assert actions(path, "--denied") == []
 
 
-def test_json_is_the_lines_of_the_file(trail: Path) -> None:
-    assert penstock(trail, "--json").output == trail.read_text()
+def test_json_is_the_lines_of_the_file(log: Path) -> None:
+    assert penstock(log, "--json").output == log.read_text()
 
 
 def test_older_files_come_first(path: Path) -> None:
@@ -150,14 +153,14 @@ def test_older_files_come_first(path: Path) -> None:
     assert actions(path) == ["CreateQueue", "TagQueue", "PurgeQueue"]
 
 
-def test_what_is_no_event_is_passed_over(path: Path) -> None:
+def test_lines_that_are_not_events_are_skipped(path: Path) -> None:
     path.write_bytes(
         b'{"half\n[1]\n\xff\xfe\n"text"\n{}\n{"eventName": "X", "userIdentity": 5}\n'
         + line("CreateQueue", 0)
         + b'\n{"un'
     )
     result = penstock(path)
-    assert (result.exit_code, result.stderr) == (0, "penstock: left out: 5 lines that are no events\n")
+    assert (result.exit_code, result.stderr) == (0, "penstock: skipped 5 lines that are not events\n")
     assert actions(path) == ["X", "CreateQueue"]
 
 
@@ -170,15 +173,15 @@ def test_what_is_no_event_is_passed_over(path: Path) -> None:
     ],
     ids=["deep", "no UTF-8", "no name"],
 )
-def test_a_line_that_cannot_be_read_hides_no_other(path: Path, odd: bytes) -> None:
+def test_an_unreadable_line_does_not_hide_the_next(path: Path, odd: bytes) -> None:
     path.write_bytes(odd.replace(b"\n", b"") + b"\n" + line("CreateQueue", 0))
     result = penstock(path)
-    assert (result.exit_code, result.stderr) == (0, "penstock: left out: 1 line that is no event\n")
+    assert (result.exit_code, result.stderr) == (0, "penstock: skipped 1 line that is not an event\n")
     assert "CreateQueue" in result.stdout
 
 
 @pytest.mark.parametrize("odd", [5, "text", [5], {"type": "AWS::SQS::Queue"}])
-def test_an_event_that_others_shaped_is_shown_as_far_as_it_goes(path: Path, odd: object) -> None:
+def test_an_event_with_unexpected_values_is_shown(path: Path, odd: object) -> None:
     parts = (
         "resources",
         "requestParameters",
@@ -194,11 +197,11 @@ def test_an_event_that_others_shaped_is_shown_as_far_as_it_goes(path: Path, odd:
     assert actions(path) == ["X"]
 
 
-@pytest.mark.parametrize("damage", ["cut off", "changed", "never whole"])
-def test_of_a_damaged_older_file_there_is_what_can_be_read(path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["cut off", "changed", "not gzip"])
+def test_the_readable_part_of_a_damaged_file_is_shown(path: Path, damage: str) -> None:
     whole = gzip.compress(b"".join(line("TagQueue", number) for number in range(2000)))
     half = len(whole) // 2
-    older = {"cut off": whole[:half], "changed": whole[:-8] + b"\0" * 8, "never whole": b"no gzip"}[damage]
+    older = {"cut off": whole[:half], "changed": whole[:-8] + b"\0" * 8, "not gzip": b"no gzip"}[damage]
     path.with_name("audit.jsonl.1.gz").write_bytes(older)
     path.write_bytes(line("DeleteQueue", 9))
     result = penstock(path, "--json")
@@ -207,17 +210,34 @@ def test_of_a_damaged_older_file_there_is_what_can_be_read(path: Path, damage: s
         "the rest of audit.jsonl.1.gz, which is damaged" in result.stderr and result.stderr.count("\n") == 1
     )
     shown = [json.loads(each)["eventName"] for each in result.stdout.splitlines()]
-    assert shown.pop() == "DeleteQueue" and set(shown) == (set() if damage == "never whole" else {"TagQueue"})
+    assert shown.pop() == "DeleteQueue" and set(shown) == (set() if damage == "not gzip" else {"TagQueue"})
 
 
-def test_what_callers_chose_cannot_steer_the_terminal(path: Path) -> None:
-    steering = refused(access_key="\x1b[2J\x07evil", action="\x9b31mX", certificate="CN=\x1b[2J\x9b")
-    path.write_bytes(encoded(cloudtrail(steering)))
+def test_an_endless_line_in_a_small_compressed_file_is_skipped(path: Path) -> None:
+    """64 MiB of one letter compress to 64 KB; the memory is limited to less than the whole line would need."""
+    endless = gzip.compress(line("TagQueue", 1)) + gzip.compress(b"x" * 2**26) * 16 + gzip.compress(b"\n")
+    path.with_name("audit.jsonl.1.gz").write_bytes(endless)
+    path.write_bytes(line("DeleteQueue", 9))
+    command = [sys.executable, "-m", "penstock", "audit", str(path), "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, preexec_fn=_limited_memory
+    )
+    assert (done.returncode, done.stderr) == (0, "penstock: skipped 1 line that is not an event\n")
+    assert [json.loads(each)["eventName"] for each in done.stdout.splitlines()] == ["TagQueue", "DeleteQueue"]
+
+
+def _limited_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+
+
+def test_control_characters_of_callers_are_not_printed(path: Path) -> None:
+    hostile = refused(access_key="\x1b[2J\x07evil", action="\x9b31mX", certificate="CN=\x1b[2J\x9b")
+    path.write_bytes(line_of(hostile))
     shown = penstock(path, "--certificate", "*").output
     assert "evil" in shown and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
 
 
-def test_the_settings_say_where_it_is(tmp_path: Path) -> None:
+def test_the_settings_name_the_file(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "audit"
     directory.mkdir(parents=True)
     (directory / "audit.jsonl").write_bytes(line("CreateQueue", 0))
@@ -233,15 +253,21 @@ def test_the_settings_say_where_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["/nowhere/audit.jsonl"], 'penstock: there is no audit trail "/nowhere/audit.jsonl"\n'),
+        (
+            ["/nowhere/audit.jsonl"],
+            f'penstock: there is no audit log "/nowhere/audit.jsonl": {HINT}\n',
+        ),
         (
             ["--since", "yesterday"],
-            'penstock: --since "yesterday" is not a time such as 2026-01-31T12:00Z or 15m\n',
+            'penstock: invalid value "yesterday" for --since: expected a time such as 2026-01-31T12:00Z or 15m\n',
         ),
-        (["--until", "99999d"], 'penstock: there is no audit trail "/nowhere/audit/audit.jsonl"\n'),
+        (
+            ["--until", "99999d"],
+            f'penstock: there is no audit log "/nowhere/audit/audit.jsonl": {HINT}\n',
+        ),
         (
             ["--since", "999999d"],
-            'penstock: --since "999999d" is not a time such as 2026-01-31T12:00Z or 15m\n',
+            'penstock: invalid value "999999d" for --since: expected a time such as 2026-01-31T12:00Z or 15m\n',
         ),
     ],
 )
@@ -250,57 +276,57 @@ def test_errors_are_one_line(arguments: list[str], complaint: str) -> None:
     assert (result.exit_code, result.stderr, result.stdout) == (2, complaint, "")
 
 
-def test_moments() -> None:
-    assert read_moment("15m", NOW) == "2025-12-31T23:45:00Z"
-    assert read_moment("2h", NOW) == "2025-12-31T22:00:00Z"
-    assert read_moment("3d", NOW) == "2025-12-29T00:00:00Z"
-    assert read_moment("90s", NOW) == "2025-12-31T23:58:30Z"
-    assert read_moment("2026-01-31T12:00Z", NOW) == "2026-01-31T12:00:00Z"
-    assert read_moment("2026-01-31T12:00:00+02:00", NOW) == "2026-01-31T10:00:00Z"
+def test_times() -> None:
+    assert parse_time("15m", NOW) == "2025-12-31T23:45:00Z"
+    assert parse_time("2h", NOW) == "2025-12-31T22:00:00Z"
+    assert parse_time("3d", NOW) == "2025-12-29T00:00:00Z"
+    assert parse_time("90s", NOW) == "2025-12-31T23:58:30Z"
+    assert parse_time("2026-01-31T12:00Z", NOW) == "2026-01-31T12:00:00Z"
+    assert parse_time("2026-01-31T12:00:00+02:00", NOW) == "2026-01-31T10:00:00Z"
     for wrong in ("", "0m", "5", "5w", "m", "-5m", "2026-13-01"):
         with pytest.raises(ValueError):
-            read_moment(wrong, NOW)
+            parse_time(wrong, NOW)
 
 
-def names(trail: Trail) -> list[str]:
-    return [each.event["eventName"] for each in trail.news()]
+def names(log: AuditReader) -> list[str]:
+    return [each.event["eventName"] for each in log.appended()]
 
 
-def test_news_follow_the_trail_through_rotations(path: Path) -> None:
+def test_appended_events_are_read_through_rotations(path: Path) -> None:
     path.write_bytes(line("CreateQueue", 0))
-    trail = Trail(path)
-    assert [each.event["eventName"] for each in trail.past()] == ["CreateQueue"]
-    assert names(trail) == []
+    log = AuditReader(path)
+    assert [each.event["eventName"] for each in log.existing()] == ["CreateQueue"]
+    assert names(log) == []
     with path.open("ab") as opened:
         half = line("TagQueue", 1)
         opened.write(half[:20])
         opened.flush()
-        assert names(trail) == []
+        assert names(log) == []
         opened.write(half[20:])
-    assert names(trail) == ["TagQueue"]
+    assert names(log) == ["TagQueue"]
     with path.open("ab") as opened:
         opened.write(line("UntagQueue", 2))
     path.rename(path.with_name("audit.jsonl.1"))
-    assert names(trail) == ["UntagQueue"]
+    assert names(log) == ["UntagQueue"]
     path.write_bytes(line("PurgeQueue", 3))
-    assert names(trail) == ["PurgeQueue"]
+    assert names(log) == ["PurgeQueue"]
     path.unlink()
     path.write_bytes(line("DeleteQueue", 4))
-    assert names(trail) == ["DeleteQueue"]
-    trail.close()
+    assert names(log) == ["DeleteQueue"]
+    log.close()
 
 
-def test_a_rotation_while_the_past_is_read_shows_everything_once(path: Path) -> None:
+def test_a_rotation_while_existing_events_are_read_shows_everything_once(path: Path) -> None:
     path.write_bytes(line("CreateQueue", 0))
     path.with_name("audit.jsonl.1").write_bytes(line("AddPermission", 0))
-    trail = Trail(path)
-    past = trail.past()
-    seen = [next(past).event["eventName"]]
+    log = AuditReader(path)
+    existing = log.existing()
+    seen = [next(existing).event["eventName"]]
     path.rename(path.with_name("audit.jsonl.2"))
     path.write_bytes(line("PurgeQueue", 1))
-    seen += [each.event["eventName"] for each in past]
+    seen += [each.event["eventName"] for each in existing]
     assert seen == ["AddPermission", "CreateQueue", "PurgeQueue"]
-    trail.close()
+    log.close()
 
 
 def _interruptible() -> None:
@@ -308,13 +334,13 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
+def test_follow_continues_until_interrupted(log: Path) -> None:
     command = [
         sys.executable,
         "-m",
         "penstock",
         "audit",
-        str(trail),
+        str(log),
         "--follow",
         "--json",
         "--action",
@@ -322,7 +348,7 @@ def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_interruptible)
     try:
-        with trail.open("ab") as opened:
+        with log.open("ab") as opened:
             opened.write(line("SetQueueAttributes", 7) + line("AddPermission", 8))
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["eventName"] == "AddPermission"
@@ -333,7 +359,7 @@ def test_follow_goes_on_until_it_is_interrupted(trail: Path) -> None:
         process.stdout.close()
 
 
-def test_a_reader_that_has_enough_is_no_error(path: Path) -> None:
+def test_a_closed_output_is_not_an_error(path: Path) -> None:
     path.write_bytes(line("CreateQueue", 0) * 5000)
     command = f"{sys.executable} -m penstock audit {path} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)

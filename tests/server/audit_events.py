@@ -1,4 +1,4 @@
-"""Callers and events for the tests of the audit trail."""
+"""Callers and events for the tests of the audit log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 from penstock.auth.policy import Verdict
 from penstock.auth.principal import Principal
 from penstock.server.audit import AuditEvent
+from penstock.server.audit.actions import rule_of
+from penstock.server.audit.encode import encode
+from penstock.server.audit.event import cloudtrail_event
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 QUEUE_ARN = "arn:aws:sqs:us-east-1:111111111111:orders"
@@ -55,11 +58,13 @@ def event(**changes: Any) -> AuditEvent:
         "resource": QUEUE_ARN,
         "verdict": ALLOWED,
     }
-    return AuditEvent(**{**plain, **changes})
+    fields = {**plain, **changes}
+    rule, read_only = rule_of(fields["service"], fields["action"])
+    return AuditEvent(**{"rule": rule, "read_only": read_only, **fields})
 
 
 def refused(source_ip: str = "192.0.2.66", at_ms: int = NOW_MS, **changes: Any) -> AuditEvent:
-    """A signature that did not fit."""
+    """A signature that does not match."""
     plain: dict[str, Any] = {
         "principal": None,
         "access_key": "AKIAGUESS",
@@ -70,3 +75,7 @@ def refused(source_ip: str = "192.0.2.66", at_ms: int = NOW_MS, **changes: Any) 
         "error_message": "The request signature we calculated does not match.",
     }
     return event(source_ip=source_ip, at_ms=at_ms, **{**plain, **changes})
+
+
+def line_of(event: AuditEvent) -> bytes:
+    return encode(cloudtrail_event(event)) + b"\n"

@@ -1,4 +1,4 @@
-"""Events have the shape of CloudTrail's, and tell no more than they should."""
+"""Events have the format of CloudTrail's, and contain nothing secret."""
 
 from __future__ import annotations
 
@@ -14,26 +14,21 @@ from hypothesis import strategies as st
 from penstock.auth.policy import Verdict
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.server.audit import AuditEvent
-from penstock.server.audit.actions import ACTIONS
-from penstock.server.audit.event import (
-    BOUNDED_PARAMETERS_BYTES_MAX,
-    ERROR_TEXT_MAX,
-    TEXT_MAX,
-    cloudtrail,
-    encoded,
-)
-from server.audit_events import ALICE, DENIED, QUEUE_ARN, QUEUE_URL, ROOT, WORKER, event, refused
+from penstock.server.audit.actions import RULES
+from penstock.server.audit.encode import TEXT_MAX, cut, encode
+from penstock.server.audit.event import CAPPED_PARAMETERS_BYTES_MAX
+from server.audit_events import ALICE, DENIED, QUEUE_ARN, QUEUE_URL, ROOT, WORKER, event, line_of, refused
 
 
-def told(one: AuditEvent) -> dict[str, Any]:
-    line = encoded(cloudtrail(one))
+def written(one: AuditEvent) -> dict[str, Any]:
+    line = line_of(one)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
     read: dict[str, Any] = json.loads(line)
     return read
 
 
 def test_a_change_by_a_user() -> None:
-    said = told(event(parameters={"queueName": "orders"}, response={"queueUrl": QUEUE_URL}))
+    said = written(event(parameters={"queueName": "orders"}, response={"queueUrl": QUEUE_URL}))
     uuid.UUID(said.pop("eventID"))
     assert said == {
         "eventVersion": "1.11",
@@ -65,12 +60,12 @@ def test_a_change_by_a_user() -> None:
     }
 
 
-def test_every_event_has_an_id_of_its_own() -> None:
-    assert told(event())["eventID"] != told(event())["eventID"]
+def test_every_event_has_its_own_id() -> None:
+    assert written(event())["eventID"] != written(event())["eventID"]
 
 
 def test_a_session_names_its_role() -> None:
-    who = told(event(principal=WORKER))["userIdentity"]
+    who = written(event(principal=WORKER))["userIdentity"]
     assert who["type"] == "AssumedRole" and "userName" not in who
     assert who["sessionContext"]["sessionIssuer"] == {
         "type": "Role",
@@ -82,30 +77,30 @@ def test_a_session_names_its_role() -> None:
 
 
 def test_other_callers() -> None:
-    assert told(event(principal=ROOT))["userIdentity"]["type"] == "Root"
+    assert written(event(principal=ROOT))["userIdentity"]["type"] == "Root"
     anonymous = {"type": "AWSAccount", "principalId": "", "accountId": "ANONYMOUS_PRINCIPAL"}
-    assert told(event(principal=ANONYMOUS))["userIdentity"] == anonymous
-    assert told(refused())["userIdentity"] == {"type": "Unknown", "accessKeyId": "AKIAGUESS"}
-    assert told(refused(access_key=""))["userIdentity"] == {"type": "Unknown"}
+    assert written(event(principal=ANONYMOUS))["userIdentity"] == anonymous
+    assert written(refused())["userIdentity"] == {"type": "Unknown", "accessKeyId": "AKIAGUESS"}
+    assert written(refused(access_key=""))["userIdentity"] == {"type": "Unknown"}
 
 
-def test_whose_event_it_is() -> None:
+def test_the_recipient_account() -> None:
     elsewhere = "arn:aws:sqs:us-east-1:222222222222:theirs"
-    assert told(event(resource=elsewhere))["recipientAccountId"] == "222222222222"
-    assert told(event(resource=""))["recipientAccountId"] == "111111111111"
-    assert told(event(resource="", principal=ANONYMOUS))["recipientAccountId"] == "000000000000"
-    assert told(refused())["recipientAccountId"] == "000000000000"
+    assert written(event(resource=elsewhere))["recipientAccountId"] == "222222222222"
+    assert written(event(resource=""))["recipientAccountId"] == "111111111111"
+    assert written(event(resource="", principal=ANONYMOUS))["recipientAccountId"] == "000000000000"
+    assert written(refused())["recipientAccountId"] == "000000000000"
 
 
 def test_messages_are_data_events() -> None:
-    sent, received = told(event(action="SendMessage")), told(event(action="ReceiveMessage"))
+    sent, received = written(event(action="SendMessage")), written(event(action="ReceiveMessage"))
     assert (sent["eventCategory"], sent["managementEvent"], sent["readOnly"]) == ("Data", False, False)
     assert (received["eventCategory"], received["readOnly"]) == ("Data", True)
 
 
-def test_a_role_is_no_queue() -> None:
+def test_the_resource_of_assume_role_is_the_role() -> None:
     role = "arn:aws:iam::111111111111:role/worker"
-    assert resource_of(told(event(service="sts", action="AssumeRole", resource=role))) == (
+    assert resource_of(written(event(service="sts", action="AssumeRole", resource=role))) == (
         "AWS::IAM::Role",
         role,
     )
@@ -116,9 +111,9 @@ def resource_of(said: dict[str, Any]) -> tuple[str, str]:
     return resource["type"], resource["ARN"]
 
 
-def test_who_decided_a_denial() -> None:
+def test_a_denial_names_the_statement() -> None:
     by_statement = Verdict(False, "explicit deny", "resource", "NoPlainHttp")
-    said = told(event(verdict=by_statement, error_code="AccessDenied", error_message="User: ... denied"))
+    said = written(event(verdict=by_statement, error_code="AccessDenied", error_message="User: ... denied"))
     assert said["additionalEventData"] == {
         "decision": "denied",
         "policy": "resource",
@@ -136,85 +131,85 @@ def test_who_decided_a_denial() -> None:
         {"verdict": None, "error_code": "AccessDenied"},
     ],
 )
-def test_denied_is_denied_wherever_it_was(changes: dict[str, Any]) -> None:
+def test_a_denial_at_any_stage_is_a_denial(changes: dict[str, Any]) -> None:
     one = event(**changes)
-    assert one.denied and told(one)["additionalEventData"]["decision"] == "denied"
+    assert one.denied and written(one)["additionalEventData"]["decision"] == "denied"
 
 
 @pytest.mark.parametrize("who", [ALICE, ANONYMOUS, None])
-def test_what_failed_before_anybody_was_asked_was_not_allowed(who: Principal | None) -> None:
-    failed = told(event(principal=who, verdict=None, error_code="MissingParameter"))
+def test_a_request_that_failed_before_a_decision_was_not_allowed(who: Principal | None) -> None:
+    failed = written(event(principal=who, verdict=None, error_code="MissingParameter"))
     assert failed["additionalEventData"] == {"decision": "none"}
-    done = told(event(principal=who, verdict=None, action="GetCallerIdentity", service="sts"))
+    done = written(event(principal=who, verdict=None, action="GetCallerIdentity", service="sts"))
     assert done["additionalEventData"] == {"decision": "allowed"}
 
 
 def test_an_error_is_not_a_denial() -> None:
     one = event(error_code="QueueAlreadyExists", error_message="A queue already exists with this name.")
     assert one.decision == "allowed"
-    assert told(one)["errorMessage"] == "A queue already exists with this name."
+    assert written(one)["errorMessage"] == "A queue already exists with this name."
 
 
-def test_a_refused_caller_is_known_by_its_address_and_a_known_one_by_its_arn() -> None:
+def test_a_caller_is_counted_by_its_arn_or_else_by_its_address() -> None:
     assert refused("192.0.2.9").caller == "192.0.2.9"
     assert event(principal=ANONYMOUS, source_ip="192.0.2.8").caller == "192.0.2.8"
     assert event().caller == ALICE.arn
 
 
-def test_a_caller_gains_no_other_name_by_what_it_can_choose() -> None:
+def test_what_a_caller_can_choose_does_not_change_its_name() -> None:
     assert {refused(f"2001:db8::{number:x}").caller for number in range(300)} == {"2001:db8::/64"}
     assert refused("2001:db8:0:1::1").caller == "2001:db8:0:1::/64"
     assert refused("::ffff:192.0.2.9").caller == "192.0.2.9"
     assert event(principal=WORKER).caller == "arn:aws:iam::111111111111:role/jobs/worker"
 
 
-def test_without_tls_nothing_is_said_of_it() -> None:
-    assert "tlsDetails" not in told(event(secure=False))
+def test_without_tls_there_are_no_tls_details() -> None:
+    assert "tlsDetails" not in written(event(secure=False))
 
 
-def test_whose_certificate_a_client_showed() -> None:
-    assert told(event(certificate="CN=worker-7"))["tlsDetails"] == {
+def test_the_subject_of_the_client_certificate() -> None:
+    assert written(event(certificate="CN=worker-7"))["tlsDetails"] == {
         "clientProvidedHostHeader": "queues.example.com",
         "clientCertificateSubject": "CN=worker-7",
     }
-    # A proxy's own, which says that its client came without TLS.
-    behind = told(event(secure=False, certificate="CN=proxy"))
+    # The certificate of a proxy whose client came without TLS.
+    behind = written(event(secure=False, certificate="CN=proxy"))
     assert behind["tlsDetails"] == {"clientCertificateSubject": "CN=proxy"}
 
 
-def test_a_certificate_s_name_cannot_steer_a_terminal() -> None:
-    line = encoded(cloudtrail(event(certificate="CN=\x1b[2J\x7f\x9b31m")))
+def test_control_characters_of_a_certificate_are_escaped() -> None:
+    line = line_of(event(certificate="CN=\x1b[2J\x7f\x9b31m"))
     assert b"CN=\\u001b[2J\\u007f\\u009b31m" in line
 
 
-_DATA = [name for name, what in ACTIONS["sqs"].items() if what.category != "Management"]
+_DATA = [name for name, rule in RULES["sqs"].items() if rule.category != "Management"]
 
 
 @given(
     st.sampled_from(_DATA), st.text(), st.sampled_from(["ReceiptHandleIsInvalid", "InvalidParameterValue"])
 )
-def test_an_error_that_may_quote_a_message_is_told_by_its_code_alone(
+def test_an_error_that_may_quote_a_message_is_recorded_by_its_code_only(
     action: str, quoted: str, code: str
 ) -> None:
-    said = told(event(action=action, error_code=code, error_message=f'"{quoted}" is not right.'))
+    said = written(event(action=action, error_code=code, error_message=f'"{quoted}" is invalid.'))
     assert said["errorCode"] == code
     assert "errorMessage" not in said
 
 
 @pytest.mark.parametrize("action", ["", "CreateQueue", "SendMessage"])
-def test_a_quoted_authorization_header_is_not_told(action: str) -> None:
+def test_a_quoted_authorization_header_is_not_recorded(action: str) -> None:
     header = "Authorization=AWS4-HMAC-SHA256 Signature=abc"
-    said = told(refused(action=action, error_code="IncompleteSignature", error_message=header))
+    said = written(refused(action=action, error_code="IncompleteSignature", error_message=header))
     assert said["eventName"] == (action or "Unknown")
     assert said["errorCode"] == "IncompleteSignature" and "errorMessage" not in said
 
 
-def test_a_wrong_clock_can_be_seen() -> None:
+def test_a_wrong_clock_of_a_client_is_visible() -> None:
     words = "Signature expired: 20260101T000000Z is now earlier than 20260101T000500Z"
-    assert told(refused(error_message=words))["errorMessage"] == words
+    assert written(refused(error_message=words))["errorMessage"] == words
 
 
-def test_nothing_a_caller_sends_makes_a_line_long() -> None:
+def test_no_value_of_a_caller_makes_a_line_long() -> None:
     long = "x" * 1_000_000
     one = refused(
         action=long,
@@ -225,11 +220,11 @@ def test_nothing_a_caller_sends_makes_a_line_long() -> None:
         error_message=long,
         parameters={"queueName": long},
     )
-    most = 2000 + 5 * TEXT_MAX + ERROR_TEXT_MAX + BOUNDED_PARAMETERS_BYTES_MAX
-    assert len(encoded(cloudtrail(one))) < most
+    most = 2000 + 6 * TEXT_MAX + CAPPED_PARAMETERS_BYTES_MAX
+    assert len(line_of(one)) < most
 
 
-def test_what_was_done_is_told_whole_however_large() -> None:
+def test_a_change_is_recorded_whole_however_large() -> None:
     wide = "\U00010330"  # a letter of four bytes
     largest = {
         "queueName": "q" * 80,
@@ -239,7 +234,7 @@ def test_what_was_done_is_told_whole_however_large() -> None:
         },
         "tags": {f"{i:02}".ljust(128, wide): wide * 256 for i in range(50)},
     }
-    said = told(event(parameters=largest))
+    said = written(event(parameters=largest))
     assert said["requestParameters"] == largest and "parametersSize" not in said["additionalEventData"]
 
 
@@ -248,67 +243,67 @@ GRANTED = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:*","Res
 
 def test_a_grant_cannot_be_hidden_behind_padding() -> None:
     padded = {"queueUrl": "q", "attributes": {"Policy": GRANTED, "RedrivePolicy": "{}" + " " * 1_000_000}}
-    said = told(event(action="SetQueueAttributes", parameters=padded))
+    said = written(event(action="SetQueueAttributes", parameters=padded))
     shown = said["requestParameters"]
     assert shown["queueUrl"] == "q" and shown["attributes"]["Policy"] == GRANTED
     assert shown["attributes"]["RedrivePolicy"].startswith("{} ")
     assert said["additionalEventData"]["parametersSize"] > 1_000_000
     accounts = ["222222222222", "x" * 1_000_000]
-    shown = told(event(parameters={"actions": ["*"], "aWSAccountIds": accounts}))["requestParameters"]
+    shown = written(event(parameters={"actions": ["*"], "aWSAccountIds": accounts}))["requestParameters"]
     assert shown["actions"] == ["*"] and shown["aWSAccountIds"][0] == "222222222222"
 
 
-def test_what_was_denied_is_told_in_short() -> None:
+def test_parameters_of_a_denied_request_are_cut() -> None:
     policy = {"attributes": {"Policy": "p" * 8192, "DelaySeconds": "1"}}
-    assert told(event(parameters=policy))["requestParameters"] == policy
-    said = told(event(parameters=policy, verdict=DENIED))
+    assert written(event(parameters=policy))["requestParameters"] == policy
+    said = written(event(parameters=policy, verdict=DENIED))
     shown = said["requestParameters"]["attributes"]
     assert shown["DelaySeconds"] == "1" and shown["Policy"].startswith("p" * 1900)
     assert said["additionalEventData"]["parametersSize"] > 8192
 
 
-def test_what_failed_before_anybody_was_asked_is_told_in_short_too() -> None:
+def test_parameters_of_a_request_that_failed_before_a_decision_are_cut() -> None:
     long = {"attributes": {"Policy": "p" * 8192}}
     for changes in ({"verdict": None}, {"verdict": None, "principal": ANONYMOUS}):
-        assert event(error_code="MissingParameter", **changes).bounded
-        said = told(event(error_code="MissingParameter", parameters=long, **changes))
-        assert len(encoded(said["requestParameters"])) <= BOUNDED_PARAMETERS_BYTES_MAX + 1
-    assert event(verdict=None).bounded, "nobody is asked about GetCallerIdentity"
-    assert not event(verdict=None, principal=None).bounded, "it is open"
+        assert event(error_code="MissingParameter", **changes).capped_outcome is not None
+        said = written(event(error_code="MissingParameter", parameters=long, **changes))
+        assert len(encode(said["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
+    assert event(verdict=None).capped_outcome is not None, "no policy is evaluated for GetCallerIdentity"
+    assert event(verdict=None, principal=None).capped_outcome is None, "the server is open"
 
 
-def test_what_failed_is_told_in_short_even_if_it_was_allowed() -> None:
-    """Whoever may change one queue must not push the trail out of its files with large requests that do nothing."""
+def test_parameters_of_an_allowed_request_that_failed_are_cut() -> None:
+    """A user with access to one queue must not displace older events with large requests that change nothing."""
     long = {"attributes": {"x": "A" * 158_000}}
     for changes in ({}, {"principal": None, "verdict": None}):
         failed = event(error_code="InvalidAttributeName", parameters=long, **changes)
-        assert failed.bounded
-        said = told(failed)
-        assert len(encoded(said["requestParameters"])) <= BOUNDED_PARAMETERS_BYTES_MAX + 1
+        assert failed.capped_outcome is not None
+        said = written(failed)
+        assert len(encode(said["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
         assert said["additionalEventData"]["parametersSize"] > 158_000
-        assert not event(parameters=long, **changes).bounded
+        assert event(parameters=long, **changes).capped_outcome is None
 
 
 @given(st.text(st.characters(max_codepoint=0xFF)) | st.text())
-def test_nothing_in_a_line_steers_a_terminal(text: str) -> None:
-    for more in ("", "\ud800"):  # which is spelled in another way
+def test_control_characters_are_escaped_everywhere(text: str) -> None:
+    for more in ("", "\ud800"):  # which is encoded in another way
         one = event(user_agent=text + more, parameters={"tags": {text: text}})
-        line = encoded(cloudtrail(one)).decode()
+        line = line_of(one).decode()
         assert not [c for c in line[:-1] if unicodedata.category(c) == "Cc"]
-        assert told(one)["userAgent"] == (text + more)[:TEXT_MAX]
+        assert written(one)["userAgent"] == cut(text + more)
 
 
-def test_what_is_escaped_counts_as_it_is_written() -> None:
-    said = told(event(verdict=DENIED, parameters={"queueName": "\x9b" * 2000}))
+def test_escaped_characters_count_with_their_escapes() -> None:
+    said = written(event(verdict=DENIED, parameters={"queueName": "\x9b" * 2000}))
     shown = said["requestParameters"]
     assert shown["queueName"].startswith("\x9b" * 300)
-    assert len(encoded(shown)) <= BOUNDED_PARAMETERS_BYTES_MAX + 1
+    assert len(encode(shown)) <= CAPPED_PARAMETERS_BYTES_MAX
 
 
 @given(st.text(st.characters()), st.integers(0, 10**13))
-def test_any_text_and_time_can_be_told(text: str, at_ms: int) -> None:
+def test_any_text_and_time_can_be_written(text: str, at_ms: int) -> None:
     one = event(
         user_agent=text, action=text, parameters={"queueName": text}, error_code="X", error_message=text
     )
-    assert told(one)["userAgent"] == text[:TEXT_MAX]
-    assert told(event(at_ms=at_ms))["eventTime"].endswith("Z")
+    assert written(one)["userAgent"] == cut(text)
+    assert written(event(at_ms=at_ms))["eventTime"].endswith("Z")

@@ -1,4 +1,4 @@
-"""The trail's file: whole lines, rotation, and a disk that takes half of one."""
+"""The file of the audit log: whole lines, rotation, and a disk that accepts half of a line."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from pathlib import Path
 import pytest
 
 from penstock.server.audit import AuditError
-from penstock.server.audit.file import TrailFile
+from penstock.server.audit.file import AuditFile
 
 LARGE = 1024 * 1024
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> TrailFile:
-    return TrailFile(tmp_path / "audit" / "audit.jsonl", bytes_max=LARGE, keep=2)
+def file(tmp_path: Path) -> AuditFile:
+    return AuditFile(tmp_path / "audit" / "audit.jsonl", bytes_max=LARGE, keep=2)
 
 
-def test_only_the_owner_may_read_it(file: TrailFile) -> None:
+def test_only_the_owner_may_read_it(file: AuditFile) -> None:
     file.check()
     assert file.path.stat().st_mode & 0o777 == 0o600
     assert file.path.parent.stat().st_mode & 0o777 == 0o700
     file.close()
 
 
-def test_missing_directories_are_made_private(tmp_path: Path) -> None:
-    deep = TrailFile(tmp_path / "data" / "audit" / "audit.jsonl", bytes_max=LARGE, keep=1)
+def test_missing_directories_are_created_private(tmp_path: Path) -> None:
+    deep = AuditFile(tmp_path / "data" / "audit" / "audit.jsonl", bytes_max=LARGE, keep=1)
     deep.check()
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     deep.close()
 
 
-def test_it_goes_on_where_it_ended(file: TrailFile) -> None:
+def test_an_existing_file_is_continued(file: AuditFile) -> None:
     for line in (b"1\n", b"2\n"):
         file.check()
         file.append(line)
@@ -41,7 +41,7 @@ def test_it_goes_on_where_it_ended(file: TrailFile) -> None:
     assert file.path.read_bytes() == b"1\n2\n"
 
 
-def test_a_line_that_a_crash_left_is_ended(file: TrailFile) -> None:
+def test_an_unfinished_line_is_ended(file: AuditFile) -> None:
     file.check()
     file.append(b'{"half')
     file.close()
@@ -50,17 +50,17 @@ def test_a_line_that_a_crash_left_is_ended(file: TrailFile) -> None:
     file.close()
 
 
-def test_to_check_a_file_writes_nothing(file: TrailFile) -> None:
-    """It may be the file of a server that is writing a line at this moment."""
+def test_checking_a_file_writes_nothing(file: AuditFile) -> None:
+    """Another server may be writing a line at this moment."""
     file.path.parent.mkdir()
     file.path.write_bytes(b'{"half')
     file.check()
     assert file.path.read_bytes() == b'{"half'
 
 
-def test_files_are_set_aside_by_size_and_the_oldest_go(tmp_path: Path) -> None:
+def test_files_are_rotated_by_size_and_the_oldest_removed(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    small = TrailFile(path, bytes_max=10, keep=2)
+    small = AuditFile(path, bytes_max=10, keep=2)
     small.check()
     for number in range(5):
         small.append(b"%d23456\n" % number)
@@ -78,7 +78,7 @@ def test_keeping_fewer_files_removes_those_beyond(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     for number in range(1, 7):
         path.with_name(f"audit.jsonl.{number}").write_text("x\n")
-    fewer = TrailFile(path, bytes_max=2, keep=2)
+    fewer = AuditFile(path, bytes_max=2, keep=2)
     fewer.check()
     fewer.append(b"1\n")
     fewer.append(b"2\n")
@@ -91,7 +91,7 @@ def test_keeping_fewer_files_removes_those_beyond(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, removed: bool) -> None:
+def test_a_file_that_was_moved_away_is_left_alone(file: AuditFile, removed: bool) -> None:
     file.check()
     file.append(b"1\n")
     if removed:
@@ -103,8 +103,8 @@ def test_a_file_that_was_moved_away_is_left_alone(file: TrailFile, removed: bool
     file.close()
 
 
-def test_an_append_that_fails_half_way_leaves_no_half_line(
-    file: TrailFile, monkeypatch: pytest.MonkeyPatch
+def test_an_append_that_fails_leaves_no_partial_line(
+    file: AuditFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.check()
     file.append(b"1\n")
@@ -125,11 +125,11 @@ def test_an_append_that_fails_half_way_leaves_no_half_line(
     file.close()
 
 
-def test_a_path_that_cannot_be_is_one_line_for_the_operator(tmp_path: Path) -> None:
+def test_an_invalid_path_is_one_line_for_the_operator(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
     for wrong, why in ((tmp_path / "file" / "a", "ot a directory"), (tmp_path, "s a directory")):
         with pytest.raises(AuditError, match=why):
-            TrailFile(wrong, bytes_max=LARGE, keep=1).check()
+            AuditFile(wrong, bytes_max=LARGE, keep=1).check()
     with pytest.raises(AuditError, match="not a regular file"):
-        TrailFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).check()
+        AuditFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).check()

@@ -1,4 +1,4 @@
-"""What of a request reaches the trail: names that are on the list, and nothing of a message."""
+"""Which members of a request are recorded: those that are listed, and nothing of a message."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.server.audit import safe_parameters, safe_response
-from penstock.server.audit.actions import ACTIONS as KEPT
-from penstock.server.audit.parameters import PARAMETERS, RESPONSES
+from penstock.server.audit.actions import RULES, rule_of
+from penstock.server.audit.recorder import listed_members
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs import operations as op
 from penstock.services.sts import operations as sts
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
-# The secret members, by name. "Entries" and "Messages" are made of them.
+# Secret members by name. "Entries" and "Messages" contain them.
 SECRET = {
     "MessageBody", "Body", "MessageAttributes", "MessageSystemAttributes", "ReceiptHandle", "TaskHandle",
     "MessageGroupId", "MessageDeduplicationId", "ReceiveRequestAttemptId", "NextToken", "Entries", "Messages",
@@ -34,8 +33,16 @@ STRUCTS: list[tuple[str, str, type[msgspec.Struct], type[msgspec.Struct] | None]
 ]
 
 
+def safe_parameters(service: str, action: str, request: msgspec.Struct) -> dict[str, Any] | None:
+    return listed_members(rule_of(service, action)[0].parameters, request)
+
+
+def safe_response(service: str, action: str, response: msgspec.Struct) -> dict[str, Any] | None:
+    return listed_members(rule_of(service, action)[0].response, response)
+
+
 def filled(shape: Shape, path: str) -> Any:
-    """A value in which every text says where it is from."""
+    """A value in which every text is its own path."""
     match shape:
         case StructOf():
             fields = {field.name: filled(field.shape, f"{path}/{field.name}") for field in shape.fields}
@@ -48,8 +55,8 @@ def filled(shape: Shape, path: str) -> Any:
             return {str: path, bytes: path.encode(), int: 7, bool: True}[shape.type]
 
 
-def origins(told: object) -> set[str]:
-    """The first members on the way to every text that was told."""
+def origins(recorded: object) -> set[str]:
+    """The members on the way to every recorded text."""
     texts: set[str] = set()
 
     def walk(value: object) -> None:
@@ -63,21 +70,23 @@ def origins(told: object) -> set[str]:
         elif isinstance(value, str) and value.startswith("/"):
             texts.update(value.split("/")[1:])
 
-    walk(told)
+    walk(recorded)
     return texts
 
 
 @pytest.mark.parametrize(
     ("service", "action", "request_type", "response_type"), STRUCTS, ids=lambda each: str(each)
 )
-def test_no_secret_is_told(
+def test_no_secret_is_recorded(
     service: str, action: str, request_type: type[msgspec.Struct], response_type: type[msgspec.Struct] | None
 ) -> None:
     request = filled(struct_shape(request_type), "")
-    told = safe_parameters(service, action, request)
-    assert not origins(told) & SECRET
-    assert len(origins(told)) >= len([value for value in (told or {}).values() if isinstance(value, str)])
-    json.dumps(told)
+    recorded = safe_parameters(service, action, request)
+    assert not origins(recorded) & SECRET
+    assert len(origins(recorded)) >= len(
+        [value for value in (recorded or {}).values() if isinstance(value, str)]
+    )
+    json.dumps(recorded)
     if response_type is not None:
         response = safe_response(service, action, filled(struct_shape(response_type), ""))
         assert not origins(response) & SECRET
@@ -87,20 +96,19 @@ def test_no_secret_is_told(
 @pytest.mark.parametrize(
     ("service", "action", "request_type", "response_type"), STRUCTS, ids=lambda each: str(each)
 )
-def test_what_is_on_the_lists_exists(
+def test_listed_members_exist(
     service: str, action: str, request_type: type[msgspec.Struct], response_type: type[msgspec.Struct] | None
 ) -> None:
     request = filled(struct_shape(request_type), "")
-    assert len(safe_parameters(service, action, request) or {}) == len(PARAMETERS[service][action])
+    assert len(safe_parameters(service, action, request) or {}) == len(RULES[service][action].parameters)
     if response_type is not None:
         response = filled(struct_shape(response_type), "")
-        assert len(safe_response(service, action, response) or {}) == len(RESPONSES[service].get(action, []))
+        assert len(safe_response(service, action, response) or {}) == len(RULES[service][action].response)
 
 
-def test_every_action_was_thought_of() -> None:
-    for listed in (PARAMETERS, KEPT):
-        assert listed["sqs"].keys() == ACTIONS.keys()
-        assert listed["sts"].keys() == STS.keys()
+def test_every_action_has_a_rule() -> None:
+    assert RULES["sqs"].keys() == ACTIONS.keys()
+    assert RULES["sts"].keys() == STS.keys()
 
 
 def test_names_are_those_of_cloudtrail() -> None:
@@ -122,7 +130,7 @@ def test_names_are_those_of_cloudtrail() -> None:
     assert safe_response("sqs", "CreateQueue", op.CreateQueueResult(QueueUrl="u")) == {"queueUrl": "u"}
 
 
-def test_of_messages_there_are_counts() -> None:
+def test_messages_are_counted() -> None:
     entries = [op.SendMessageBatchRequestEntry(Id=str(number), MessageBody="secret") for number in range(4)]
     request = op.SendMessageBatchRequest(QueueUrl="u", Entries=entries)
     assert safe_parameters("sqs", "SendMessageBatch", request) == {"queueUrl": "u", "numberOfEntries": 4}
@@ -132,7 +140,7 @@ def test_of_messages_there_are_counts() -> None:
     assert safe_response("sqs", "ReceiveMessage", op.ReceiveMessageResult()) is None
 
 
-def test_session_tags_are_told_and_the_credentials_only_by_their_id() -> None:
+def test_session_tags_are_recorded_and_credentials_only_by_their_id() -> None:
     request = sts.AssumeRoleRequest(
         RoleArn="r", RoleSessionName="s", Tags=[sts.Tag(Key="team", Value="shop")]
     )
@@ -148,7 +156,6 @@ def test_session_tags_are_told_and_the_credentials_only_by_their_id() -> None:
     assert safe_response("sts", "AssumeRole", result) == {"accessKeyId": "ASIA", "assumedRoleArn": "a"}
 
 
-def test_what_is_unknown_is_not_told() -> None:
+def test_unknown_actions_have_no_listed_members() -> None:
     assert safe_parameters("sqs", "NewAction", op.SendMessageRequest(MessageBody="secret")) is None
     assert safe_parameters("sns", "Publish", op.SendMessageRequest(MessageBody="secret")) is None
-    assert safe_response("sqs", "DeleteQueue", None) is None

@@ -26,8 +26,8 @@ from penstock.auth.identity.editing import find_user, remove
 from penstock.broker.resealing import Resealing
 from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
-from penstock.server.audit.file import TrailFile
-from penstock.server.audit.rate_cap import STRANGERS, WINDOW_MS
+from penstock.server.audit.file import AuditFile
+from penstock.server.audit.rate_cap import EVENTS_MAX, WINDOW_MS
 from penstock.server.compose import Parts
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
@@ -115,7 +115,7 @@ def test_only_the_regions_that_are_served_may_be_signed_for(town: Town, secured:
 
 
 def test_signed_requests_do_not_cross_the_network_in_the_clear(secured: Config) -> None:
-    with pytest.raises(ConfigError, match="no TLS"):
+    with pytest.raises(ConfigError, match="TLS is not"):
         locked(replace(secured, host="0.0.0.0"))
 
 
@@ -130,8 +130,8 @@ def test_a_connection_is_not_negotiated_twice(server_files: ServerFiles) -> None
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"PENSTOCK_REGIONS": "eu-west-1"}, "regions is set and credentials is not"),
-        ({"PENSTOCK_AUDIT_REQUIRED": "true"}, "there is no audit trail"),
+        ({"PENSTOCK_REGIONS": "eu-west-1"}, "regions is set but credentials is not"),
+        ({"PENSTOCK_AUDIT_REQUIRED": "true"}, "there is no audit log"),
         ({"PENSTOCK_AUDIT_REQUIRED": "true", "PENSTOCK_AUDIT": "off", "PENSTOCK_CREDENTIALS": "c"}, "no audit"),
     ],
 )  # fmt: skip
@@ -161,7 +161,7 @@ def looked_after(config: Config, prepare: Callable[[Security], object], *, asked
     locks = locked(config, clock)
     assert locks.audit is not None and locks.witness is not None
     locks.start()
-    for _ in range(STRANGERS.per_caller + 3):
+    for _ in range(EVENTS_MAX + 3):
         locks.witness.turned_away(arrived({}), wrong_signature("no"), None)
     assert locks.audit.flush()
     clock.advance(WINDOW_MS)
@@ -328,14 +328,14 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
     town: Town, secured: Config, required: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = threading.Event()
-    append = TrailFile.append
+    append = AuditFile.append
 
-    def refuse(self: TrailFile, lines: bytes) -> None:
+    def refuse(self: AuditFile, lines: bytes) -> None:
         if full.is_set():
             raise OSError(errno.ENOSPC, "full")
         append(self, lines)
 
-    monkeypatch.setattr(TrailFile, "append", refuse)
+    monkeypatch.setattr(AuditFile, "append", refuse)
 
     async def scene() -> None:
         async with serving(replace(secured, audit_required=required)) as server:
@@ -346,7 +346,7 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
             assert (await server.ask(post("AmazonSQS.ListQueues"))).status == 403  # and leaves a line
             await until(lambda: audit._writer.failing)
             page = await server.ask(get("/health/ready"))
-            assert page.json().get("reasons") == (["the audit trail cannot be written"] if required else None)
+            assert page.json().get("reasons") == (["the audit log cannot be written"] if required else None)
             assert page.status == (503 if required else 200)
             assert await server.list_queues(signed(town)) == (503 if required else 200)
             full.clear()

@@ -14,19 +14,19 @@ import click
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured
 from penstock.server.audit.search import (
+    AuditReader,
     Event,
+    EventFilter,
     Line,
-    Trail,
-    Wanted,
     certificate_of,
     is_denied,
+    parse_time,
     part_of,
     queue_of,
-    read_moment,
 )
 
 _POLL_S = 0.5
-_HEAD = ("TIME", "DECISION", "WHO", "ACTION", "QUEUE", "FROM", "ERROR")
+_HEAD = ("TIME", "DECISION", "CALLER", "ACTION", "QUEUE", "FROM", "ERROR")
 _WIDTHS: tuple[int, ...] = (20, 8, 32, 28, 24, 15)
 _CERTIFICATE_WIDTH = 32  # of one more column, before the last
 
@@ -42,27 +42,29 @@ _CERTIFICATE_WIDTH = 32  # of one more column, before the last
 @click.option(
     "--certificate", metavar="PATTERN", help="Subject of the client's certificate, which is then shown."
 )
-@click.option("--denied", is_flag=True, help="Only what was refused.")
-@click.option("--since", metavar="TIME", help="From then on: 2026-01-31T12:00Z, or 15m, 2h, 3d ago.")
-@click.option("--until", metavar="TIME", help="Before then.")
-@click.option("--last", metavar="NUMBER", type=click.IntRange(1), help="Only the last so many.")
-@click.option("--follow", "go_on", is_flag=True, help="Go on with what is written from now on.")
-@click.option("--json", "as_json", is_flag=True, help="The lines as they are in the file.")
-@click.option("--config", metavar="FILE", help="Config file of the server, which says where the trail is.")
+@click.option("--denied", is_flag=True, help="Only denied requests.")
+@click.option(
+    "--since", metavar="TIME", help="From this time on: 2026-01-31T12:00Z, or an age such as 15m, 2h, 3d."
+)
+@click.option("--until", metavar="TIME", help="Before this time.")
+@click.option("--last", metavar="NUMBER", type=click.IntRange(1), help="Only the last NUMBER events.")
+@click.option("--follow", is_flag=True, help="Continue with new events until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON lines of the file.")
+@click.option("--config", metavar="FILE", help="Config file of the server, which names the audit log.")
 def command(
     file: Path | None,
     last: int | None,
-    go_on: bool,
+    follow: bool,
     as_json: bool,
     config: str | None,
     since: str | None,
     until: str | None,
-    **wanted: str | bool | None,
+    **patterns: str | bool | None,
 ) -> None:
-    """Show the audit trail: who called what, from where, and whether it was allowed.
+    """Show the audit log: who called what, from where, and whether it was allowed.
 
-    FILE is the trail; without it, the one that the server's settings name. Its older files (FILE.1, FILE.2 ...) are
-    read as well. Patterns take * and ?, in any case. Times without a zone are local ones.
+    FILE is the audit log; the default is the one in the server's settings. Rotated files (FILE.1, FILE.2.gz ...) are
+    read as well. Patterns may contain * and ?, and ignore case. Times without a zone are local.
 
     \b
     Examples:
@@ -74,46 +76,46 @@ def command(
       penstock audit /var/lib/penstock/audit/audit.jsonl --last 20
     """
     path = file or _configured_path(config)
-    choice = Wanted(since=_moment("--since", since), until=_moment("--until", until), **wanted)  # type: ignore[arg-type]
+    chosen = EventFilter(since=_time("--since", since), until=_time("--until", until), **patterns)  # type: ignore[arg-type]
     try:
-        with closing(Trail(path)) as trail, suppress(KeyboardInterrupt):
-            if not trail.exists:
-                raise Failure(f'there is no audit trail "{path}"')
-            _show(trail, choice, last, as_json)
-            _tell_left_out(trail)
-            while go_on:
+        with closing(AuditReader(path)) as log, suppress(KeyboardInterrupt):
+            if not log.exists:
+                raise Failure(f'there is no audit log "{path}": name its file, or --config of the server')
+            _show(log, chosen, last, as_json)
+            _warn_skipped(log)
+            while follow:
                 time.sleep(_POLL_S)
-                _print(_chosen(trail.news(), choice), choice, as_json)
-                _tell_left_out(trail)
+                _print(_matching(log.appended(), chosen), chosen, as_json)
+                _warn_skipped(log)
     except BrokenPipeError:
-        raise  # whoever read our output has enough
+        raise  # the reader of our output has closed it
     except OSError as error:
         raise Failure(f'cannot read "{error.filename or path}": {error.strerror}') from None
 
 
-def _show(trail: Trail, wanted: Wanted, last: int | None, as_json: bool) -> None:
-    lines = _chosen(trail.past(), wanted)
+def _show(log: AuditReader, chosen: EventFilter, last: int | None, as_json: bool) -> None:
+    lines = _matching(log.existing(), chosen)
     if not as_json:
-        click.echo(_row(_HEAD, "CERTIFICATE" if wanted.certificate else None))
-    _print(deque(lines, last) if last else lines, wanted, as_json)
+        click.echo(_row(_HEAD, "CERTIFICATE" if chosen.certificate else None))
+    _print(deque(lines, last) if last else lines, chosen, as_json)
 
 
-def _print(lines: Iterable[Line], wanted: Wanted, as_json: bool) -> None:
+def _print(lines: Iterable[Line], chosen: EventFilter, as_json: bool) -> None:
     for line in lines:
         if as_json:
             click.echo(line.text)
         else:
-            certificate = certificate_of(line.event) if wanted.certificate else None
+            certificate = certificate_of(line.event) if chosen.certificate else None
             click.echo(_row(_cells(line.event), certificate))
 
 
-def _tell_left_out(trail: Trail) -> None:
-    if left_out := trail.left_out():
-        click.echo(f"penstock: left out: {left_out}", err=True)
+def _warn_skipped(log: AuditReader) -> None:
+    if skipped := log.skipped():
+        click.echo(f"penstock: skipped {skipped}", err=True)
 
 
-def _chosen(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
-    return (line for line in lines if wanted.takes(line.event))
+def _matching(lines: Iterable[Line], chosen: EventFilter) -> Iterator[Line]:
+    return (line for line in lines if chosen.matches(line.event))
 
 
 def _configured_path(config: str | None) -> Path:
@@ -121,24 +123,26 @@ def _configured_path(config: str | None) -> Path:
     return settings.audit_file or settings.default_audit_file
 
 
-def _moment(option: str, text: str | None) -> str | None:
+def _time(option: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return read_moment(text, datetime.now(UTC))
+        return parse_time(text, datetime.now(UTC))
     except (ValueError, OverflowError):
-        raise Failure(f'{option} "{text}" is not a time such as 2026-01-31T12:00Z or 15m') from None
+        raise Failure(
+            f'invalid value "{text}" for {option}: expected a time such as 2026-01-31T12:00Z or 15m'
+        ) from None
 
 
 def _cells(event: Event) -> tuple[str, ...]:
     at, name = str(event.get("eventTime")), event["eventName"]
-    if details := part_of(event, "serviceEventDetails"):  # the trail's own word
-        said = " ".join(f"{name}={value}" for name, value in details.items())
-        return (at, "denied" if is_denied(event) else "-", "-", name, "-", "-", said)
+    if details := part_of(event, "serviceEventDetails"):  # an event about the log itself
+        text = " ".join(f"{name}={value}" for name, value in details.items())
+        return (at, "denied" if is_denied(event) else "-", "-", name, "-", "-", text)
     return (
         at,
         str(part_of(event, "additionalEventData").get("decision", "-")),
-        _who(event),
+        _caller(event),
         name,
         queue_of(event) or "-",
         str(event.get("sourceIPAddress")),
@@ -146,18 +150,18 @@ def _cells(event: Event) -> tuple[str, ...]:
     )
 
 
-def _who(event: Event) -> str:
-    who = part_of(event, "userIdentity")
-    if "arn" in who:
-        # user/alice, assumed-role/worker/session, root: the account is in the JSON
-        return str(who["arn"]).rpartition(":")[2]
-    if who.get("type") == "Unknown":
-        return f"unknown {who.get('accessKeyId', '')}".strip()
+def _caller(event: Event) -> str:
+    identity = part_of(event, "userIdentity")
+    if "arn" in identity:
+        # user/alice, assumed-role/worker/session, root; --json shows the account
+        return str(identity["arn"]).rpartition(":")[2]
+    if identity.get("type") == "Unknown":
+        return f"unknown {identity.get('accessKeyId', '')}".strip()
     return "anonymous"
 
 
 def _row(cells: tuple[str, ...], certificate: str | None) -> str:
-    """Aligned; what callers chose cannot steer the terminal."""
+    """Aligned, without control characters that callers chose."""
     widths = _WIDTHS
     if certificate is not None:
         cells, widths = (*cells[:-1], certificate, cells[-1]), (*_WIDTHS, _CERTIFICATE_WIDTH)

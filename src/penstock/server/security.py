@@ -17,7 +17,7 @@ from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.clock import Clock
 from penstock.server.audit.file import AuditError
-from penstock.server.audit.opening import open_audit
+from penstock.server.audit.log import open_audit_log
 from penstock.server.audit.recorder import AuditRecorder
 from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.encryption import Encryption, root_key
@@ -53,7 +53,7 @@ class Security:
         )
         rate = config.requests_per_second
         self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None
-        self.audit = open_audit(config, clock.wall_ms)
+        self.audit = open_audit_log(config, clock.wall_ms)
         self.witness = (
             None if self.audit is None else AuditRecorder(self.audit, origins, config.space, clock.wall_ms)
         )
@@ -67,7 +67,7 @@ class Security:
                 listener.tls = self.tls.context
         with alone("encryption keys"):
             self.encryption.reload(asked=asked)
-        with alone("the audit trail"):
+        with alone("the audit log"):
             if self.audit is not None:
                 if asked:
                     self.audit.reopen()

@@ -1,9 +1,7 @@
-"""One request as the trail tells it: what the server knows of it, and the CloudTrail event that becomes of it.
+"""One request as the audit log records it: what the server knows of it, and the CloudTrail event made from that.
 
-Rule 1: what is not named here is not written. Parameters and answers come through the lists of
-:mod:`penstock.server.audit.parameters`; every text that a caller chose is cut to a length.
-Rule 2: an error's own words may quote the request (a receipt handle, an Authorization header). They are written
-for management actions, whose parameters are written as well, and for errors that are known to quote nothing.
+Only what is named here is written. Parameters and responses come through the lists in the rows of the actions, and
+every text that a caller chose is cut to a length.
 """
 
 from __future__ import annotations
@@ -15,26 +13,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.clock import iso_time
-from penstock.server.audit.actions import Kept, kept
-from penstock.server.audit.fitting import fitted
-from penstock.server.audit.spelling import plain, spelled
+from penstock.server.audit.encode import cut, fit
+from penstock.server.audit.rate_cap import Outcome
 from penstock.server.client_addresses import caller_name
+from penstock.wire.service import AuditRule
 
 if TYPE_CHECKING:
     from penstock.auth.policy import Verdict
     from penstock.auth.principal import Principal
 
 EVENT_VERSION = "1.11"
-NOTICE_SOURCE = "penstock"
-TEXT_MAX = 256  # of a name, a user agent or a key that the caller chose
-ERROR_TEXT_MAX = 1024
-# All that SQS takes fits, so that what was done is told whole: three policies of 8 KiB, which may double when they
-# are quoted, fifty tags of 384 characters, and a key's name.
+LOG_SOURCE = "penstock"
+# Everything that SQS accepts fits, so that a change is recorded whole: three policies of 8 KiB, which may double when
+# quoted, fifty tags of 384 characters, and the name of a key.
 PARAMETERS_BYTES_MAX = 160 * 1024
-# Whoever gets nothing done must not be able to fill the disk, nor to push older events out of the trail.
-BOUNDED_PARAMETERS_BYTES_MAX = 2 * 1024
+# Requests that change nothing can be repeated at will: they must not fill the disk or displace older events.
+CAPPED_PARAMETERS_BYTES_MAX = 2 * 1024
 
-# Made of our own words, of ARNs, key ids and times.
+# Errors whose messages contain only our own words, ARNs, key ids and times.
 _QUOTES_NOTHING = frozenset(
     {"AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken", "RequestThrottled"}
 )
@@ -44,106 +40,110 @@ DENIALS = frozenset(
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Made once per request, at its end, if :meth:`Audit.wants` it."""
+    """Created at the end of a request, if :meth:`AuditLog.wants` it."""
 
     at_ms: int  # wall clock
     request_id: str
-    service: str  # as it is signed for: "sqs", "sts"
+    service: str  # as in the credential scope: "sqs", "sts"
     action: str  # "" if the request named none
+    rule: AuditRule
+    read_only: bool
     region: str
-    account: str  # whose events these are if neither a resource nor a principal says so
+    account: str  # recipient of the event if neither a resource nor a principal names one
     source_ip: str
     user_agent: str
     secure: bool
     host: str = ""  # the Host header
-    certificate: str = ""  # whose certificate the client showed
-    principal: Principal | None = None  # None: the server is open, or the caller could not be made sure of
-    access_key: str = ""  # that was claimed, where there is no principal
+    certificate: str = ""  # subject of the client certificate
+    principal: Principal | None = None  # None: the server is open, or the caller could not be verified
+    access_key: str = ""  # claimed by a caller without a principal
     resource: str = ""  # ARN of the queue or role
-    parameters: Mapping[str, Any] | None = None  # from safe_parameters
-    response: Mapping[str, Any] | None = None  # from safe_response
-    verdict: Verdict | None = None  # what the policies said; None if they were not asked
-    refused: bool = False  # turned away before anybody looked at what was asked for
-    error_code: str | None = None  # of the Query protocol (Fault.code), which is what CloudTrail shows
+    parameters: Mapping[str, Any] | None = None
+    response: Mapping[str, Any] | None = None
+    verdict: Verdict | None = None  # None: the policies were not evaluated
+    refused: bool = False  # before the request was decoded
+    error_code: str | None = None  # of the Query protocol (Fault.code), as in CloudTrail
     error_message: str | None = None
 
     @property
     def denied(self) -> bool:
-        judged = self.verdict is not None and not self.verdict.allowed
-        return self.refused or judged or self.error_code in DENIALS
+        by_policy = self.verdict is not None and not self.verdict.allowed
+        return self.refused or by_policy or self.error_code in DENIALS
 
     @property
-    def bounded(self) -> bool:
-        """Denied or failed, or nobody was asked, though the server is secured. It can be had again and again, and
-        changes nothing: of such there is a bound to what is written."""
-        unasked = self.principal is not None and self.verdict is None
-        return self.denied or self.error_code is not None or unasked
+    def capped_outcome(self) -> Outcome | None:
+        """None if the event is always written: the request was allowed and did something."""
+        if self.denied:
+            return "denied"
+        if self.error_code is not None:
+            return "unchanged"
+        if self.principal is None or self.verdict is not None:
+            return None
+        # Every signed caller may do this, as often as it likes.
+        return "credentials" if self.rule.gives_credentials else "unchanged"
 
     @property
     def verified(self) -> bool:
-        """Whether the caller was made sure of: strangers cannot act under its name."""
+        """Whether the caller's signature was verified: others cannot act under its name."""
         return self.principal is not None and self.principal.kind != "anonymous"
 
     @property
-    def gave_credentials(self) -> bool:
-        answered = self.error_code is None and not self.denied
-        return answered and kept(self.service, self.action).gives_credentials
-
-    @property
     def caller(self) -> str:
-        """Under which name what is bounded is counted."""
+        """The name under which capped events are counted."""
         return caller_name(self.principal, self.source_ip)
 
     @property
     def decision(self) -> str:
         if self.denied:
             return "denied"
-        # What failed before anybody was asked was not allowed by anybody; what was done, was.
+        # A request that failed before the policies were evaluated was neither allowed nor denied.
         return "none" if self.verdict is None and self.error_code is not None else "allowed"
 
 
-def cloudtrail(event: AuditEvent) -> dict[str, Any]:
-    what = kept(event.service, event.action)
-    parameters, cut = _parameters(event)
-    told: dict[str, Any] = {
+def cloudtrail_event(event: AuditEvent) -> dict[str, Any]:
+    parameters, full_size = _parameters(event)
+    details = _decision(event)
+    if full_size is not None:
+        details["parametersSize"] = full_size
+    fields: dict[str, Any] = {
         "eventVersion": EVENT_VERSION,
         "userIdentity": _identity(event),
         "eventTime": iso_time(event.at_ms / 1000),
         "eventSource": f"{event.service}.amazonaws.com",
-        "eventName": _cut(event.action) or "Unknown",
+        "eventName": cut(event.action) or "Unknown",
         "awsRegion": event.region,
         "sourceIPAddress": event.source_ip,
-        "userAgent": _cut(event.user_agent),
+        "userAgent": cut(event.user_agent),
     }
     if event.error_code is not None:
-        told["errorCode"] = event.error_code
-        if event.error_message and _may_be_told(event, what):
-            told["errorMessage"] = event.error_message[:ERROR_TEXT_MAX]
-    told |= {
+        fields["errorCode"] = event.error_code
+        if event.error_message and _shows_message(event):
+            fields["errorMessage"] = cut(event.error_message)
+    fields |= {
         "requestParameters": parameters,
         "responseElements": event.response,
-        "additionalEventData": _decision(event) | cut,
+        "additionalEventData": details,
         "requestID": event.request_id,
         "eventID": str(uuid.uuid4()),
-        "readOnly": what.read_only,
+        "readOnly": event.read_only,
         "eventType": "AwsApiCall",
-        "managementEvent": what.category != "Data",
+        "managementEvent": event.rule.category != "Data",
         "recipientAccountId": _recipient(event),
-        "eventCategory": what.category or "Management",
+        "eventCategory": event.rule.category or "Management",
     }
     if event.resource:
-        told["resources"] = [_resource(event.resource)]
-    if details := _tls(event):
-        told["tlsDetails"] = details
-    return told
+        fields["resources"] = [_resource(event.resource)]
+    if tls := _tls(event):
+        fields["tlsDetails"] = tls
+    return fields
 
 
-def notice(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """What the trail has to say about itself."""
+def log_event(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """An event about the audit log itself."""
     return {
         "eventVersion": EVENT_VERSION,
         "eventTime": iso_time(at_ms / 1000),
-        "eventSource": NOTICE_SOURCE,
+        "eventSource": LOG_SOURCE,
         "eventName": name,
         "eventID": str(uuid.uuid4()),
         "eventType": "AwsServiceEvent",
@@ -153,29 +153,24 @@ def notice(at_ms: int, name: str, details: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def encoded(told: Mapping[str, Any]) -> bytes:
-    """One line."""
-    return spelled(told) + b"\n"
-
-
 def _identity(event: AuditEvent) -> dict[str, Any]:
     principal = event.principal
     if principal is None:
-        claimed = {"accessKeyId": _cut(event.access_key)} if event.access_key else {}
+        claimed = {"accessKeyId": cut(event.access_key)} if event.access_key else {}
         return {"type": "Unknown", **claimed}
     if principal.kind == "anonymous":
         return {"type": "AWSAccount", "principalId": "", "accountId": "ANONYMOUS_PRINCIPAL"}
-    told: dict[str, Any] = {
-        "type": _type(principal),
+    fields: dict[str, Any] = {
+        "type": _identity_type(principal),
         "principalId": principal.id,
         "arn": principal.arn,
         "accountId": principal.account,
         "accessKeyId": principal.access_key,
     }
     if principal.name is not None:
-        told["userName"] = principal.name
+        fields["userName"] = principal.name
     if principal.role_arn is not None:
-        told["sessionContext"] = {
+        fields["sessionContext"] = {
             "sessionIssuer": {
                 "type": "Role",
                 "principalId": principal.id.partition(":")[0],
@@ -184,45 +179,44 @@ def _identity(event: AuditEvent) -> dict[str, Any]:
                 "userName": principal.role_arn.rpartition("/")[2],
             }
         }
-    return told
+    return fields
 
 
-def _type(principal: Principal) -> str:
+def _identity_type(principal: Principal) -> str:
     if principal.kind == "root":
         return "Root"
-    # What GetSessionToken gave a user acts as the user.
+    # Credentials from GetSessionToken act as the user.
     return "AssumedRole" if principal.role_arn is not None else "IAMUser"
 
 
-def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, dict[str, Any]]:
-    """What is written of them and, if that is not all, how large they were."""
+def _parameters(event: AuditEvent) -> tuple[Mapping[str, Any] | None, int | None]:
+    """What is written of them and, if that is not everything, their full size."""
     if event.parameters is None:
-        return None, {}
-    size = len(plain(event.parameters))
-    most = BOUNDED_PARAMETERS_BYTES_MAX if event.bounded else PARAMETERS_BYTES_MAX
-    if size <= most and len(spelled(event.parameters)) <= most:
-        return event.parameters, {}
-    return fitted(event.parameters, most), {"parametersSize": size}
+        return None, None
+    capped = event.capped_outcome is not None
+    return fit(event.parameters, CAPPED_PARAMETERS_BYTES_MAX if capped else PARAMETERS_BYTES_MAX)
 
 
 def _decision(event: AuditEvent) -> dict[str, Any]:
-    """Ours: CloudTrail does not say which statement decided."""
-    told: dict[str, Any] = {"decision": event.decision}
+    """Not in CloudTrail, which does not name the statement that decided."""
+    fields: dict[str, Any] = {"decision": event.decision}
     if event.verdict is not None:
-        told |= {"policy": event.verdict.policy, "statement": event.verdict.statement}
+        fields |= {"policy": event.verdict.policy, "statement": event.verdict.statement}
         if not event.verdict.allowed:
-            told["reason"] = event.verdict.reason  # a caller of another account is not told it
-    return told
+            fields["reason"] = event.verdict.reason  # not shown to a caller of another account
+    return fields
 
 
 def _tls(event: AuditEvent) -> dict[str, str]:
-    """The certificate is ours: CloudTrail knows none."""
-    told = {"clientProvidedHostHeader": _cut(event.host)} if event.secure else {}
-    return told | {"clientCertificateSubject": _cut(event.certificate)} if event.certificate else told
+    """The subject of the client certificate is not in CloudTrail."""
+    fields = {"clientProvidedHostHeader": cut(event.host)} if event.secure else {}
+    return fields | {"clientCertificateSubject": cut(event.certificate)} if event.certificate else fields
 
 
-def _may_be_told(event: AuditEvent, what: Kept) -> bool:
-    managed = what.category == "Management" and not event.denied
+def _shows_message(event: AuditEvent) -> bool:
+    """Messages may quote the request: a receipt handle, an Authorization header. They are written for management
+    actions, whose parameters are written too, and for errors that quote nothing."""
+    managed = event.rule.category == "Management" and not event.denied
     return managed or event.error_code in _QUOTES_NOTHING
 
 
@@ -235,14 +229,10 @@ def _recipient(event: AuditEvent) -> str:
 def _resource(arn: str) -> dict[str, str]:
     parts = _arn_parts(arn)
     kind = {"sqs": "AWS::SQS::Queue", "iam": "AWS::IAM::Role"}.get(parts[2]) if parts else None
-    return {"accountId": parts[4], "type": kind, "ARN": _cut(arn)} if kind else {"ARN": _cut(arn)}
+    return {"accountId": parts[4], "type": kind, "ARN": cut(arn)} if kind else {"ARN": cut(arn)}
 
 
 def _arn_parts(arn: str) -> list[str]:
-    """Six, of which a role leaves the region empty; none if it is no ARN."""
+    """Six parts, of which a role leaves the region empty; none if it is not an ARN."""
     parts = arn.split(":", 5)
     return parts if len(parts) == 6 else []
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_MAX else text[:TEXT_MAX]

@@ -1,10 +1,8 @@
-"""The file of the trail: whole lines at its end, older ones in numbered files beside it.
+"""The file of the audit log: whole lines are appended, and older files are kept beside it with a number.
 
-Rule 1: an append is all or nothing. What a full disk took of it is cut off again, and a line that a crash left
-unfinished is ended before the next one.
-Rule 2: a file that grows past its size becomes ``NAME.1``, what was there becomes ``NAME.2``, and so on; the oldest
-goes. A file that others moved away (logrotate) is left to them, and a new one is begun.
-Rule 3: it is made for the eyes of its owner only.
+A file that would grow past its size becomes ``NAME.1``, the one before ``NAME.2``, and so on; the oldest is removed.
+A file that was moved away by another program (logrotate) is left alone, and a new one is started. Files are created
+readable for their owner only.
 """
 
 from __future__ import annotations
@@ -14,15 +12,15 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not hold us up
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
 
 
 class AuditError(Exception):
     """One line for the operator."""
 
 
-class TrailFile:
-    """Raises OSError for what the disk refuses; whoever calls again begins with a file opened anew."""
+class AuditFile:
+    """Raises OSError for what the disk refuses; the next call opens the file again."""
 
     def __init__(self, path: Path, *, bytes_max: int, keep: int) -> None:
         self.path = path
@@ -31,14 +29,15 @@ class TrailFile:
         self._fd: int | None = None
 
     def check(self) -> None:
-        """So that a wrong path is known at the start. Nothing is written: the file may be a running server's."""
+        """Find an invalid path at the start. Nothing is written: another server may be writing to the file."""
         try:
             _make_private(self.path.parent)
             os.close(_opened(self.path))
         except OSError as error:
-            raise AuditError(f"cannot write the audit trail {self.path}: {error.strerror}") from None
+            raise AuditError(f"cannot write the audit log {self.path}: {error.strerror}") from None
 
     def append(self, lines: bytes) -> None:
+        """All or nothing: what was written before the disk refused is cut off again."""
         if self._moved():
             self.close()
         fd = self._opened()
@@ -51,18 +50,18 @@ class TrailFile:
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, size)
-            self._let_go()
+            self._close()
             raise
 
     def close(self) -> None:
-        """What was appended is on the disk then."""
+        """Sync and close."""
         if self._fd is not None:
             try:
                 os.fsync(self._fd)
             finally:
-                self._let_go()
+                self._close()
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
@@ -79,7 +78,7 @@ class TrailFile:
         return self._fd
 
     def _moved(self) -> bool:
-        """Whether the name stands for another file by now, or for none."""
+        """Whether the name now belongs to another file, or to none."""
         if self._fd is None:
             return False
         try:
@@ -101,7 +100,7 @@ class TrailFile:
             os.close(directory)
 
     def _remove_beyond(self, number: int) -> None:
-        """There are such only if more were to be kept before."""
+        """There are such files if audit_keep was larger before."""
         with suppress(FileNotFoundError):
             while True:
                 number += 1
@@ -126,6 +125,7 @@ def _opened(path: Path) -> int:
 
 
 def _end_line(fd: int) -> None:
+    """A crash may have left an unfinished line."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         _write_all(fd, b"\n")

@@ -1,8 +1,8 @@
-"""The audit trail: who called what, from where, and whether it was allowed, one JSON line for each event.
+"""The audit log: one JSON line for each event.
 
-``record`` is called on the loop once per request and never waits: it makes the line and hands it to the thread
-of :mod:`penstock.server.audit.writer`. Requests go on when the trail cannot be written, unless the operator
-required otherwise: then :attr:`Audit.must_refuse` says so for as long as it lasts.
+``record`` is called on the event loop at most once per request and never waits: it makes the line and passes it to
+the thread of :mod:`penstock.server.audit.writer`. Requests are served even if the log cannot be written, unless the
+operator requires otherwise: then :attr:`AuditLog.must_refuse` is true for as long as that lasts.
 """
 
 from __future__ import annotations
@@ -10,101 +10,107 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock import __version__
-from penstock.server.audit.actions import left_out
-from penstock.server.audit.event import AuditEvent, cloudtrail, encoded, notice
-from penstock.server.audit.file import TrailFile
-from penstock.server.audit.rate_cap import PRINCIPALS, SESSIONS, STRANGERS, Flood
-from penstock.server.audit.writer import HELD_BYTES_MAX, TrailWriter
+from penstock.server.audit.encode import encode
+from penstock.server.audit.event import AuditEvent, cloudtrail_event, log_event
+from penstock.server.audit.file import AuditFile
+from penstock.server.audit.rate_cap import UNVERIFIED_EVENTS_MAX, UNVERIFIED_NAMED_MAX, Outcome, RateCap
+from penstock.server.audit.writer import BUFFER_BYTES_MAX, AuditWriter
+from penstock.server.settings.config import Config
+from penstock.wire.service import AuditRule
+
+_SUPPRESSED: dict[Outcome, str] = {
+    "denied": "RefusalsSuppressed",
+    "unchanged": "RequestsSuppressed",
+    "credentials": "SessionsSuppressed",
+}
 
 
-class Audit:
+def open_audit_log(config: Config, now_ms: Callable[[], int]) -> AuditLog | None:
+    """Not started yet; None if there is none. Raises AuditError if the file cannot be written: the server must not
+    start without its audit log."""
+    path = config.audit_file
+    if path is None:
+        return None
+    file = AuditFile(path, bytes_max=config.audit_max_size, keep=config.audit_keep)
+    file.check()
+    return AuditLog(file, now_ms, data_events=config.audit_data_events, required=config.audit_required)
+
+
+class AuditLog:
     def __init__(
         self,
-        file: TrailFile,
+        file: AuditFile,
         now_ms: Callable[[], int],
         *,
         data_events: bool = False,
         required: bool = False,
-        held_bytes_max: int = HELD_BYTES_MAX,
+        buffer_bytes_max: int = BUFFER_BYTES_MAX,
     ) -> None:
         self.path = file.path
         self._now_ms = now_ms  # the wall clock
         self._data_events = data_events
-        self._left_out = left_out(data_events=data_events)
         self._required = required
-        self._strangers = Flood(STRANGERS)
-        self._principals = Flood(PRINCIPALS)
-        self._sessions = Flood(SESSIONS)  # given to whoever asked, as no policy has to allow it
-        self._writer = TrailWriter(file, self._lost_line, held_bytes_max=held_bytes_max)
+        self._verified = RateCap()
+        self._unverified = RateCap(total_max=UNVERIFIED_EVENTS_MAX, named_max=UNVERIFIED_NAMED_MAX)
+        self._writer = AuditWriter(file, self._lost_line, buffer_bytes_max=buffer_bytes_max)
 
     def start(self) -> None:
-        """Called once the data is ours: a start that fails leaves the trail of a server that runs alone."""
+        """To be called when the data directory is locked: a start that fails must not write into the log of a
+        running server."""
         self._writer.start()
         self._note("StartLogging", {"version": __version__, "dataEvents": self._data_events})
 
-    def wants(self, service: str, action: str) -> bool:
-        """Whether a request that was not refused is worth an event. One that was refused always is."""
-        return (service, action) not in self._left_out
+    def wants(self, rule: AuditRule) -> bool:
+        """Whether a request that was not denied is recorded. One that was denied always is."""
+        return rule.category == "Management" or (rule.category == "Data" and self._data_events)
 
     def record(self, event: AuditEvent) -> None:
-        if not event.denied and not self.wants(event.service, event.action):
+        if not event.denied and not self.wants(event.rule):
             return
-        if event.bounded and not self._flood(event).take(event.caller, event.at_ms, denied=event.denied):
-            return
-        self._writer.put(encoded(cloudtrail(event)))
-
-    def _flood(self, event: AuditEvent) -> Flood:
-        if event.gave_credentials:
-            return self._sessions
-        return self._principals if event.verified else self._strangers
+        if (outcome := event.capped_outcome) is not None:
+            cap = self._verified if event.verified else self._unverified
+            if not cap.admit(event.caller, outcome, event.at_ms):
+                return
+        self._writer.put(encode(cloudtrail_event(event)) + b"\n")
 
     @property
     def must_refuse(self) -> bool:
-        """The operator wants no request served that the trail could not tell of."""
+        """Requests that could not be recorded must not be served."""
         return self._required and (self._writer.failing or self._writer.full)
 
     @property
     def lost(self) -> int:
-        """Events that are missing from the trail since the start."""
-        return self._writer.lost_in_all
+        """Events lost since the start."""
+        return self._writer.lost_total
 
     def tick(self) -> None:
-        """Called about once a second: tells what was suppressed, when its minute is over."""
+        """To be called about once a second: writes the counts of what was suppressed when a minute has ended."""
         now_ms = self._now_ms()
-        for flood in (self._strangers, self._principals):
-            if flood.is_over(now_ms):
-                self._tell_suppressed_requests(flood)
-        if self._sessions.is_over(now_ms):
-            self._tell_suppressed_sessions()
+        for cap in (self._verified, self._unverified):
+            if cap.is_over(now_ms):
+                self._note_suppressed(cap)
 
     def reopen(self) -> None:
-        """Begin with the file that now has the name: whoever moved the other one away may have it."""
+        """Continue in the file that now has the name: the old one was moved away."""
         self._writer.reopen()
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         return self._writer.flush(timeout_s)
 
     def close(self) -> None:
-        """What was never started has nothing to say."""
         if not self._writer.started:
             return
-        self._tell_suppressed_requests(self._strangers)
-        self._tell_suppressed_requests(self._principals)
-        self._tell_suppressed_sessions()
+        self._note_suppressed(self._verified)
+        self._note_suppressed(self._unverified)
         self._note("StopLogging", {"lost": self.lost})
         self._writer.close()
 
-    def _tell_suppressed_requests(self, flood: Flood) -> None:
-        for caller, denied, requests in flood.end():
-            name = "RefusalsSuppressed" if denied else "RequestsSuppressed"
-            self._note(name, {"caller": caller, "count": requests})
-
-    def _tell_suppressed_sessions(self) -> None:
-        for caller, _, sessions in self._sessions.end():
-            self._note("SessionsSuppressed", {"caller": caller, "count": sessions})
+    def _note_suppressed(self, cap: RateCap) -> None:
+        for caller, outcome, events in cap.end_window():
+            self._note(_SUPPRESSED[outcome], {"caller": caller, "count": events})
 
     def _lost_line(self, count: int) -> bytes:
-        return encoded(notice(self._now_ms(), "EventsLost", {"count": count}))
+        return encode(log_event(self._now_ms(), "EventsLost", {"count": count})) + b"\n"
 
     def _note(self, name: str, details: dict[str, object]) -> None:
-        self._writer.put(encoded(notice(self._now_ms(), name, details)))
+        self._writer.put(encode(log_event(self._now_ms(), name, details)) + b"\n")

@@ -1,83 +1,76 @@
-"""How much is written of requests that got nothing done: enough to see a flood, not enough to fill the disk.
+"""Limits what is written about requests that changed nothing: enough to see a flood, not enough to fill the disk.
 
-In each window of a minute every caller has its first ones written, up to a total for all callers; the rest are
-counted, and at the window's end the counts are written instead.
-
-Rule 1: strangers and principals do not share a bound: nobody without a key can hide what somebody with one tried.
-Rule 2: principals are always named, up to a thousand; of strangers, who come from any address, the worst are.
-Rule 3: credentials that were given out have a bound of their own, which only those who got some can use up: they
-cannot be hidden among requests that were refused, the caller's or a stranger's.
+In each minute the first events of a caller are written; the rest are counted, and the counts are written when the
+minute ends. Callers with and without a verified signature have separate caps, so that requests without a key cannot
+hide what a user tried. Outcomes are counted separately, so that credentials given out cannot be hidden among refused
+requests.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 WINDOW_MS = 60_000
-CALLERS_MAX = 1000
+EVENTS_MAX = 20  # written for one caller and outcome in a window
+CALLERS_MAX = 1000  # counted by name; the others share one count
+UNVERIFIED_EVENTS_MAX = 120  # written for all callers without a verified signature in a window
+UNVERIFIED_NAMED_MAX = 20  # of these callers, reported by name
 OTHERS = "others"
 
-
-class Bound(NamedTuple):
-    """Of what is written in a window."""
-
-    per_caller: int
-    in_all: int
-    counts: int = 2 * CALLERS_MAX  # a caller has two: of what was denied, and of what was not
-
-
-STRANGERS = Bound(per_caller=20, in_all=120, counts=20)
-PRINCIPALS = Bound(per_caller=20, in_all=300)
-SESSIONS = Bound(per_caller=60, in_all=300)
+Outcome = Literal["denied", "unchanged", "credentials"]
 
 
 class Suppressed(NamedTuple):
     caller: str
-    denied: bool
-    requests: int
+    outcome: Outcome
+    events: int
 
 
-class Flood:
-    """Bounded: more callers than it can tell apart share one count."""
+class RateCap:
+    def __init__(self, *, total_max: int | None = None, named_max: int | None = None) -> None:
+        """``total_max``: events written for all callers together. ``named_max``: counts reported by name."""
+        self._total_max = total_max
+        self._named_max = named_max
+        self._reset()
 
-    def __init__(self, bound: Bound) -> None:
-        self._bound = bound
-        self._begin()
-
-    def _begin(self) -> None:
-        self._begun_ms: int | None = None
+    def _reset(self) -> None:
+        self._started_ms: int | None = None
         self._written = 0
-        self._seen: Counter[str] = Counter()
-        self._suppressed: Counter[tuple[str, bool]] = Counter()
+        self._callers: set[str] = set()
+        self._seen: Counter[tuple[str, Outcome]] = Counter()
+        self._suppressed: Counter[tuple[str, Outcome]] = Counter()
 
-    def take(self, caller: str, now_ms: int, *, denied: bool) -> bool:
-        """Whether this request is written."""
-        if self._begun_ms is None:
-            self._begun_ms = now_ms
-        if caller not in self._seen and len(self._seen) >= CALLERS_MAX:
-            caller = OTHERS
-        self._seen[caller] += 1
-        if self._seen[caller] <= self._bound.per_caller and self._written < self._bound.in_all:
+    def admit(self, caller: str, outcome: Outcome, now_ms: int) -> bool:
+        """Whether this event is written. If not, it is counted."""
+        if self._started_ms is None:
+            self._started_ms = now_ms
+        if caller not in self._callers:
+            if len(self._callers) < CALLERS_MAX:
+                self._callers.add(caller)
+            else:
+                caller = OTHERS
+        self._seen[caller, outcome] += 1
+        within_total = self._total_max is None or self._written < self._total_max
+        if within_total and self._seen[caller, outcome] <= EVENTS_MAX:
             self._written += 1
             return True
-        self._suppressed[caller, denied] += 1
+        self._suppressed[caller, outcome] += 1
         return False
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether there is a window, and its time is up. A wall clock that was set back ends it too."""
-        return self._begun_ms is not None and not 0 <= now_ms - self._begun_ms < WINDOW_MS
+        """Whether a window has ended. A wall clock that was set back ends it too."""
+        return self._started_ms is not None and not 0 <= now_ms - self._started_ms < WINDOW_MS
 
-    def end(self) -> list[Suppressed]:
-        """End the window: what was not written in it, the worst first."""
-        worst = sorted(
-            (Suppressed(*who, requests) for who, requests in self._suppressed.items()),
-            key=lambda each: (each.caller == OTHERS, -each.requests, each),
+    def end_window(self) -> list[Suppressed]:
+        """What was not written, the largest counts first."""
+        counts = sorted(
+            (Suppressed(*key, count) for key, count in self._suppressed.items()),
+            key=lambda each: (each.caller == OTHERS, -each.events, each),
         )
-        rest: Counter[bool] = Counter()
-        for each in worst[self._bound.counts :]:
-            rest[each.denied] += each.requests
-        self._begin()
-        return worst[: self._bound.counts] + [
-            Suppressed(OTHERS, denied, count) for denied, count in rest.items()
-        ]
+        self._reset()
+        named = counts[: self._named_max]
+        rest: Counter[Outcome] = Counter()
+        for each in counts[len(named) :]:
+            rest[each.outcome] += each.events
+        return named + [Suppressed(OTHERS, outcome, count) for outcome, count in rest.items()]

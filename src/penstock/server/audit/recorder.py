@@ -1,58 +1,61 @@
-"""Who tells the trail: the dispatcher, of every operation at its end, and the routes, of whom they turned away.
+"""Makes audit events: from the dispatcher at the end of every action, and from the routes for refused requests.
 
-What costs something (parameters, the event itself) is made only for what will be written.
+Parameters and the event itself are made only for what will be written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.names import Space
+from penstock.server.audit.actions import rule_of
 from penstock.server.audit.event import DENIALS, AuditEvent
-from penstock.server.audit.log import Audit
-from penstock.server.audit.parameters import safe_parameters, safe_response
+from penstock.server.audit.log import AuditLog
 from penstock.server.callers import Caller, claimed_credential
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.wire.call import Call
-from penstock.wire.registry import Fault, Operation, Service
+from penstock.wire.service import Action, Call, Fault, Service
 
 _ACTION = re.compile(rb"(?:^|&)Action=([A-Za-z]{1,64})(?:&|$)")
-_FORM_START_BYTES = 4096  # where clients name the action
+_FORM_START_BYTES = 4096  # clients name the action near the start
+_MEMBER = re.compile(r"(?:(?P<function>count|pairs)\()?(?P<path>[\w.]+)\)?(?: as (?P<name>\w+))?")
 
 
 class AuditRecorder:
-    def __init__(self, audit: Audit, origins: Origins, home: Space, now_ms: Callable[[], int]) -> None:
-        self._audit = audit
+    def __init__(self, log: AuditLog, origins: Origins, home: Space, now_ms: Callable[[], int]) -> None:
+        self._log = log
         self._origins = origins
-        self._home = home  # whose a request is that tells nothing we could believe
+        self._home = home  # account and region of requests that could not be verified
         self._now_ms = now_ms
 
     def answered(
         self,
         service: Service,
-        operation: Operation,
+        action: Action,
         request: msgspec.Struct | None,
         call: Call,
         response: msgspec.Struct | None,
         fault: Fault | None,
     ) -> None:
-        name, action = service.signing_name, operation.name
-        # Some denials are told as something else: to a stranger, a queue that he may not find is not there.
-        judged = call.verdict is not None and not call.verdict.allowed
-        denied = judged or (fault is not None and fault.code in DENIALS)
-        if not denied and not self._audit.wants(name, action):
+        rule, read_only = rule_of(service.signing_name, action.name)
+        # Some denials are worded as another error: to another account, a queue it may not see does not exist.
+        denied_by_policy = call.verdict is not None and not call.verdict.allowed
+        denied = denied_by_policy or (fault is not None and fault.code in DENIALS)
+        if not denied and not self._log.wants(rule):
             return
-        self._audit.record(
+        self._log.record(
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=call.request_id,
-                service=name,
-                action=action,
+                service=service.signing_name,
+                action=action.name,
+                rule=rule,
+                read_only=read_only,
                 region=call.space.region,
                 account=call.space.account,
                 source_ip=call.source_ip,
@@ -62,22 +65,27 @@ class AuditRecorder:
                 certificate=call.certificate,
                 principal=call.principal,
                 resource=call.resource_arn,
-                parameters=None if request is None else safe_parameters(name, action, request),
-                response=safe_response(name, action, response) if fault is None else None,
+                parameters=None if request is None else listed_members(rule.parameters, request),
+                response=listed_members(rule.response, response) if response and fault is None else None,
                 verdict=call.verdict,
                 **_error(fault),
             )
         )
 
     def turned_away(self, request: Request, fault: Fault, caller: Caller | None) -> None:
-        """Without a caller, whatever it says of itself is only claimed."""
+        """A request that was refused before it was decoded. Without a caller, what it says of itself is claimed."""
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
-        self._audit.record(
+        service = "sts" if "/sts/" in scope else "sqs"
+        action = _claimed_action(request)
+        rule, read_only = rule_of(service, action)
+        self._log.record(
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=request.id,
-                service="sts" if "/sts/" in scope else "sqs",
-                action=_claimed_action(request),
+                service=service,
+                action=action,
+                rule=rule,
+                read_only=read_only,
                 region=self._home.region,
                 account=self._home.account,
                 source_ip=self._origins.source_ip(request),
@@ -91,6 +99,48 @@ class AuditRecorder:
                 **_error(fault),
             )
         )
+
+
+class _Member(NamedTuple):
+    path: list[str]
+    name: str
+    function: Callable[[Any], Any] | None
+
+
+def listed_members(entries: tuple[str, ...], struct: msgspec.Struct) -> dict[str, Any] | None:
+    """The members of a request or response that an AuditRule lists, under their names in the event."""
+    found = {}
+    for path, name, function in _members(entries):
+        value: Any = struct
+        for part in path:
+            value = getattr(value, part, None)
+        if value is not None:
+            found[name] = value if function is None else function(value)
+    return found or None
+
+
+@cache  # rows are few and live as long as the process
+def _members(entries: tuple[str, ...]) -> list[_Member]:
+    members = []
+    for entry in entries:
+        parsed = _MEMBER.fullmatch(entry)
+        assert parsed is not None, f"not an entry of an AuditRule: {entry}"
+        path = parsed["path"].split(".")
+        name = parsed["name"] or _cloudtrail_name(path[-1])
+        members.append(_Member(path, name, _FUNCTIONS.get(parsed["function"])))
+    return members
+
+
+def _cloudtrail_name(field: str) -> str:
+    """``QueueUrl`` becomes ``queueUrl``; a name that starts with an abbreviation (``AWSAccountIds``) stays."""
+    return field if field[1].isupper() else field[0].lower() + field[1:]
+
+
+def _pairs(tags: Iterable[Any]) -> Mapping[str, Any]:
+    return {str(tag.Key): tag.Value for tag in tags}
+
+
+_FUNCTIONS: dict[str | None, Callable[[Any], Any]] = {"count": len, "pairs": _pairs}
 
 
 def _error(fault: Fault | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Reading the trail back: which files it is, which events are wanted, and those that are still to come.
+"""Reads the audit log: its files, the events that match a filter, and those still to be written.
 
-What is no event (a crash can leave half of one), and what a damaged file does not give, is left out and counted: what
-can be read is shown.
+Lines that are not events (a crash can leave an unfinished one) and the rest of a damaged file are skipped and
+counted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from penstock.clock import iso_time
-from penstock.server.audit.event import NOTICE_SOURCE
+from penstock.server.audit.event import LOG_SOURCE
 
 Event = dict[str, Any]
 
+_LINE_BYTES_MAX = 4 * 1024 * 1024  # several times the largest event
 _NUMBERED = re.compile(r"\.([1-9][0-9]*)(?:\.gz)?")
 _AGO = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -35,19 +36,19 @@ class Line(NamedTuple):
     event: Event
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event must be to be shown; what is None does not matter."""
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are shown. None: any."""
 
-    principal: str | None = None  # pattern for its name, ARN, id, access key or account
+    principal: str | None = None  # pattern for name, ARN, id, access key or account
     action: str | None = None  # pattern
     queue: str | None = None  # name, URL or ARN
     source_ip: str | None = None  # pattern
-    certificate: str | None = None  # pattern for whose it was
+    certificate: str | None = None  # pattern for its subject
     denied: bool = False
-    since: str | None = None  # as events tell the time, so that texts can be compared
+    since: str | None = None  # in the format of events, so that texts can be compared
     until: str | None = None
 
-    def takes(self, event: Event) -> bool:
+    def matches(self, event: Event) -> bool:
         at = str(event.get("eventTime", ""))
         if (self.since is not None and at < self.since) or (self.until is not None and at >= self.until):
             return False
@@ -63,18 +64,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_denied(event: Event) -> bool:
-    """A count of denied requests is as good as the requests themselves."""
+    """Including counts of denied requests."""
     return part_of(event, "additionalEventData").get("decision") == "denied" or (
-        event.get("eventSource") == NOTICE_SOURCE and event.get("eventName") == "RefusalsSuppressed"
+        event.get("eventSource") == LOG_SOURCE and event.get("eventName") == "RefusalsSuppressed"
     )
 
 
 def names_of_caller(event: Event) -> list[Any]:
     who = part_of(event, "userIdentity")
-    told = [who.get(name) for name in ("userName", "arn", "principalId", "accessKeyId", "accountId")]
+    names = [who.get(name) for name in ("userName", "arn", "principalId", "accessKeyId", "accountId")]
     issuer = part_of(part_of(who, "sessionContext"), "sessionIssuer")
     return [
-        *told,
+        *names,
         issuer.get("userName"),
         issuer.get("arn"),
         part_of(event, "serviceEventDetails").get("caller"),
@@ -82,13 +83,13 @@ def names_of_caller(event: Event) -> list[Any]:
 
 
 def certificate_of(event: Event) -> str | None:
-    """Whose certificate the client showed; None if it showed none."""
+    """The subject of the client certificate; None if there was none."""
     subject = part_of(event, "tlsDetails").get("clientCertificateSubject")
     return None if subject is None else str(subject)
 
 
 def queue_of(event: Event) -> str:
-    """The name of the queue that an event is about, or nothing."""
+    """The name of the queue that an event is about, or an empty text."""
     resources = event.get("resources")
     for resource in resources if isinstance(resources, list) else ():
         if isinstance(resource, dict) and resource.get("type") == "AWS::SQS::Queue":
@@ -98,100 +99,106 @@ def queue_of(event: Event) -> str:
     return re.split(r"[:/]", str(named))[-1]
 
 
-def read_moment(text: str, now: datetime) -> str:
-    """``2026-01-31``, ``2026-01-31T12:00``, ``...Z``, or how long ago: ``15m``. Raises ValueError."""
+def parse_time(text: str, now: datetime) -> str:
+    """``2026-01-31``, ``2026-01-31T12:00``, ``...Z``, or an age: ``15m``. Raises ValueError."""
     ago = _AGO.fullmatch(text)
     passed = timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else None
     moment = datetime.fromisoformat(text) if passed is None else now - passed
     return iso_time(moment.timestamp())
 
 
-class Trail:
-    """All the files of a trail, read once; then, again and again, what has come since."""
+class AuditReader:
+    """All files of an audit log, read once; then, on each call, what has been appended since."""
 
     def __init__(self, path: Path) -> None:
-        """The youngest file is opened first: a rotation from here on hides nothing and shows nothing twice."""
+        """The current file is opened first, so that a rotation from here on neither hides nor repeats lines."""
         self._path = path
-        self._opened: IO[bytes] | None = None
-        self._half = b""
-        self._lines_left_out = 0
+        self._current: _Lines | None = None
+        self._skipped_lines = 0
         self._damaged: list[str] = []
         self._open()
         self.older = [file for file in _older(path) if not self._has_open(file)]
 
     @property
     def exists(self) -> bool:
-        return self._opened is not None or bool(self.older)
+        return self._current is not None or bool(self.older)
 
-    def past(self) -> Iterator[Line]:
+    def existing(self) -> Iterator[Line]:
         """From the oldest line to the end."""
-        for file in self.older:
-            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-                for line in self._undamaged(opened, file):
-                    yield from self._read(line)
-        yield from self.news()
+        for path in self.older:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                lines = _Lines(file)
+                try:
+                    for line in lines:
+                        yield from self._parse(line)
+                except (EOFError, gzip.BadGzipFile, zlib.error):  # incomplete or changed
+                    self._damaged.append(path.name)
+                else:
+                    yield from self._parse(lines.unfinished)
+        yield from self.appended()
 
-    def news(self) -> Iterator[Line]:
-        """What was appended since the last look, through every rotation."""
+    def appended(self) -> Iterator[Line]:
+        """What was appended since the last call, through every rotation."""
         while True:
-            moved = not self._has_open(self._path)  # asked first: later lines are in the other file then
-            yield from self._rest()
+            moved = not self._has_open(self._path)  # checked first: later lines are in the other file then
+            for line in self._current or ():
+                yield from self._parse(line)
             if not moved or not self._path.exists():
                 return
             self._open()
 
-    def left_out(self) -> str:
-        """What could not be read since it was last asked, in a few words; empty if all could."""
-        count, damaged = self._lines_left_out, self._damaged
-        self._lines_left_out, self._damaged = 0, []
-        lines = "1 line that is no event" if count == 1 else f"{count} lines that are no events"
+    def skipped(self) -> str:
+        """What could not be read since the last call, in a few words; empty if everything could."""
+        count, damaged = self._skipped_lines, self._damaged
+        self._skipped_lines, self._damaged = 0, []
+        lines = "1 line that is not an event" if count == 1 else f"{count} lines that are not events"
         rests = [f"the rest of {name}, which is damaged" for name in damaged]
         return " and ".join([lines, *rests] if count else rests)
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        if self._current is not None:
+            self._current.file.close()
+            self._current = None
 
     def _open(self) -> None:
         self.close()
-        self._half = b""
         with suppress(FileNotFoundError):
-            self._opened = self._path.open("rb")
+            self._current = _Lines(self._path.open("rb"))
 
-    def _rest(self) -> Iterator[Line]:
-        if self._opened is None:
-            return
-        for part in self._opened:
-            self._half += part
-            if self._half.endswith(b"\n"):
-                line, self._half = self._half, b""
-                yield from self._read(line)
-
-    def _undamaged(self, opened: Iterable[bytes], file: Path) -> Iterator[bytes]:
-        try:
-            yield from opened
-        except (EOFError, gzip.BadGzipFile, zlib.error):  # cut off, never whole, or changed
-            self._damaged.append(file.name)
-
-    def _read(self, line: bytes) -> Iterator[Line]:
+    def _parse(self, line: bytes) -> Iterator[Line]:
         try:
             text = line.decode().rstrip("\n")
-            event = json.loads(text)
+            event = json.loads(text) if len(line) <= _LINE_BYTES_MAX else None
         except (ValueError, RecursionError):
             event = None
         if isinstance(event, dict) and isinstance(event.get("eventName"), str):
             yield Line(text, event)
         elif line.strip():
-            self._lines_left_out += 1
+            self._skipped_lines += 1
 
-    def _has_open(self, file: Path) -> bool:
-        if self._opened is None:
+    def _has_open(self, path: Path) -> bool:
+        if self._current is None:
             return False
         try:
-            return os.path.samestat(os.fstat(self._opened.fileno()), file.stat())
+            return os.path.samestat(os.fstat(self._current.file.fileno()), path.stat())
         except FileNotFoundError:
             return False
+
+
+class _Lines:
+    """The complete lines of a file, which may grow between iterations. Of a line longer than any event only the
+    beginning is kept: a small compressed file can hold an endless line."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
+        self.file = file
+        self.unfinished = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        while part := self.file.readline(_LINE_BYTES_MAX):
+            self.unfinished = (self.unfinished + part)[: _LINE_BYTES_MAX + 1]
+            if part.endswith(b"\n"):
+                line, self.unfinished = self.unfinished, b""
+                yield line
 
 
 def _older(path: Path) -> list[Path]:

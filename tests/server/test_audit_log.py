@@ -1,4 +1,4 @@
-"""Which events get into the trail's file, when it begins and ends, and a disk that refuses."""
+"""Which events are written, what is suppressed, and a disk that refuses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ import pytest
 
 from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
-from penstock.server.audit import Audit, AuditError, open_audit
-from penstock.server.audit.file import TrailFile
-from penstock.server.audit.rate_cap import PRINCIPALS, SESSIONS, STRANGERS, WINDOW_MS
+from penstock.server.audit import AuditError, AuditLog, open_audit_log
+from penstock.server.audit.actions import rule_of
+from penstock.server.audit.file import AuditFile
+from penstock.server.audit.rate_cap import EVENTS_MAX, UNVERIFIED_EVENTS_MAX, UNVERIFIED_NAMED_MAX, WINDOW_MS
 from penstock.server.settings.config import Config
 from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused
 
 LARGE = 1024 * 1024
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-UNFORESEEN = RuntimeError("a bug")
+UNEXPECTED = RuntimeError("a bug")
 
 
 class Clock:
@@ -35,8 +36,8 @@ class Clock:
         return self.ms
 
 
-class BrokenFile(TrailFile):
-    """Refuses whatever it is given for as long as the test wants it to."""
+class BrokenFile(AuditFile):
+    """Refuses every append while ``broken`` is set."""
 
     def __init__(self, path: Path, error: Exception = FULL) -> None:
         super().__init__(path, bytes_max=LARGE, keep=1)
@@ -52,9 +53,9 @@ class BrokenFile(TrailFile):
 
 
 @contextmanager
-def running(file: TrailFile, clock: Clock | None = None, **options: Any) -> Iterator[Audit]:
+def running(file: AuditFile, clock: Clock | None = None, **options: Any) -> Iterator[AuditLog]:
     file.check()
-    audit = Audit(file, clock or Clock(), **options)
+    audit = AuditLog(file, clock or Clock(), **options)
     audit.start()
     try:
         yield audit
@@ -76,14 +77,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def file(path: Path) -> TrailFile:
-    return TrailFile(path, bytes_max=LARGE, keep=2)
+def file(path: Path) -> AuditFile:
+    return AuditFile(path, bytes_max=LARGE, keep=2)
 
 
 # -- which events --------------------------------------------------------------------------------------------
 
 
-def test_a_trail_from_start_to_stop(file: TrailFile, path: Path) -> None:
+def test_a_log_from_start_to_stop(file: AuditFile, path: Path) -> None:
     with running(file) as audit:
         audit.record(event())
     started, change, stopped = events(path)
@@ -93,15 +94,17 @@ def test_a_trail_from_start_to_stop(file: TrailFile, path: Path) -> None:
     assert change["eventName"] == "CreateQueue"
 
 
-def test_message_requests_are_written_on_request_and_looking_around_never(
-    file: TrailFile, path: Path
+def test_message_requests_are_written_on_request_and_reading_actions_never(
+    file: AuditFile, path: Path
 ) -> None:
     for data_events in (False, True):
         with running(file, data_events=data_events) as audit:
             for action in ("SendMessage", "GetQueueUrl", "DeleteQueue"):
                 audit.record(event(action=action))
-            assert audit.wants("sqs", "SendMessage") == data_events
-            assert audit.wants("sqs", "DeleteQueue") and not audit.wants("sqs", "GetQueueUrl")
+            assert audit.wants(rule_of("sqs", "SendMessage")[0]) == data_events
+            assert audit.wants(rule_of("sqs", "DeleteQueue")[0]) and not audit.wants(
+                rule_of("sqs", "GetQueueUrl")[0]
+            )
     assert [name for name in names(path) if "Logging" not in name] == [
         "DeleteQueue",
         "SendMessage",
@@ -110,17 +113,17 @@ def test_message_requests_are_written_on_request_and_looking_around_never(
 
 
 @pytest.mark.parametrize("action", ["SendMessage", "GetQueueUrl", "DeleteQueue", ""])
-def test_a_denied_request_is_always_written(file: TrailFile, path: Path, action: str) -> None:
+def test_a_denied_request_is_always_written(file: AuditFile, path: Path, action: str) -> None:
     with running(file) as audit:
         audit.record(event(action=action, verdict=DENIED, error_code="AccessDenied"))
         audit.record(refused(action=action))
     assert [each["additionalEventData"]["decision"] for each in events(path)[1:-1]] == ["denied", "denied"]
 
 
-def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
+def test_a_flood_of_refusals_is_counted(file: AuditFile, path: Path) -> None:
     clock = Clock()
     with running(file, clock) as audit:
-        for _ in range(STRANGERS.per_caller + 7):
+        for _ in range(EVENTS_MAX + 7):
             audit.record(refused("192.0.2.66"))
         audit.record(event())
         audit.tick()
@@ -128,66 +131,64 @@ def test_a_flood_of_refusals_is_counted(file: TrailFile, path: Path) -> None:
         clock.ms += WINDOW_MS
         audit.tick()
         assert audit.flush()
-        told = events(path)[-1]
-        assert told["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
+        suppressed = events(path)[-1]
+        assert suppressed["serviceEventDetails"] == {"caller": "192.0.2.66", "count": 7}
         audit.record(refused("192.0.2.66", at_ms=clock.ms))
-    assert names(path).count("CreateQueue") == 1 + STRANGERS.per_caller + 1
+    assert names(path).count("CreateQueue") == 1 + EVENTS_MAX + 1
 
 
-def test_a_flood_of_requests_that_fail_before_anybody_is_asked_is_counted_too(
-    file: TrailFile, path: Path
-) -> None:
-    senseless = event(principal=ANONYMOUS, verdict=None, error_code="MissingParameter")
+def test_a_flood_of_requests_that_fail_before_a_decision_is_counted(file: AuditFile, path: Path) -> None:
+    invalid = event(principal=ANONYMOUS, verdict=None, error_code="MissingParameter")
     with running(file) as audit:
-        for _ in range(STRANGERS.per_caller + 7):
-            audit.record(senseless)
-        assert not audit.wants("sqs", "GetQueueUrl")
+        for _ in range(EVENTS_MAX + 7):
+            audit.record(invalid)
+        assert not audit.wants(rule_of("sqs", "GetQueueUrl")[0])
         audit.record(event(action="GetQueueUrl", principal=ANONYMOUS, verdict=None, error_code="X"))
-    assert names(path).count("CreateQueue") == STRANGERS.per_caller
+    assert names(path).count("CreateQueue") == EVENTS_MAX
     assert "GetQueueUrl" not in names(path)
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
-    assert suppressed["serviceEventDetails"] == {"caller": senseless.source_ip, "count": 7}
+    assert suppressed["serviceEventDetails"] == {"caller": invalid.source_ip, "count": 7}
 
 
-def test_a_flood_of_requests_that_were_allowed_and_failed_is_counted_too(file: TrailFile, path: Path) -> None:
-    """Whoever may change one queue cannot push older events out of the trail by what changes nothing."""
+def test_a_flood_of_allowed_requests_that_fail_is_counted(file: AuditFile, path: Path) -> None:
+    """A user with access to one queue cannot displace older events with requests that change nothing."""
     with running(file) as audit:
-        for _ in range(PRINCIPALS.per_caller + 7):
+        for _ in range(EVENTS_MAX + 7):
             audit.record(event(action="TagQueue", error_code="InvalidAttributeName"))
             audit.record(event())
-    assert names(path).count("TagQueue") == PRINCIPALS.per_caller
-    assert names(path).count("CreateQueue") == PRINCIPALS.per_caller + 7, "what was done is always written"
+    assert names(path).count("TagQueue") == EVENTS_MAX
+    assert names(path).count("CreateQueue") == EVENTS_MAX + 7, "changes are always written"
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
     assert suppressed["serviceEventDetails"] == {"caller": ALICE.arn, "count": 7}
 
 
-def test_strangers_cannot_hide_what_a_principal_was_denied(file: TrailFile, path: Path) -> None:
+def test_callers_without_a_signature_cannot_hide_what_a_user_was_denied(file: AuditFile, path: Path) -> None:
     denied = event(action="DeleteQueue", verdict=DENIED, error_code="AccessDenied")
     with running(file) as audit:
         for number in range(100):
             for _ in range(60):
                 audit.record(refused(f"192.0.2.{number}"))
-        for _ in range(PRINCIPALS.per_caller + 1):
+        for _ in range(EVENTS_MAX + 1):
             audit.record(denied)
-    assert names(path).count("DeleteQueue") == PRINCIPALS.per_caller
+    assert names(path).count("DeleteQueue") == EVENTS_MAX
     named = [
         each["serviceEventDetails"] for each in events(path) if each["eventName"] == "RefusalsSuppressed"
     ]
     assert {"caller": ALICE.arn, "count": 1} in named
-    assert len(named) == STRANGERS.counts + 2, "the worst, the others, and the principal"
+    assert len(named) == UNVERIFIED_NAMED_MAX + 2, "the largest, the others, and the user"
 
 
-def test_a_flood_of_requests_that_need_no_permission_is_counted_too(file: TrailFile, path: Path) -> None:
-    """Whoever has a key, and no rights, cannot push older events out of the trail."""
+def test_a_flood_of_requests_that_need_no_permission_is_counted(file: AuditFile, path: Path) -> None:
+    """A user without any permission cannot displace older events."""
     with running(file) as audit:
-        for _ in range(PRINCIPALS.per_caller + 7):
+        for _ in range(EVENTS_MAX + 7):
             audit.record(event(service="sts", action="GetCallerIdentity", verdict=None, principal=WORKER))
-        for _ in range(PRINCIPALS.per_caller + 7):
+        for _ in range(EVENTS_MAX + 7):
             audit.record(event(service="sts", action="AssumeRole"))
-    assert names(path).count("GetCallerIdentity") == PRINCIPALS.per_caller
-    assert names(path).count("AssumeRole") == PRINCIPALS.per_caller + 7
+    assert names(path).count("GetCallerIdentity") == EVENTS_MAX
+    assert names(path).count("AssumeRole") == EVENTS_MAX + 7
     suppressed = events(path)[-2]
     assert suppressed["eventName"] == "RequestsSuppressed"
     assert suppressed["serviceEventDetails"] == {"caller": WORKER.role_arn, "count": 7}
@@ -196,9 +197,9 @@ def test_a_flood_of_requests_that_need_no_permission_is_counted_too(file: TrailF
 SESSION = {"service": "sts", "action": "GetSessionToken", "verdict": None, "resource": ""}
 
 
-def test_credentials_that_were_given_out_do_not_drown_in_refusals(file: TrailFile, path: Path) -> None:
+def test_credentials_given_out_are_not_hidden_by_refusals(file: AuditFile, path: Path) -> None:
     with running(file) as audit:
-        for number in range(STRANGERS.in_all + 7):
+        for number in range(UNVERIFIED_EVENTS_MAX + 7):
             audit.record(refused(f"192.0.2.{number}"))
             audit.record(event(**SESSION, error_code="ValidationError"))
             audit.record(event(verdict=DENIED, error_code="AccessDenied"))
@@ -207,37 +208,37 @@ def test_credentials_that_were_given_out_do_not_drown_in_refusals(file: TrailFil
     assert [each["userIdentity"]["userName"] for each in given] == ["alice"]
 
 
-def test_a_flood_of_given_credentials_is_counted_by_caller(file: TrailFile, path: Path) -> None:
-    """No policy is asked for them: whoever has a key, and no rights, can have as many as he likes."""
+def test_a_flood_of_given_credentials_is_counted_by_caller(file: AuditFile, path: Path) -> None:
+    """They need no permission: a user without any can request as many as it likes."""
     clock = Clock()
     with running(file, clock) as audit:
-        for _ in range(SESSIONS.per_caller + 7):
+        for _ in range(EVENTS_MAX + 7):
             audit.record(event(**SESSION))
         audit.record(event(**SESSION, principal=WORKER))
         clock.ms += WINDOW_MS
         audit.tick()
         audit.record(event(**SESSION, at_ms=clock.ms))
-    assert names(path).count("GetSessionToken") == SESSIONS.per_caller + 2
+    assert names(path).count("GetSessionToken") == EVENTS_MAX + 2
     (suppressed,) = (each for each in events(path) if each["eventName"] == "SessionsSuppressed")
     assert suppressed["serviceEventDetails"] == {"caller": ALICE.arn, "count": 7}
 
 
-def test_a_stop_tells_what_was_suppressed(file: TrailFile, path: Path) -> None:
+def test_a_stop_writes_the_counts_of_what_was_suppressed(file: AuditFile, path: Path) -> None:
     with running(file) as audit:
-        for _ in range(STRANGERS.per_caller + 1):
+        for _ in range(EVENTS_MAX + 1):
             audit.record(refused())
-        for _ in range(SESSIONS.per_caller + 1):
+        for _ in range(EVENTS_MAX + 1):
             audit.record(event(**SESSION))
-    assert names(path)[-3:] == ["RefusalsSuppressed", "SessionsSuppressed", "StopLogging"]
+    assert names(path)[-3:] == ["SessionsSuppressed", "RefusalsSuppressed", "StopLogging"]
 
 
-def test_a_trail_that_was_not_started_says_nothing(file: TrailFile, path: Path) -> None:
+def test_a_log_that_was_not_started_writes_nothing(file: AuditFile, path: Path) -> None:
     file.check()
-    Audit(file, Clock()).close()
+    AuditLog(file, Clock()).close()
     assert path.read_bytes() == b""
 
 
-def test_reopen_begins_a_new_file(file: TrailFile, path: Path) -> None:
+def test_reopen_starts_a_new_file(file: AuditFile, path: Path) -> None:
     with running(file) as audit:
         assert audit.flush()
         path.rename(path.with_name("moved"))
@@ -250,7 +251,7 @@ def test_reopen_begins_a_new_file(file: TrailFile, path: Path) -> None:
 # -- a disk that refuses -------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_costs_nothing_if_it_passes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_loses_nothing_if_it_recovers(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("penstock").propagate = True
     broken = BrokenFile(path)
     with running(broken) as audit:
@@ -268,9 +269,9 @@ def test_a_full_disk_costs_nothing_if_it_passes(path: Path, caplog: pytest.LogCa
 
 
 def test_a_backlog_is_written_without_pauses(path: Path) -> None:
-    """Twelve megabytes are many portions: with a pause for each it would take ten seconds."""
+    """Twelve megabytes are many chunks: with a pause for each it would take ten seconds."""
     large = {"attributes": {"Policy": "p" * 30_000}}
-    with running(TrailFile(path, bytes_max=64 * LARGE, keep=1)) as audit:
+    with running(AuditFile(path, bytes_max=64 * LARGE, keep=1)) as audit:
         for _ in range(400):
             audit.record(event(parameters=large))
         assert audit.flush(5.0)
@@ -278,9 +279,9 @@ def test_a_backlog_is_written_without_pauses(path: Path) -> None:
     assert len(events(path)) == 402
 
 
-def test_events_beyond_the_bound_are_lost_and_counted(path: Path) -> None:
+def test_events_beyond_the_buffer_are_lost_and_counted(path: Path) -> None:
     broken = BrokenFile(path)
-    with running(broken, held_bytes_max=4000) as audit:
+    with running(broken, buffer_bytes_max=4000) as audit:
         assert audit.flush()
         broken.broken.set()
         for _ in range(50):
@@ -298,10 +299,8 @@ def test_events_beyond_the_bound_are_lost_and_counted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("required", [False, True])
-@pytest.mark.parametrize("error", [FULL, UNFORESEEN])
-def test_who_requires_the_trail_gets_refusals_while_it_fails(
-    path: Path, required: bool, error: Exception
-) -> None:
+@pytest.mark.parametrize("error", [FULL, UNEXPECTED])
+def test_a_required_log_refuses_requests_while_it_fails(path: Path, required: bool, error: Exception) -> None:
     broken = BrokenFile(path, error)
     with running(broken, required=required) as audit:
         assert audit.flush() and not audit.must_refuse
@@ -318,7 +317,7 @@ def test_who_requires_the_trail_gets_refusals_while_it_fails(
 # -- settings ------------------------------------------------------------------------------------------------
 
 
-def test_where_the_trail_is(tmp_path: Path) -> None:
+def test_the_path_of_the_log(tmp_path: Path) -> None:
     secured = Config(credentials=tmp_path / "credentials.toml", data=tmp_path)
     assert secured.audit_file == tmp_path / "audit" / "audit.jsonl"
     assert Config(data=tmp_path).audit_file is None
@@ -327,15 +326,15 @@ def test_where_the_trail_is(tmp_path: Path) -> None:
     assert Config(audit="/var/log/audit.jsonl").audit_file == Path("/var/log/audit.jsonl")
 
 
-def test_the_settings_reach_the_trail(tmp_path: Path) -> None:
-    assert open_audit(Config(data=tmp_path), Clock()) is None
-    path = tmp_path / "trail"
+def test_the_settings_are_applied(tmp_path: Path) -> None:
+    assert open_audit_log(Config(data=tmp_path), Clock()) is None
+    path = tmp_path / "log"
     config = Config(audit=str(path), audit_data_events=True, audit_max_size=LARGE, audit_keep=1)
-    audit = open_audit(config, Clock())
+    audit = open_audit_log(config, Clock())
     assert audit is not None and audit.path == path
     audit.start()
     audit.record(event(action="SendMessage"))
     audit.close()
     assert names(path) == ["StartLogging", "SendMessage", "StopLogging"]
-    with pytest.raises(AuditError, match="cannot write the audit trail"):
-        open_audit(Config(audit=str(path / "below")), Clock())
+    with pytest.raises(AuditError, match="cannot write the audit log"):
+        open_audit_log(Config(audit=str(path / "below")), Clock())

@@ -1,4 +1,4 @@
-"""What the dispatcher and the routes tell the trail of a request."""
+"""What the recorder makes of a request that was answered or refused."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from penstock.names import Space
-from penstock.server.audit import Audit, AuditEvent, AuditRecorder
-from penstock.server.audit.actions import left_out
-from penstock.server.audit.event import cloudtrail
+from penstock.server.audit import AuditEvent, AuditLog, AuditRecorder
+from penstock.server.audit.event import cloudtrail_event
 from penstock.server.callers import Caller
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.services.sqs import operations as op
 from penstock.services.sqs.faults import sqs_fault
-from penstock.wire.call import Call
 from penstock.wire.faults import (
     access_denied,
     invalid_parameter,
@@ -24,25 +22,25 @@ from penstock.wire.faults import (
     wrong_service,
     wrong_signature,
 )
-from penstock.wire.registry import Fault, Operation, Service
+from penstock.wire.service import Action, Call, Fault, Service
 from server.audit_events import ALICE, ALLOWED, DENIED, NOW_MS, QUEUE_ARN, QUEUE_URL
 
 HOME = Space("000000000000", "eu-central-1")
 KEY = b"AWS4-HMAC-SHA256 Credential=AKIAGUESS/20260101/us-east-1/%b/aws4_request, SignedHeaders=host, Signature=beef"
 
 
-class Kept(Audit):
-    """A trail that is only looked at."""
+class EventList(AuditLog):
+    """A log in memory."""
 
     def __init__(self, *, data_events: bool = False) -> None:
         self.events: list[AuditEvent] = []
-        self._left_out = left_out(data_events=data_events)
+        self._data_events = data_events
 
     def record(self, event: AuditEvent) -> None:
         self.events.append(event)
 
 
-async def unused(_request: Any, _call: Call) -> None: ...
+async def unused(_context: Any, _request: Any, _call: Call) -> None: ...
 
 
 SQS = Service(
@@ -66,61 +64,60 @@ def answered(
     )  # fmt: skip
     call.principal, call.source_ip, call.secure, call.user_agent = ALICE, "192.0.2.7", True, "Boto3"
     call.certificate, call.action, call.resource_arn, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
-    trail = Kept(data_events=data_events)
-    witness = AuditRecorder(trail, Origins(None, ()), HOME, lambda: NOW_MS)
-    operation = Operation(action, type(request), None, unused)
-    witness.answered(SQS, operation, request, call, response, fault)
-    return trail.events
+    log = EventList(data_events=data_events)
+    recorder = AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS)
+    recorder.answered(SQS, Action(action, type(request), None, unused), request, call, response, fault)
+    return log.events
 
 
-def test_a_change_is_told_with_all_there_is_to_know() -> None:
+def test_a_change_is_recorded_with_everything_known() -> None:
     request = op.CreateQueueRequest(QueueName="orders", Attributes={"DelaySeconds": "1"})
-    (told,) = answered("CreateQueue", request, op.CreateQueueResult(QueueUrl=QUEUE_URL))
-    said = cloudtrail(told)
-    assert said["userIdentity"]["userName"] == "alice"
-    assert said["requestParameters"] == {"queueName": "orders", "attributes": {"DelaySeconds": "1"}}
-    assert said["responseElements"] == {"queueUrl": QUEUE_URL}
-    assert said["additionalEventData"]["statement"] == "AllowAll"
-    assert said["resources"][0]["ARN"] == QUEUE_ARN
-    assert (said["requestID"], said["eventTime"]) == ("id-1", "2026-01-01T00:00:00Z")
-    assert (said["sourceIPAddress"], said["userAgent"]) == ("192.0.2.7", "Boto3")
-    assert said["tlsDetails"] == {
+    (event,) = answered("CreateQueue", request, op.CreateQueueResult(QueueUrl=QUEUE_URL))
+    written = cloudtrail_event(event)
+    assert written["userIdentity"]["userName"] == "alice"
+    assert written["requestParameters"] == {"queueName": "orders", "attributes": {"DelaySeconds": "1"}}
+    assert written["responseElements"] == {"queueUrl": QUEUE_URL}
+    assert written["additionalEventData"]["statement"] == "AllowAll"
+    assert written["resources"][0]["ARN"] == QUEUE_ARN
+    assert (written["requestID"], written["eventTime"]) == ("id-1", "2026-01-01T00:00:00Z")
+    assert (written["sourceIPAddress"], written["userAgent"]) == ("192.0.2.7", "Boto3")
+    assert written["tlsDetails"] == {
         "clientProvidedHostHeader": "queues.example.com:9324",
         "clientCertificateSubject": "CN=worker-7",
     }
-    assert "errorCode" not in said
+    assert "errorCode" not in written
 
 
-def test_messages_are_told_if_they_are_wanted_or_denied() -> None:
+def test_message_requests_are_recorded_on_request_or_if_denied() -> None:
     request = op.SendMessageRequest(QueueUrl=QUEUE_URL, MessageBody="secret")
     assert answered("SendMessage", request) == []
     assert len(answered("SendMessage", request, data_events=True)) == 1
     (denied,) = answered("SendMessage", request, fault=access_denied("no"), verdict=DENIED)
-    assert denied.denied and "secret" not in str(cloudtrail(denied))
+    assert denied.denied and "secret" not in str(cloudtrail_event(denied))
 
 
-def test_a_denial_is_told_whatever_the_caller_was_told() -> None:
+def test_a_denial_is_recorded_even_if_the_response_hides_it() -> None:
     request = op.GetQueueUrlRequest(QueueName="orders", QueueOwnerAWSAccountId="222222222222")
     not_there = sqs_fault(
         "QueueDoesNotExist", "The specified queue does not exist or you do not have access."
     )
     assert answered("GetQueueUrl", request, fault=not_there) == []
-    (told,) = answered("GetQueueUrl", request, fault=not_there, verdict=DENIED)
-    said = cloudtrail(told)
-    assert said["additionalEventData"]["decision"] == "denied"
-    assert said["requestParameters"]["queueName"] == "orders"
+    (event,) = answered("GetQueueUrl", request, fault=not_there, verdict=DENIED)
+    written = cloudtrail_event(event)
+    assert written["additionalEventData"]["decision"] == "denied"
+    assert written["requestParameters"]["queueName"] == "orders"
 
 
-def test_a_failure_has_no_answer_to_tell() -> None:
+def test_a_failure_has_no_response_to_record() -> None:
     request = op.CreateQueueRequest(QueueName="a b")
     result = op.CreateQueueResult(QueueUrl=QUEUE_URL)
-    (told,) = answered("CreateQueue", request, result, invalid_parameter("Can only include ..."))
-    assert (told.error_code, told.response, told.denied) == ("InvalidParameterValue", None, False)
+    (event,) = answered("CreateQueue", request, result, invalid_parameter("Can only include ..."))
+    assert (event.error_code, event.response, event.denied) == ("InvalidParameterValue", None, False)
 
 
-def test_a_request_that_could_not_be_read_is_told_without_parameters() -> None:
-    (told,) = answered("CreateQueue", None, fault=wrong_service("sqs"), verdict=None)
-    assert told.parameters is None and told.denied
+def test_a_request_that_could_not_be_decoded_has_no_parameters() -> None:
+    (event,) = answered("CreateQueue", None, fault=wrong_service("sqs"), verdict=None)
+    assert event.parameters is None and event.denied
 
 
 def incoming(**headers: bytes) -> Request:
@@ -131,24 +128,24 @@ def incoming(**headers: bytes) -> Request:
 
 
 def turned_away(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
-    trail = Kept()
-    AuditRecorder(trail, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
-    (told,) = trail.events
-    assert told.denied and (told.principal is None) == (caller is None)
-    return cloudtrail(told)
+    log = EventList()
+    AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
+    (event,) = log.events
+    assert event.denied and (event.principal is None) == (caller is None)
+    return cloudtrail_event(event)
 
 
-def test_whoever_was_turned_away_is_told_by_what_it_claimed() -> None:
+def test_a_refused_request_is_recorded_with_what_it_claimed() -> None:
     request = incoming(
         authorization=KEY % b"sqs", x_amz_target=b"AmazonSQS.DeleteQueue", user_agent=b"evil", host=b"q:9324"
     )
-    said = turned_away(request, wrong_signature("The request signature we calculated does not match ..."))
-    assert said["userIdentity"] == {"type": "Unknown", "accessKeyId": "AKIAGUESS"}
-    assert (said["eventSource"], said["eventName"]) == ("sqs.amazonaws.com", "DeleteQueue")
-    assert (said["errorCode"], said["sourceIPAddress"]) == ("SignatureDoesNotMatch", "192.0.2.66")
-    assert (said["awsRegion"], said["recipientAccountId"]) == ("eu-central-1", "000000000000")
-    assert said["requestID"] == request.id and "beef" not in str(said)
-    assert said["tlsDetails"] == {
+    written = turned_away(request, wrong_signature("The request signature we calculated does not match ..."))
+    assert written["userIdentity"] == {"type": "Unknown", "accessKeyId": "AKIAGUESS"}
+    assert (written["eventSource"], written["eventName"]) == ("sqs.amazonaws.com", "DeleteQueue")
+    assert (written["errorCode"], written["sourceIPAddress"]) == ("SignatureDoesNotMatch", "192.0.2.66")
+    assert (written["awsRegion"], written["recipientAccountId"]) == ("eu-central-1", "000000000000")
+    assert written["requestID"] == request.id and "beef" not in str(written)
+    assert written["tlsDetails"] == {
         "clientProvidedHostHeader": "q:9324",
         "clientCertificateSubject": "CN=stolen",
     }
@@ -164,21 +161,21 @@ def test_whoever_was_turned_away_is_told_by_what_it_claimed() -> None:
         (b"", b"x" * 10_000 + b"&Action=PurgeQueue", "Unknown"),
     ],
 )
-def test_the_action_of_a_form_is_told(query: bytes, body: bytes, action: str) -> None:
+def test_the_action_of_a_form_is_found(query: bytes, body: bytes, action: str) -> None:
     request = incoming(authorization=KEY % b"sts")
     request.target, request.body = b"/?" + query, body
-    said = turned_away(request, unknown_client("The security token included in the request is invalid."))
-    assert (said["eventName"], said["eventSource"]) == (action, "sts.amazonaws.com")
+    written = turned_away(request, unknown_client("The security token included in the request is invalid."))
+    assert (written["eventName"], written["eventSource"]) == (action, "sts.amazonaws.com")
 
 
-def test_too_many_requests_are_refusals_too() -> None:
-    said = turned_away(incoming(), request_throttled())
-    assert said["userIdentity"] == {"type": "Unknown"} and said["errorCode"] == "RequestThrottled"
+def test_throttled_requests_are_refused_requests() -> None:
+    written = turned_away(incoming(), request_throttled())
+    assert written["userIdentity"] == {"type": "Unknown"} and written["errorCode"] == "RequestThrottled"
     known = Caller(HOME, ALICE.id, ALICE, "sqs")
     assert turned_away(incoming(), request_throttled(), known)["userIdentity"]["userName"] == ALICE.name
 
 
-def test_a_request_of_garbage_can_be_told() -> None:
+def test_a_request_of_random_bytes_can_be_recorded() -> None:
     request = incoming(
         authorization=b"Credential=\xff\xfe/\xff", x_amz_target=b"\xff\x00.\xfe", user_agent=b"\xff"
     )
