@@ -65,8 +65,8 @@ def test_another_root_key_than_that_of_the_file_is_refused(office: Office, argum
     before = office.path.read_text()
     assert office.failed(*arguments, PENSTOCK_ROOT_KEY=bytes(32).hex()) == (
         f"the secret of access key {key} cannot be opened: it was sealed with another root key, or changed since. "
-        "Nothing was written: give the root key that the file was sealed with; if it is lost, docs/identity.md says "
-        "how to start over"
+        "Nothing was written: give the root key that the file was sealed with; if it is lost, "
+        "docs/authentication.md says how to start over"
     )
     assert office.path.read_text() == before
     assert office.credentials().directory.secret(key, None) == secret
@@ -82,7 +82,7 @@ def test_a_secret_that_was_written_by_hand_can_be_replaced(office: Office) -> No
 
 
 def test_starting_over_after_the_root_key_was_lost(office: Office) -> None:
-    """As docs/identity.md tells it."""
+    """As docs/authentication.md tells it."""
     old, _ = office.user("alice", "--policy", "sqs-send")
     root, _ = office.user("root")
     office.key_path.unlink()

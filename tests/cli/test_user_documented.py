@@ -1,4 +1,4 @@
-"""docs/identity.md tells the truth: its credentials file is taken, and its commands work in the order of the page."""
+"""docs/authentication.md is true: its credentials file is valid, and its commands work in the order of the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.auth.identity.principals import check_book
 from penstock.auth.identity.toml import read_book
 from penstock.cli import main
 
-PAGE = (Path(__file__).parents[2] / "docs/identity.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/authentication.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 

@@ -88,7 +88,7 @@ def check_root_key(root_key: RootKey, keys: Iterable[AccessKey]) -> None:
         except SealedElsewhere as error:
             raise CredentialsError(
                 f"{error}. Nothing was written: give the root key that the file was sealed with; "
-                "if it is lost, docs/identity.md says how to start over"
+                "if it is lost, docs/authentication.md says how to start over"
             ) from None
         except CredentialsError:
             continue  # written by hand: it says nothing about the root key

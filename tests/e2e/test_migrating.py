@@ -143,7 +143,7 @@ def test_a_region_of_elasticmqs_name() -> None:
 
 
 def document() -> str:
-    return (Path(__file__).parents[2] / "docs/moving-in.md").read_text()
+    return (Path(__file__).parents[2] / "docs/migrating.md").read_text()
 
 
 def test_every_setting_that_the_document_names_exists() -> None:
