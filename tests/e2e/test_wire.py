@@ -7,6 +7,7 @@ import json
 import re
 import socket
 from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 
@@ -106,16 +107,32 @@ def test_only_what_was_sent_is_answered_with_a_digest(raw: Raw) -> None:
     assert set(message) == {"MessageId", "ReceiptHandle", "MD5OfBody", "Body"}
 
 
-def test_nulls_and_unknown_members_are_passed_over(raw: Raw) -> None:
-    raw.done(
-        "CreateQueue",
-        {"QueueName": "q", "Attributes": {"Policy": None}, "tags": {"a": None, "b": "1"}, "X": 1},
-    )
+def test_null_and_unknown_members_of_a_request_are_ignored(raw: Raw) -> None:
+    raw.done("CreateQueue", {"QueueName": "q", "Attributes": None, "tags": {"b": "1"}, "X": 1})
     assert raw.done("ListQueueTags", {"QueueUrl": "q"}) == {"Tags": {"b": "1"}}
     raw.done(
         "SendMessage", {"QueueUrl": "q", "MessageBody": "b", "DelaySeconds": None, "MessageGroupId": None}
     )
     assert len(raw.done("ReceiveMessage", {"QueueUrl": "q", "AttributeNames": None})["Messages"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "request_"),
+    [
+        ("CreateQueue", {"QueueName": "n", "Attributes": {"Policy": None}}),
+        ("TagQueue", {"QueueUrl": "q", "Tags": {"a": None, "b": "1"}}),
+        ("UntagQueue", {"QueueUrl": "q", "TagKeys": ["a", None]}),
+        ("SendMessage", {"QueueUrl": "q", "MessageBody": "b", "MessageAttributes": {"a": None}}),
+        ("ReceiveMessage", {"QueueUrl": "q", "AttributeNames": [None]}),
+        ("DeleteMessageBatch", {"QueueUrl": "q", "Entries": [None]}),
+    ],
+)
+def test_null_members_of_lists_and_maps_are_refused(raw: Raw, action: str, request_: dict[str, Any]) -> None:
+    """To drop them in silence would send a message without an attribute."""
+    raw.done("CreateQueue", {"QueueName": "q"})
+    reply = raw.ask(action, request_)
+    assert reply.status == 400
+    assert b"SerializationException" in reply.body
 
 
 def test_scalars_are_taken_for_text(raw: Raw) -> None:

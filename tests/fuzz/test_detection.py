@@ -50,7 +50,7 @@ DAMAGES = {
     "anonymous callers are admitted": Damage(
         "json", "penstock.services.sqs.access._check", lambda *_: None, b"anonymous AmazonSQS.SendMessage "
     ),
-    "an answer that is not XML": Damage("query", "penstock.wire.xml._text", lambda text: f"<{text}"),
+    "an answer that is not XML": Damage("query", "penstock.wire.query_response._text", lambda text: f"<{text}"),
     "an error in the server": Damage("http", "penstock.server.routes.Routes._mount_of", _fails),
     "bytes lost at a cut": Damage("http", "penstock.server.http.parser.RequestParser.feed", _loses_bytes_at_a_cut),
     "any key is accepted": Damage("http", _COMPARE, lambda *_: True, b"Signature=", b"Signature=0"),

@@ -309,8 +309,9 @@ def test_ten_attributes_at_most(face: Any) -> None:
     )
 
 
-def test_null_attributes_are_skipped(face: Any) -> None:
-    reply = send(face, MessageAttributes={"a": None, "b": {**text("x"), "BinaryValue": None}})
+def test_null_attributes_are_refused_and_their_null_members_ignored(face: Any) -> None:
+    assert send(face, MessageAttributes={"a": None, "b": text("x")}).code == "MalformedInput"
+    reply = send(face, MessageAttributes={"b": {**text("x"), "BinaryValue": None}})
     assert reply.status == 200
     assert list(face.broker.sent[-1].attributes) == ["b"]
     assert send(face, MessageAttributes={}).status == 200

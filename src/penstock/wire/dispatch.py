@@ -16,13 +16,24 @@ import msgspec
 
 from penstock.errors import SignatureMissing, StoreError
 from penstock.promise import Running
+from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
-from penstock.wire.json10 import FRAMEWORK_VOICE, JsonVoice, RequestDecoder
-from penstock.wire.query import Form, FormDecoder, is_form, is_query, read_query
-from penstock.wire.query_json import QueryJsonVoice
-from penstock.wire.service import Action, Call, Fault, HttpRequest, Response, ResponseWriter, Service
+from penstock.wire.json import FRAMEWORK_ERRORS, JsonProtocol
+from penstock.wire.query import Form, is_form, is_query, read_query
+from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
+from penstock.wire.rest_json import RestJsonProtocol, RestRequest, UriTemplate
+from penstock.wire.service import (
+    Action,
+    Call,
+    Fault,
+    HttpRequest,
+    ProtocolName,
+    Response,
+    ResponseWriter,
+    Service,
+    WireProtocol,
+)
 from penstock.wire.shapes import AtRoot
-from penstock.wire.xml import XmlVoice, no_operation
 
 Answer = Response
 Done = Callable[[Response], None]
@@ -36,8 +47,9 @@ _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128
 # AWS names actions so. ReceiveMessage is none of them, although CloudTrail calls it read-only: it hides messages.
 _READING = ("Get", "List", "Describe")
-_QUERY_JSON = QueryJsonVoice()
-_BARE_XML = XmlVoice("")
+_QUERY_JSON = QueryJsonWriter()
+_BARE_XML = QueryProtocol("")
+_BARE_CBOR = CborProtocol("")
 
 
 class _Route(msgspec.Struct, frozen=True):
@@ -56,22 +68,31 @@ class Dispatcher:
         """Without ``authorize`` every caller may do everything: the server is open."""
         self._on_end = on_end
         self._authorize = authorize
-        self._targets: dict[bytes, _Route] = {}
-        self._actions: dict[str, list[_Route]] = {}  # of the Query protocol; services share names of actions
-        self._xml: dict[str, XmlVoice] = {}  # by version
+        self._targets: dict[bytes, _Route] = {}  # AWS JSON, by X-Amz-Target
+        self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
+        self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
+        self._uris: list[tuple[UriTemplate, _Route]] = []  # REST-JSON
+        self._operations: dict[tuple[bytes, bytes], _Route] = {}  # CBOR, by service and action
         for service in services:
             self._add(service)
+        self._uris.sort(key=lambda uri: uri[0].label_count)  # "/things/new" before "/things/{Name}"
 
     def _add(self, service: Service) -> None:
-        json = JsonVoice(service.shape_namespace)
-        for name, action in service.actions.items():
-            route = _Route(service, action, RequestDecoder(action.request), json)
-            self._targets[f"{service.target_prefix}.{name}".encode()] = route
-        if service.xml_namespace:
-            xml = self._xml[service.version] = XmlVoice(service.xml_namespace)
-            for name, action in service.actions.items():
-                route = _Route(service, action, FormDecoder(action.request), xml)
-                self._actions.setdefault(name, []).append(route)
+        for name in service.protocols:
+            protocol = _protocol(name, service)
+            routes = [_Route(service, a, protocol.decoder(a), protocol) for a in service.actions.values()]
+            match name:
+                case "json-1.0" | "json-1.1":
+                    self._targets |= {f"{service.target_prefix}.{r.action.name}".encode(): r for r in routes}
+                case "query":
+                    self._xml[service.version] = protocol
+                    for route in routes:
+                        self._queries.setdefault(route.action.name, []).append(route)
+                case "rest-json":
+                    self._uris += [(UriTemplate(route.action.http), route) for route in routes]
+                case "rpc-v2-cbor":
+                    prefix = service.target_prefix.encode()
+                    self._operations |= {(prefix, route.action.name.encode()): route for route in routes}
 
     def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
@@ -81,12 +102,30 @@ class Dispatcher:
             route = self._targets.get(target)
             if route is not None:
                 self._serve(route, route.writer, request.body, call, done)
-                return
+            else:
+                done(FRAMEWORK_ERRORS.error(_unknown_action(target.decode("latin-1")), call.request_id))
+        elif is_cbor(request):
+            service, action = service_and_action(request)
+            route = self._operations.get((service, action))
+            if route is not None:
+                self._serve(route, route.writer, request.body, call, done)
+            else:
+                done(_BARE_CBOR.error(_unknown_action(action.decode("latin-1")), call.request_id))
+        elif self._uris and (found := self._find_uri(request, call)) is not None:
+            route, rest_request = found
+            self._serve(route, route.writer, rest_request, call, done)
         elif is_query(request):
             self._answer_query(request, call, done)
-            return
-        name = target.decode("latin-1") if target else None
-        done(FRAMEWORK_VOICE.error(_unknown_action(name), call.request_id))
+        else:
+            done(FRAMEWORK_ERRORS.error(_unknown_action(""), call.request_id))
+
+    def _find_uri(self, request: HttpRequest, call: Call) -> tuple[_Route, RestRequest] | None:
+        for template, route in self._uris:
+            if call.signed_for is None or call.signed_for == route.service.signing_name:
+                labels = template.match(request)
+                if labels is not None:
+                    return route, RestRequest(request, labels)
+        return None
 
     def _answer_query(self, request: HttpRequest, call: Call, done: Done) -> None:
         wants_json = _wants_json(request)
@@ -98,7 +137,7 @@ class Dispatcher:
         if not form.action:
             done(no_operation(call.request_id))
             return
-        route = _choose(self._actions.get(form.action, ()), form, call)
+        route = _choose(self._queries.get(form.action, ()), form, call)
         if route is None:
             writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
             done(writer.error(_unknown_action(form.action), call.request_id))
@@ -116,7 +155,7 @@ class Dispatcher:
         try:
             if call.principal is not None:
                 _check_signature(service, action, call)
-            if call.write_refusal is not None and not action.name.startswith(_READING):
+            if call.write_refusal is not None and not (action.safe or action.name.startswith(_READING)):
                 raise call.write_refusal
             request = route.decode(given)
             if action.resource is not None:
@@ -128,6 +167,18 @@ class Dispatcher:
             _Exchange(None, service, action, writer, call, done, request, self._on_end).ended(None, error)
             return
         _Exchange(coroutine, service, action, writer, call, done, request, self._on_end)()
+
+
+def _protocol(name: ProtocolName, service: Service) -> WireProtocol:
+    match name:
+        case "json-1.0" | "json-1.1":
+            return JsonProtocol(service.shape_namespace, name)
+        case "query":
+            return QueryProtocol(service.xml_namespace)
+        case "rest-json":
+            return RestJsonProtocol()
+        case "rpc-v2-cbor":
+            return CborProtocol(service.shape_namespace)
 
 
 def _check_signature(service: Service, action: Action, call: Call) -> None:
@@ -189,16 +240,18 @@ class _Exchange(Running):
 
 def refusal(fault: Fault, request_id: str, request: HttpRequest) -> Response:
     """An error that no service gave, in the protocol of the request."""
+    if is_cbor(request):
+        return _BARE_CBOR.error(fault, request_id)
     if is_form(request) or (not request.headers.get(b"x-amz-target") and is_query(request)):
         return (_QUERY_JSON if _wants_json(request) else _BARE_XML).error(fault, request_id)
-    return FRAMEWORK_VOICE.error(fault, request_id)
+    return FRAMEWORK_ERRORS.error(fault, request_id)
 
 
 def _wants_json(request: HttpRequest) -> bool:
     return b"application/json" in request.headers.get(b"accept", b"").lower()
 
 
-def _unknown_action(target: str | None) -> Fault:
+def _unknown_action(target: str) -> Fault:
     if not target:
         return invalid_action("The request must name its action in the header X-Amz-Target.")
     action = target.rpartition(".")[2][:_ACTION_SHOWN_MAX]

@@ -59,7 +59,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     secure: bool = False  # it came over TLS
     certificate: str = ""  # subject of the client certificate
     user_agent: str = ""
-    # Raised for an action that is not read-only: a request that a web page may have caused must not change anything.
+    # Raised for an action that is not safe: a request that a web page may have caused must not change anything.
     write_refusal: Fault | None = None
     # Set on the way, for the handler and the audit log.
     action: str = ""
@@ -183,12 +183,15 @@ class Action(msgspec.Struct, frozen=True):
     grantable: bool = False  # a policy of the resource may grant it to other accounts
     root_always: bool = False  # no policy can keep the root of the owning account from it
     anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
-    read_only: bool = False
+    read_only: bool = False  # as CloudTrail has it: ReceiveMessage is, although it hides messages
+    safe: bool = False  # as HTTP has it: it changes nothing, so a web page may cause it
     audit: AuditRule = AuditRule()
     metric: str = ""  # the name under which it is counted, if not its own
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
 
+
+ProtocolName = Literal["json-1.0", "json-1.1", "query", "rest-json", "rpc-v2-cbor"]
 
 ToFault = Callable[[Exception], Fault | None]
 
@@ -197,9 +200,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """One AWS service as the wire sees it."""
 
     signing_name: str  # "sqs": the service in a signature's credential scope
-    target_prefix: str  # "AmazonSQS": before the action in X-Amz-Target
+    target_prefix: str  # "AmazonSQS": before the action in X-Amz-Target, and in the path of a CBOR request
     shape_namespace: str  # "com.amazonaws.sqs": before the shape of a modelled error in __type
-    xml_namespace: str = ""  # of the Query protocol; its last part is the version. Empty: no Query protocol
+    xml_namespace: str = ""  # of the Query protocol; its last part is the version
+    protocols: tuple[ProtocolName, ...] = ("json-1.0", "query")
     actions: Mapping[str, Action]
     to_fault: ToFault  # words a domain error; None if it has no words for it
     context: Any = None  # the first argument of the handlers: the broker
@@ -215,6 +219,13 @@ class ResponseWriter(Protocol):
     def success(self, action: Action, response: Any, request_id: str) -> Response: ...
 
     def error(self, fault: Fault, request_id: str) -> Response: ...
+
+
+class WireProtocol(ResponseWriter, Protocol):
+    """One protocol as one service speaks it."""
+
+    def decoder(self, action: Action) -> Callable[[Any], msgspec.Struct]:
+        """What turns the action's requests into structs, or raises Fault."""
 
 
 def error_headers(fault: Fault, content_type: bytes, request_id: str) -> Headers:

@@ -1,20 +1,30 @@
-"""What a request or response struct looks like, told by its type hints.
+"""What a request or response struct looks like, derived from its type hints, and single values as text carries them.
 
-JSON is decoded by msgspec straight into the struct; this description serves whoever must walk it by hand: the
-lenient JSON reader, and the Query protocol, whose own names stand beside the fields as :class:`Flat`,
-:class:`Wrapped` and :class:`FromPath`.
+JSON is decoded by msgspec straight into the struct. This description serves the code that walks a struct member by
+member: the tolerant reader of JSON and CBOR values, the Query protocol, and REST-JSON. A field that has another name
+or another place there has a mark: :class:`Flat`, :class:`Wrapped`, :class:`FromPath` for the Query protocol,
+:class:`InPath`, :class:`InQuery`, :class:`InHeader`, :class:`Payload` for REST-JSON.
 """
 
 from __future__ import annotations
 
+import base64
+import codecs
+import re
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from penstock.wire.faults import malformed_input
+
 MEMBERS_MAX = 2000
 """Of one list or map of a request; no service takes nearly as many."""
+
+_INTEGER_MAX = 2**63 - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATES_MAX = 100  # of one text; each costs more than a hundred other characters
 
 
 class Flat(msgspec.Struct, frozen=True):
@@ -24,13 +34,13 @@ class Flat(msgspec.Struct, frozen=True):
     key: str = "Name"
     value: str = "Value"
     also: tuple[str, ...] = ()  # other spellings that clients are known to send
-    json: str = ""  # its name where an answer of the Query protocol is rendered as JSON, if it has its own
+    json: str = ""  # its name where a response of the Query protocol is written as JSON, if it differs
 
 
 class Wrapped(msgspec.Struct, frozen=True):
     """A list or map with a level of its own: ``Tags.member.1``, ``Attributes.entry.1.key``.
 
-    This is how a list or map is spelt that says nothing else.
+    The default for a list or map without a mark.
     """
 
     name: str = ""  # the field's
@@ -40,25 +50,55 @@ class Wrapped(msgspec.Struct, frozen=True):
 
 
 class FromPath(msgspec.Struct, frozen=True):
-    """Marks the text that the path of the request gives if no parameter does: whose URL it was sent to."""
+    """Text that defaults to the path of a Query request: a queue's own URL names the queue."""
 
 
 class AtRoot:
-    """Marks a request that belongs to no resource: it is not taken at a resource's own URL."""
+    """Base of a request that belongs to no resource: the Query protocol refuses it at a resource's own URL."""
 
     __slots__ = ()
 
 
 class AnyText(msgspec.Struct, frozen=True):
-    """Marks text whose characters the handler judges itself, lone surrogates included."""
+    """Text whose characters the handler checks itself, lone surrogates included."""
+
+
+class InPath(msgspec.Struct, frozen=True):
+    """REST-JSON: a label of the URI template, ``/functions/{FunctionName}``."""
+
+    name: str = ""  # the field's
+
+
+class InQuery(msgspec.Struct, frozen=True):
+    """REST-JSON: a parameter of the query string. A list is a parameter given several times."""
+
+    name: str = ""
+
+
+class InHeader(msgspec.Struct, frozen=True):
+    """REST-JSON: a header."""
+
+    name: str
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """REST-JSON: the whole body, instead of a JSON object with the other members.
+
+    Bytes and text are sent as they are. A response may hold an asynchronous iterable of bytes, which is streamed.
+    """
+
+    content_type: bytes = b"application/octet-stream"
+
+
+Place = InPath | InQuery | InHeader | Payload
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    type: type[str] | type[int] | type[bool] | type[bytes]
+    type: type[str] | type[int] | type[float] | type[bool] | type[bytes]
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """How the Query protocol names a field, settled from its marks."""
+    """How the Query protocol names a field, derived from its marks."""
 
     name: str
     item: str | None = None  # the level between a list or map and its members; None if it is flattened
@@ -70,7 +110,7 @@ class Spelling(msgspec.Struct, frozen=True):
 
 class ListOf(msgspec.Struct, frozen=True):
     member: Shape
-    inner: Spelling  # of a member that is a list or map itself and has no field whose marks could tell
+    inner: Spelling  # of a member that is a list or map itself, which has no field and so no marks
 
 
 class MapOf(msgspec.Struct, frozen=True):
@@ -81,10 +121,10 @@ class MapOf(msgspec.Struct, frozen=True):
 class Field(msgspec.Struct, frozen=True):
     name: str
     shape: Shape
-    flat: Flat | None
     spelling: Spelling
     any_text: bool
     from_path: bool
+    place: Place | None
 
 
 class StructOf(msgspec.Struct, frozen=True):
@@ -103,11 +143,11 @@ def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
 
 def _field(name: str, hint: Any) -> Field:
     bare, notes = _bare(hint)
-    shape = _shape(bare)
     marks = {type(note): note for note in notes}
-    flat = marks.get(Flat)
-    spelling = _spelling(name, shape, flat or marks.get(Wrapped, Wrapped()))
-    return Field(name, shape, flat, spelling, AnyText in marks, FromPath in marks)
+    place = next((note for note in notes if isinstance(note, Place)), None)
+    shape = Scalar(bytes) if isinstance(place, Payload) and bare is Any else _shape(bare)
+    spelling = _spelling(name, shape, marks.get(Flat) or marks.get(Wrapped, Wrapped()))
+    return Field(name, shape, spelling, AnyText in marks, FromPath in marks, place)
 
 
 def _spelling(name: str, shape: Shape, mark: Flat | Wrapped) -> Spelling:
@@ -118,7 +158,7 @@ def _spelling(name: str, shape: Shape, mark: Flat | Wrapped) -> Spelling:
 
 
 def _bare(hint: Any) -> tuple[Any, list[Any]]:
-    """The hint without ``Annotated`` and ``| None``, and what they were annotated with."""
+    """The hint without ``Annotated`` and ``| None``, and its annotations."""
     notes: list[Any] = []
     while True:
         if get_origin(hint) is Annotated:
@@ -140,5 +180,54 @@ def _shape(hint: Any) -> Shape:
         return MapOf(value, _spelling("", value, Wrapped()))
     if issubclass(hint, msgspec.Struct):
         return struct_shape(hint)
-    assert hint in (str, int, bool, bytes), f"no wire type for {hint}"
+    assert hint in (str, int, float, bool, bytes), f"no wire type for {hint}"
     return Scalar(hint)
+
+
+# Single values. What is not of its type is a SerializationException, in the same words in every protocol.
+
+
+def unicode_text(text: str, *, any_text: bool) -> str:
+    """Lone surrogates are not Unicode; only text that its handler checks may hold them."""
+    if not any_text and _SURROGATE.search(text):
+        raise malformed_input("The request body holds text that is not Unicode.")
+    return text
+
+
+def is_integer(value: object) -> bool:
+    """Within 64 bits, as AWS has it; true and false are not numbers."""
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX
+    )
+
+
+def blob(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise malformed_input("Invalid base64 in a binary value") from None
+
+
+def utf8_text(data: bytes) -> str:
+    """Decode UTF-8 and let lone surrogates through, which a message body may hold. Raises ValueError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        _surrogates.left = _SURROGATES_MAX
+        return data.decode("utf-8", "penstock.surrogates")
+
+
+class _Surrogates:
+    """An error handler for the UTF-8 codec. ``surrogatepass`` would take most of a second for 8 MB of surrogates."""
+
+    left = 0
+
+    def __call__(self, error: UnicodeError) -> tuple[str | bytes, int]:
+        self.left -= 1
+        if self.left < 0:
+            raise error
+        return codecs.lookup_error("surrogatepass")(error)
+
+
+_surrogates = _Surrogates()
+codecs.register_error("penstock.surrogates", _surrogates)

@@ -25,7 +25,7 @@ from penstock.auth.errors import AuthenticationError, InvalidToken
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.errors import QueueMissing
 from penstock.services.sqs.queue_urls import queue_named_by
-from penstock.wire.form import Branch, read_form
+from penstock.wire.query import Branch, read_form
 
 _JSON = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessage"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -1,9 +1,11 @@
-"""The Query protocol, answering in XML: a response struct or a fault to a document.
+"""The Query protocol, responses: XML, or JSON for a client that sends a form and accepts ``application/json``.
 
-Rule 1: the root is ``<ActionResponse>`` in the service's namespace; an action without a result has no Result
-element, and a result with nothing in it is an empty one.
-Rule 2: every text comes back as it was: quotes and carriage returns are written as entities. What XML cannot
-carry at all is written as U+FFFD, so that whatever we are asked to say is a document.
+XML: the root is ``<ActionResponse>`` in the service's namespace; an action without a result has no Result element,
+and an empty result is an empty element. Every text can be read back unchanged: quotes and carriage returns are
+written as entities. Characters that XML does not allow are written as U+FFFD.
+
+JSON: this is the XML with other brackets, not the JSON protocol: the same wrapping elements, a map as a list of its
+entries, and null for absent members.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.wire.query import FormDecoder
 from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import (
     ListOf,
@@ -25,25 +28,34 @@ from penstock.wire.shapes import (
     struct_shape,
 )
 
-CONTENT_TYPE = b"text/xml"
+_XML = b"text/xml"
+_JSON = b"application/json"
 
+_encode = msgspec.json.Encoder().encode
 _DECLARATION = '<?xml version="1.0"?>'
-_IMPOSSIBLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPECIAL = re.compile('[&<>"\r]')
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\r", "&#xD;"))
 
 
-class XmlVoice:
+class QueryProtocol:
+    """The Query protocol as one service speaks it, with responses in XML."""
+
+    __slots__ = ("_xmlns",)
+
     def __init__(self, namespace: str) -> None:
         self._xmlns = f' xmlns="{escaped(namespace)}"' if namespace else ""
 
-    def success(self, action: Action, response: msgspec.Struct | None, request_id: str) -> Response:
+    def decoder(self, action: Action) -> FormDecoder:
+        return FormDecoder(action.request)
+
+    def success(self, action: Action, response: Any, request_id: str) -> Response:
         root = f"{action.name}Response"
         parts = [f"{_DECLARATION}<{root}{self._xmlns}>"]
         if action.response is not None:
             _write_struct(parts, f"{action.name}Result", response, struct_shape(action.response))
         parts.append(f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata></{root}>")
-        headers = [(b"Content-Type", CONTENT_TYPE), (b"x-amzn-RequestId", request_id.encode())]
+        headers = [(b"Content-Type", _XML), (b"x-amzn-RequestId", request_id.encode())]
         return Response(200, headers, "".join(parts).encode())
 
     def error(self, fault: Fault, request_id: str) -> Response:
@@ -55,18 +67,35 @@ class XmlVoice:
             f"{_DECLARATION}<ErrorResponse{self._xmlns}><Error>{error}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-        return Response(fault.status, error_headers(fault, CONTENT_TYPE, request_id), body.encode())
+        return Response(fault.status, error_headers(fault, _XML, request_id), body.encode())
+
+
+class QueryJsonWriter:
+    """Writes the responses of every service: nothing in them names it."""
+
+    def success(self, action: Action, response: Any, request_id: str) -> Response:
+        content: dict[str, Any] = {}
+        if action.response is not None:
+            content[f"{action.name}Result"] = _json_struct(response, struct_shape(action.response))
+        content["ResponseMetadata"] = {"RequestId": request_id}
+        headers = [(b"Content-Type", _JSON), (b"x-amzn-RequestId", request_id.encode())]
+        return Response(200, headers, _encode({f"{action.name}Response": content}))
+
+    def error(self, fault: Fault, request_id: str) -> Response:
+        error = {"Code": fault.code, "Message": fault.query_message, "Type": fault.blame}
+        body = _encode({"Error": error, "RequestId": request_id})
+        return Response(fault.status, error_headers(fault, _JSON, request_id), body)
 
 
 def no_operation(request_id: str) -> Response:
-    """The answer to a request that asks for nothing. SQS: XML, whatever the caller accepts."""
-    headers = [(b"Content-Type", CONTENT_TYPE), (b"x-amzn-RequestId", request_id.encode())]
+    """The response to a request without an action. SQS: XML, whatever the client accepts."""
+    headers = [(b"Content-Type", _XML), (b"x-amzn-RequestId", request_id.encode())]
     return Response(404, headers, b"<UnknownOperationException/>\n")
 
 
 def escaped(text: str) -> str:
     if not text.isprintable():
-        text = _IMPOSSIBLE.sub("\ufffd", text)
+        text = _NOT_XML.sub("\ufffd", text)
     if _SPECIAL.search(text):
         for character, entity in _ENTITIES:
             text = text.replace(character, entity)
@@ -119,3 +148,27 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _json_struct(struct: Any, shape: StructOf) -> dict[str, Any]:
+    return {
+        field.spelling.json: _json_value(getattr(struct, field.name), field.shape, field.spelling)
+        for field in shape.fields
+    }
+
+
+def _json_value(value: Any, shape: Shape, spelling: Spelling) -> Any:
+    if value is None:
+        return None
+    match shape:
+        case Scalar():
+            return value
+        case StructOf():
+            return _json_struct(value, shape)
+        case ListOf():
+            return [_json_value(member, shape.member, shape.inner) for member in value]
+        case MapOf():
+            return [
+                {spelling.key: key, spelling.value: _json_value(member, shape.value, shape.inner)}
+                for key, member in value.items()
+            ]

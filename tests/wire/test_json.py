@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire.faults import invalid_parameter
-from penstock.wire.json10 import JsonVoice, RequestDecoder, encode_fault
-from penstock.wire.registry import Fault, Operation
+from penstock.wire.json import JsonDecoder, JsonProtocol
+from penstock.wire.service import Action, Fault
 from penstock.wire.shapes import MEMBERS_MAX, AnyText, Flat, MapOf, struct_shape
 
 
@@ -33,7 +33,7 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     Groups: list[list[str]] | None = None
 
 
-decode = RequestDecoder(Request)
+decode = JsonDecoder(Request)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,10 @@ decode = RequestDecoder(Request)
         (b' {"Name":"a","Count":3} ', Request(Name="a", Count=3)),
         (b'{"Unknown":[{"deep":1}],"Name":"a"}', Request(Name="a")),
         (b'{"Name":null,"Count":null,"Names":null,"Map":null}', Request()),
-        (b'{"Map":{"a":null,"b":"c"}}', Request(Map={"b": "c"})),
-        (b'{"Names":["a",null]}', Request(Names=["a"])),
-        (b'{"Parts":{"a":null,"b":{"Text":"x","Other":1}}}', Request(Parts={"b": Part(Text="x")})),
+        (
+            b'{"Parts":{"a":{"Text":null},"b":{"Text":"x","Other":1}}}',
+            Request(Parts={"a": Part(), "b": Part(Text="x")}),
+        ),
         (b'{"Name":12}', Request(Name="12")),
         (b'{"Name":1.5}', Request(Name="1.5")),
         (b'{"Name":true,"Map":{"a":30,"b":false}}', Request(Name="true", Map={"a": "30", "b": "false"})),
@@ -63,6 +64,10 @@ def test_reading_is_as_tolerant_as_aws(body: bytes, expected: Request) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        (b'{"Map":{"a":null,"b":"c"}}', "Null value found where not expected"),
+        (b'{"Names":["a",null]}', "Null value found where not expected"),
+        (b'{"Parts":{"a":null}}', "Null value found where not expected"),
+        (b'{"Groups":[["a"],[null]]}', "Null value found where not expected"),
         (b'{"Count":"3"}', "STRING_VALUE can not be converted to an Integer"),
         (b'{"Count":true}', "TRUE_VALUE can not be converted to an Integer"),
         (b'{"Count":false}', "FALSE_VALUE can not be converted to an Integer"),
@@ -185,10 +190,10 @@ def test_no_bytes_raise_anything_but_a_fault(body: bytes) -> None:
 
 
 def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
-    operation = Operation("Do", Request, Request, lambda request, call: None)  # type: ignore[arg-type,return-value]
+    operation = Action("Do", Request, Request, lambda context, request, call: None)  # type: ignore[arg-type,return-value]
 
     def written(response: Request | None) -> bytes:
-        return JsonVoice("com.example").success(operation, response, "rid").body
+        return JsonProtocol("com.example").success(operation, response, "rid").body
 
     assert written(None) == b""
     assert written(Request()) == b"{}"
@@ -197,9 +202,9 @@ def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
 
 def test_the_smallest_and_the_largest_number_are_taken_however_they_are_read() -> None:
     for number in (-(2**63), 2**63 - 1):
-        # A null among the names is read by hand, and everything else with it.
+        # msgspec does not take a number for text, so all of this is read member by member.
         assert decode(b'{"Count":%d}' % number) == Request(Count=number)
-        assert decode(b'{"Count":%d,"Names":["a",null]}' % number) == Request(Count=number, Names=["a"])
+        assert decode(b'{"Count":%d,"Names":["a",1]}' % number) == Request(Count=number, Names=["a", "1"])
 
 
 def test_an_error_is_two_members_in_order_without_whitespace() -> None:
@@ -210,20 +215,19 @@ def test_an_error_is_two_members_in_order_without_whitespace() -> None:
         "Invalid value for the parameter Policy.",
         modelled=True,
     )
-    body = encode_fault(fault, "com.amazonaws.sqs")
+    body = JsonProtocol("com.amazonaws.sqs").error(fault, "rid").body
     assert (
         body == b'{"__type":"com.amazonaws.sqs#InvalidAttributeValue",'
         b'"message":"Invalid value for the parameter Policy."}'
     )
     assert len(body) == 104
-    assert b"com.amazon.coral.service#InvalidParameterValueException" in encode_fault(
-        invalid_parameter("x"), "com.amazonaws.sqs"
-    )
+    of_framework = JsonProtocol("com.amazonaws.sqs").error(invalid_parameter("x"), "rid").body
+    assert b"com.amazon.coral.service#InvalidParameterValueException" in of_framework
 
 
 def test_a_struct_tells_its_shape() -> None:
     fields = {field.name: field for field in struct_shape(Request).fields}
-    assert fields["Map"].flat == Flat("Entry")
+    assert (fields["Map"].spelling.name, fields["Map"].spelling.item) == ("Entry", None)
     assert isinstance(fields["Parts"].shape, MapOf)
     assert fields["Parts"].shape.value == struct_shape(Part)
     assert fields["Body"].any_text and not fields["Name"].any_text

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.form import LEVELS_MAX, PARAMETERS_MAX, Branch, decoded, read_form
-from penstock.wire.registry import Fault
+from penstock.wire.query import LEVELS_MAX, PARAMETERS_MAX, Branch, decode_parameter, read_form
+from penstock.wire.service import Fault
 
 
 def at(tree: Branch, *names: str) -> str | None:
@@ -41,7 +41,7 @@ def test_what_was_given_first_counts_and_the_url_comes_before_the_body() -> None
 )
 def test_escapes_are_decoded_as_everywhere(text: str, safe: str) -> None:
     for encoded in (quote(text, safe=safe), quote(text, safe=safe).lower(), quote_plus(text)):
-        assert decoded(encoded.encode()) == unquote_plus(encoded)
+        assert decode_parameter(encoded.encode()) == unquote_plus(encoded)
 
 
 @given(st.lists(st.tuples(st.from_regex("[a-z]{1,5}", fullmatch=True), st.text()), unique_by=lambda p: p[0]))
@@ -55,7 +55,7 @@ def test_what_was_encoded_comes_back(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_a_surrogate_is_let_through_for_its_field_to_judge() -> None:
-    assert decoded(b"%ED%A0%80") == "\ud800"
+    assert decode_parameter(b"%ED%A0%80") == "\ud800"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_escape_is_broken_or_it_is_not(text: str) -> None:
     given = text.encode()
     is_broken = re.search(rb"%(?![0-9A-Fa-f]{2})", given) is not None
     try:
-        plain = decoded(given)
+        plain = decode_parameter(given)
     except Fault as fault:
         assert is_broken == ("escape" in fault.message)
     else:
@@ -81,7 +81,7 @@ def test_an_escape_is_broken_or_it_is_not(text: str) -> None:
         assert plain == unquote_plus(text)
 
 
-def test_what_nobody_asks_for_is_not_decoded() -> None:
+def test_what_nobody_asks_for_is_not_decode_parameter() -> None:
     tree = read_form(b"Action=A&Waste=%&" + b"%41" * 1000 + b"=a name that long is no field's")
     assert at(tree, "Action") == "A"
     assert set(tree.below) == {"Action", "Waste"}
@@ -109,5 +109,18 @@ def test_the_levels_of_a_name_are_bounded() -> None:
 
 def test_the_largest_body_is_decoded_in_an_instant() -> None:
     begun = process_time()
-    assert len(decoded(b"a%20" * 2_000_000)) == 4_000_000
+    assert len(decode_parameter(b"a%20" * 2_000_000)) == 4_000_000
     assert process_time() - begun < 1
+
+
+@pytest.mark.parametrize("surrogate", [b"\xed\xa0\x80", b"%ED%A0%80"])
+def test_a_value_of_encoded_surrogates_costs_little_more_than_text(surrogate: bytes) -> None:
+    value = surrogate * (8 * 1024 * 1024 // len(surrogate))
+    before = process_time()
+    with pytest.raises(Fault):
+        decode_parameter(value)
+    assert process_time() - before < 0.2
+
+
+def test_a_few_surrogates_are_let_through() -> None:
+    assert decode_parameter(b"%ED%A0%80" * 100) == "\ud800" * 100

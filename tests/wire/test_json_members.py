@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire import json10
-from penstock.wire.json10 import RequestDecoder
-from penstock.wire.registry import Fault
+from penstock.wire import json as wire_json
+from penstock.wire.json import JsonDecoder
+from penstock.wire.service import Fault
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -25,7 +25,7 @@ class Request(msgspec.Struct, kw_only=True):
     Map: dict[str, str] | None = None
 
 
-decode = RequestDecoder(Request)
+decode = JsonDecoder(Request)
 MEGABYTE = 1024 * 1024
 
 
@@ -85,8 +85,15 @@ def commas(value: object) -> int:
 def test_only_commas_outside_of_text_count(value: object, ascii_only: bool) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json10, "_ALL_MEMBERS_MAX", 1000)
-        json10._check_members(body)
-        patch.setattr(json10, "_ALL_MEMBERS_MAX", commas(value) - 1)
+        patch.setattr(wire_json, "ALL_MEMBERS_MAX", 1000)
+        wire_json._check_members(body)
+        patch.setattr(wire_json, "ALL_MEMBERS_MAX", commas(value) - 1)
         with pytest.raises(Fault):
-            json10._check_members(body)
+            wire_json._check_members(body)
+
+
+def test_a_body_of_encoded_surrogates_costs_little_more_than_text() -> None:
+    before = time.process_time()
+    with pytest.raises(Fault):
+        decode(b'{"Body":"%b"}' % (b"\xed\xa0\x80" * (8 * MEGABYTE // 3)))
+    assert time.process_time() - before < 0.2

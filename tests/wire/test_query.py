@@ -20,12 +20,10 @@ from hypothesis import strategies as st
 
 from http_requests import FORM, PlainRequest
 from penstock.wire.faults import internal_error, missing_parameter
-from penstock.wire.form import read_form
-from penstock.wire.query import Form, FormDecoder, is_query, read_query
-from penstock.wire.query_json import QueryJsonVoice
-from penstock.wire.registry import Fault, Operation
+from penstock.wire.query import Form, FormDecoder, is_query, read_form, read_query
+from penstock.wire.query_response import QueryJsonWriter, QueryProtocol
+from penstock.wire.service import Action, Fault
 from penstock.wire.shapes import AnyText, Flat, FromPath, Wrapped
-from penstock.wire.xml import XmlVoice
 
 
 class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -102,9 +100,9 @@ MODEL = ServiceModel(
     }
 )  # fmt: skip
 DO: OperationModel = MODEL.operation_model("Do")
-OPERATION = Operation("Do", Thing, Thing, lambda request, call: None)  # type: ignore[arg-type,return-value]
-VOID = Operation("Stop", Thing, None, lambda request, call: None)  # type: ignore[arg-type,return-value]
-XML = XmlVoice("http://things.example/")
+ACTION = Action("Do", Thing, Thing, lambda context, request, call: None)  # type: ignore[arg-type,return-value]
+VOID = Action("Stop", Thing, None, lambda context, request, call: None)  # type: ignore[arg-type,return-value]
+XML = QueryProtocol("http://things.example/")
 
 decode = FormDecoder(Thing)
 
@@ -161,7 +159,7 @@ def test_what_botocore_writes_is_read(thing: Thing) -> None:
 
 @given(_thing)
 def test_what_is_written_botocore_reads(thing: Thing) -> None:
-    answer = XML.success(OPERATION, thing, "rid")
+    answer = XML.success(ACTION, thing, "rid")
     response = {"status_code": 200, "headers": {}, "body": answer.body}
     parsed = QueryParser().parse(response, DO.output_shape)
     assert parsed.pop("ResponseMetadata")["RequestId"] == "rid"
@@ -170,7 +168,7 @@ def test_what_is_written_botocore_reads(thing: Thing) -> None:
 
 @given(_thing)
 def test_the_json_rendering_is_json_and_has_every_member(thing: Thing) -> None:
-    answer = QueryJsonVoice().success(OPERATION, thing, "rid")
+    answer = QueryJsonWriter().success(ACTION, thing, "rid")
     document = json.loads(answer.body)["DoResponse"]
     assert document["ResponseMetadata"] == {"RequestId": "rid"}
     assert document["DoResult"]["Name"] == thing.Name
@@ -284,24 +282,24 @@ def test_a_void_action_has_no_result_and_an_empty_result_is_one_element() -> Non
         b'<?xml version="1.0"?><StopResponse xmlns="http://things.example/">'
         b"<ResponseMetadata><RequestId>rid</RequestId></ResponseMetadata></StopResponse>"
     )
-    assert XML.success(OPERATION, Thing(), "rid").body == (
+    assert XML.success(ACTION, Thing(), "rid").body == (
         b'<?xml version="1.0"?><DoResponse xmlns="http://things.example/"><DoResult/>'
         b"<ResponseMetadata><RequestId>rid</RequestId></ResponseMetadata></DoResponse>"
     )
-    assert json.loads(QueryJsonVoice().success(VOID, None, "rid").body) == {
+    assert json.loads(QueryJsonWriter().success(VOID, None, "rid").body) == {
         "StopResponse": {"ResponseMetadata": {"RequestId": "rid"}}
     }
 
 
 def test_texts_are_escaped() -> None:
-    body = XML.success(OPERATION, Thing(Name="\"\r\n\t<&>]]>'é😀\ufffd", Flag=True), "rid").body.decode()
+    body = XML.success(ACTION, Thing(Name="\"\r\n\t<&>]]>'é😀\ufffd", Flag=True), "rid").body.decode()
     assert "<Name>&quot;&#xD;\n\t&lt;&amp;&gt;]]&gt;'é😀\ufffd</Name><Flag>true</Flag>" in body
 
 
 @given(st.text(st.characters(), max_size=8))
 def test_whatever_is_said_is_a_document(text: str) -> None:
     for answer in (
-        XML.success(OPERATION, Thing(Name=text, Pairs={text: text}), "rid"),
+        XML.success(ACTION, Thing(Name=text, Pairs={text: text}), "rid"),
         XML.error(missing_parameter(text), "rid"),
     ):
         ElementTree.fromstring(answer.body)
@@ -318,7 +316,7 @@ def test_an_error_document() -> None:
         b"<RequestId>rid</RequestId></ErrorResponse>"
     )
     assert b"<Type>Receiver</Type>" in XML.error(internal_error(), "rid").body
-    rendered = QueryJsonVoice().error(fault, "rid")
+    rendered = QueryJsonWriter().error(fault, "rid")
     assert json.loads(rendered.body) == {
         "Error": {"Code": "Old.Gone", "Message": "It <went>.", "Type": "Sender"},
         "RequestId": "rid",

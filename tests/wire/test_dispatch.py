@@ -65,6 +65,7 @@ def service(name: str, xml_namespace: str, **operations: type[msgspec.Struct] | 
         target_prefix=name,
         shape_namespace="com.example",
         xml_namespace=xml_namespace,
+        protocols=("json-1.0", "query") if xml_namespace else ("json-1.0",),
         actions={action: Action(action, Echo, result, echo) for action, result in operations.items()},
         to_fault=to_fault,
     )
@@ -401,15 +402,15 @@ def test_which_of_two_services_with_the_same_action(
 
 def test_a_request_that_may_only_read() -> None:
     """A link in a mail or a web page must not change anything on an open server."""
-    for read_only, status in ((True, 200), (False, 403)):
-        dispatcher, steps = secured(read_only=read_only)
+    for safe, status in ((True, 200), (False, 403)):
+        dispatcher, steps = secured(safe=safe, read_only=True)
         asking = call()
         asking.principal, asking.signed_for = Caller("alice"), "echo"
         asking.write_refusal = access_denied("not from a page")
         answers: list[Response] = []
         dispatcher.answer(json_request("Echo.Say", b"{}"), asking, answers.append)
         assert answers[0].status == status
-        assert bool(steps) == read_only
+        assert bool(steps) == safe
 
 
 def test_a_handler_may_await_a_future_after_a_promise() -> None:

@@ -1,0 +1,247 @@
+"""Smithy RPC v2 CBOR: ``POST /service/NAME/operation/ACTION`` with a body in CBOR (RFC 8949).
+
+The codec is our own: the protocol uses a small part of CBOR, the depth and the members of a request must be bounded
+while it is read, and a library would bring tags that create objects, which no service wants.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+import msgspec
+
+from penstock.wire.faults import malformed_input
+from penstock.wire.json import error_members
+from penstock.wire.service import Action, Fault, HttpRequest, Response, error_headers
+from penstock.wire.shapes import struct_shape, utf8_text
+from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
+
+_NAME = b"rpc-v2-cbor"
+_CONTENT_TYPE = b"application/cbor"
+_SMITHY_PROTOCOL = (b"smithy-protocol", _NAME)
+_PATH = re.compile(rb".*/service/([^/]+)/operation/([^/]+)")
+_DEPTH_MAX = 32
+
+# The three high bits of a data item's first byte, and what the five low bits say.
+_UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
+_INDEFINITE = 31
+_SIZES = {24: 1, 25: 2, 26: 4, 27: 8}  # bytes that follow with the argument
+_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+_SIMPLE_VALUES = {20: False, 21: True, 22: None, 23: None}  # 23 is undefined
+_BREAK = object()
+
+
+def is_cbor(request: HttpRequest) -> bool:
+    return request.headers.get(b"smithy-protocol") == _NAME
+
+
+def service_and_action(request: HttpRequest) -> tuple[bytes, bytes]:
+    """What the path names; empty if it has another form."""
+    found = _PATH.fullmatch(request.target.partition(b"?")[0])
+    return (found[1], found[2]) if found and request.method == b"POST" else (b"", b"")
+
+
+class CborProtocol:
+    """RPC v2 CBOR as one service speaks it."""
+
+    __slots__ = ("_namespace",)
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def decoder(self, action: Action) -> CborDecoder:
+        return CborDecoder(action.request)
+
+    def success(self, action: Action, response: Any, request_id: str) -> Response:
+        headers = [_SMITHY_PROTOCOL, (b"x-amzn-RequestId", request_id.encode())]
+        if response is None:
+            return Response(200, headers)
+        headers.append((b"Content-Type", _CONTENT_TYPE))
+        return Response(200, headers, encode(msgspec.to_builtins(response, builtin_types=(bytes,))))
+
+    def error(self, fault: Fault, request_id: str) -> Response:
+        headers = error_headers(fault, _CONTENT_TYPE, request_id)
+        headers += [_SMITHY_PROTOCOL, (b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode())]
+        return Response(fault.status, headers, encode(error_members(fault, self._namespace)))
+
+
+class CborDecoder:
+    """Decodes the requests of one action."""
+
+    __slots__ = ("_shape",)
+
+    def __init__(self, request: type[msgspec.Struct]) -> None:
+        self._shape = struct_shape(request)
+
+    def __call__(self, body: bytes) -> msgspec.Struct:
+        """Raises Fault, whatever the bytes are."""
+        value = decode(body) if body else {}
+        if not isinstance(value, dict):
+            raise malformed_input("The request body must be a CBOR map.")
+        return read_struct(value, self._shape, MemberBudget())
+
+
+def decode(data: bytes) -> Any:
+    """The one data item that ``data`` holds. Raises Fault."""
+    reader = _ItemReader(data)
+    try:
+        value = reader.item(0)
+    except (ValueError, struct.error):
+        raise malformed_input("The request body is not valid CBOR.") from None
+    if value is _BREAK or reader.at != len(data):
+        raise malformed_input("The request body is not valid CBOR.")
+    return value
+
+
+class _ItemReader:
+    """Reads data items one after the other. Raises ValueError if they are not well-formed."""
+
+    __slots__ = ("_data", "_members_left", "at")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._members_left = ALL_MEMBERS_MAX
+        self.at = 0
+
+    def item(self, depth: int) -> Any:
+        if depth > _DEPTH_MAX:
+            raise ValueError("nested too deeply")
+        first = self._take(1)[0]
+        major, low = first >> 5, first & 31
+        if major == _SIMPLE:
+            return self._simple(low)
+        length = self._argument(low)
+        if major == _TEXT:
+            return utf8_text(self._string(_TEXT, length))
+        if major == _BYTES:
+            return self._string(_BYTES, length)
+        if major == _ARRAY:
+            return self._array(length, depth)
+        if major == _MAP:
+            return self._map(length, depth)
+        if length is None:
+            raise ValueError("an indefinite length where there is none")
+        if major == _TAG:
+            return self.item(depth + 1)  # the value says enough; tag 1 is a time in seconds
+        return length if major == _UNSIGNED else -1 - length
+
+    def _take(self, length: int) -> bytes:
+        taken = self._data[self.at : self.at + length]
+        if len(taken) != length:
+            raise ValueError("cut short")
+        self.at += length
+        return taken
+
+    def _argument(self, low: int) -> int | None:
+        """The number in or after the first byte: a value, a length or a tag. None: the length is indefinite."""
+        if low < 24:
+            return low
+        if low == _INDEFINITE:
+            return None
+        if low not in _SIZES:
+            raise ValueError("a reserved argument")
+        return int.from_bytes(self._take(_SIZES[low]), "big")
+
+    def _simple(self, low: int) -> Any:
+        if low in _FLOATS:
+            return struct.unpack(_FLOATS[low], self._take(_SIZES[low]))[0]
+        if low == _INDEFINITE:
+            return _BREAK
+        if low not in _SIMPLE_VALUES:
+            raise ValueError("an unknown simple value")
+        return _SIMPLE_VALUES[low]
+
+    def _string(self, major: int, length: int | None) -> bytes:
+        if length is not None:
+            return self._take(length)
+        chunks = []
+        while (first := self._take(1)[0]) != _SIMPLE << 5 | _INDEFINITE:
+            if first >> 5 != major:
+                raise ValueError("a chunk of another type")
+            chunk_length = self._argument(first & 31)
+            if chunk_length is None:
+                raise ValueError("a chunk of indefinite length")
+            chunks.append(self._take(chunk_length))
+            self._count_member()
+        return b"".join(chunks)
+
+    def _array(self, length: int | None, depth: int) -> list[Any]:
+        members: list[Any] = []
+        while length is None or len(members) < length:
+            member = self.item(depth + 1)
+            if member is _BREAK:
+                if length is not None:
+                    raise ValueError("a break in an array of a known length")
+                break
+            self._count_member()
+            members.append(member)
+        return members
+
+    def _map(self, length: int | None, depth: int) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        count = 0
+        while length is None or count < length:
+            key = self.item(depth + 1)
+            if key is _BREAK and length is None:
+                break
+            value = self.item(depth + 1)
+            if not isinstance(key, str) or value is _BREAK:
+                raise ValueError("a key that is not text, or no value")
+            self._count_member()
+            count += 1
+            members[key] = value
+        return members
+
+    def _count_member(self) -> None:
+        self._members_left -= 1
+        if self._members_left < 0:
+            raise too_many_members(ALL_MEMBERS_MAX)
+
+
+def encode(value: Any) -> bytes:
+    """A document of plain values. Members of maps that are None are left out."""
+    parts: list[bytes] = []
+    _write(parts, value)
+    return b"".join(parts)
+
+
+def _write(parts: list[bytes], value: Any) -> None:
+    match value:
+        case None:
+            parts.append(b"\xf6")
+        case bool():
+            parts.append(b"\xf5" if value else b"\xf4")
+        case int() if value >= 0:
+            parts.append(_head(_UNSIGNED, value))
+        case int():
+            parts.append(_head(_NEGATIVE, -1 - value))
+        case float():
+            parts.append(b"\xfb" + struct.pack(">d", value))
+        case bytes():
+            parts += (_head(_BYTES, len(value)), value)
+        case str():
+            text = value.encode()
+            parts += (_head(_TEXT, len(text)), text)
+        case list():
+            parts.append(_head(_ARRAY, len(value)))
+            for member in value:
+                _write(parts, member)
+        case dict():
+            members = {key: member for key, member in value.items() if member is not None}
+            parts.append(_head(_MAP, len(members)))
+            for key, member in members.items():
+                _write(parts, key)
+                _write(parts, member)
+        case _:
+            raise TypeError(f"no CBOR type for {type(value).__name__}")
+
+
+def _head(major: int, argument: int) -> bytes:
+    if argument < 24:
+        return bytes((major << 5 | argument,))
+    for low, size in _SIZES.items():
+        if argument < 1 << 8 * size:
+            return bytes((major << 5 | low,)) + argument.to_bytes(size, "big")
+    raise ValueError(f"{argument} has more than 64 bits")

@@ -1,0 +1,115 @@
+"""AWS JSON 1.0 and 1.1: a body to a request struct, a response struct or a fault to a body.
+
+Nearly every request is what its struct says, so msgspec decodes it in one go; only when that fails is the body read
+again member by member (:mod:`penstock.wire.values`), to be tolerant, or to name the error in AWS's words.
+
+What is read is bounded: the members of each list and map, and of all of them together. msgspec keeps the first bound
+where the struct states it (``Meta(max_length=MEMBERS_MAX)``), but only after it made all members, so those of a large
+body are counted first, as its commas outside of text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from penstock.wire.faults import malformed_input
+from penstock.wire.service import Action, Fault, Response, error_headers
+from penstock.wire.shapes import MEMBERS_MAX, struct_shape, utf8_text
+from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
+
+FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
+
+_encode = msgspec.json.Encoder().encode
+_SMALL_BYTES = 64 * 1024
+_DIGITS_MAX = 40
+_TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
+
+
+class JsonDecoder:
+    """Decodes the requests of one action."""
+
+    __slots__ = ("_decode", "_shape")
+
+    def __init__(self, request: type[msgspec.Struct]) -> None:
+        self._decode = msgspec.json.Decoder(request).decode
+        self._shape = struct_shape(request)
+
+    def __call__(self, body: bytes) -> msgspec.Struct:
+        """Raises Fault, whatever the bytes are."""
+        if len(body) > _SMALL_BYTES and body.count(b",") > ALL_MEMBERS_MAX:
+            _check_members(body)
+        try:
+            return self._decode(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            if str(error).startswith(_TOO_LONG):
+                raise too_many_members(MEMBERS_MAX) from None
+            return read_struct(read_object(body), self._shape, MemberBudget())
+
+
+class JsonProtocol:
+    """AWS JSON as one service speaks it."""
+
+    __slots__ = ("_content_type", "_namespace")
+
+    def __init__(self, namespace: str, name: Literal["json-1.0", "json-1.1"] = "json-1.0") -> None:
+        """``namespace`` is that of the service's own errors; those of the framework have theirs."""
+        self._namespace = namespace
+        self._content_type = (b"Content-Type", f"application/x-amz-{name}".encode())
+
+    def decoder(self, action: Action) -> JsonDecoder:
+        return JsonDecoder(action.request)
+
+    def success(self, action: Action, response: Any, request_id: str) -> Response:
+        body = b"" if response is None else _encode(response)
+        return Response(200, [self._content_type, (b"x-amzn-RequestId", request_id.encode())], body)
+
+    def error(self, fault: Fault, request_id: str) -> Response:
+        headers = error_headers(fault, self._content_type[1], request_id)
+        headers.append((b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode()))
+        return Response(fault.status, headers, _encode(error_members(fault, self._namespace)))
+
+
+FRAMEWORK_ERRORS = JsonProtocol(FRAMEWORK_NAMESPACE)
+"""Writes errors that no service gave."""
+
+
+def error_members(fault: Fault, namespace: str) -> dict[str, str]:
+    namespace = namespace if fault.modelled else FRAMEWORK_NAMESPACE
+    return {"__type": f"{namespace}#{fault.shape}", "message": fault.message}
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body holds. Raises Fault."""
+    try:
+        # Only the standard library reads "\ud800", for which a message body has an error of its own.
+        value = json.loads(utf8_text(body), parse_constant=_refuse_constant, parse_int=_number)
+    except (ValueError, RecursionError):
+        raise malformed_input("The request body is not valid JSON.") from None
+    if not isinstance(value, dict):
+        raise malformed_input("The request body must be a JSON object.")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity are not JSON
+
+
+def _number(digits: str) -> int:
+    # Thousands of digits take as long as thousands of members.
+    if len(digits) > _DIGITS_MAX:
+        raise ValueError(digits)
+    return int(digits)
+
+
+def _check_members(body: bytes) -> None:
+    """Millions of members would block the event loop for most of a second, even if no field knows them."""
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Every other piece between quotes is outside of text. So many quotes are too many members by themselves: each
+    # member has at most two texts, its name and its value.
+    outside = body.split(b'"', 4 * ALL_MEMBERS_MAX + 4)[::2]
+    if len(outside) > 2 * ALL_MEMBERS_MAX + 2 or b"".join(outside).count(b",") > ALL_MEMBERS_MAX:
+        raise too_many_members(ALL_MEMBERS_MAX)
