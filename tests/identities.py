@@ -10,9 +10,9 @@ from typing import Any
 
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.identity import Credentials
-from penstock.auth.identity.book import Book
-from penstock.auth.identity.editing import add_key, add_role, add_user, attach, put_policy
+from penstock.auth.identity.admin import add_key, add_role, add_user, attach, put_policy
 from penstock.auth.identity.file import changed_file
+from penstock.auth.identity.model import CredentialsContent
 from penstock.auth.principal import Principal
 from penstock.clock import ManualClock
 
@@ -41,9 +41,9 @@ class Town:
             pass
         self.credentials = Credentials(self.path, ROOT_KEY, self.clock)
 
-    def change(self, edit: Callable[[Book], object]) -> str:
-        with changed_file(self.path) as book:
-            edit(book)
+    def change(self, edit: Callable[[CredentialsContent], object]) -> str:
+        with changed_file(self.path) as content:
+            edit(content)
         return self.look()
 
     def look(self) -> str:
@@ -53,12 +53,12 @@ class Town:
     def user(self, name: str, *policies: str, account: str = HOME, tags: dict[str, str] | None = None) -> str:
         """Add a user. Policies are names, or documents. Gives the access key."""
 
-        def edit(book: Book) -> None:
-            found = add_user(book, account, name, THEN)
+        def edit(content: CredentialsContent) -> None:
+            found = add_user(content, account, name, THEN)
             key = add_key(found, ROOT_KEY, THEN)
             self.secrets[key.id] = key.secret
             self.keys[name] = key.id
-            self._attach(book, found, policies)
+            self._attach(content, found, policies)
             if tags:
                 found.holder.tags = tags
 
@@ -68,9 +68,9 @@ class Town:
     def role(
         self, name: str, trust: str, *policies: str, account: str = HOME, max_session_s: int = 3600
     ) -> str:
-        def edit(book: Book) -> None:
-            found = add_role(book, account, name, trust, max_session_s, THEN)
-            self._attach(book, found, policies)
+        def edit(content: CredentialsContent) -> None:
+            found = add_role(content, account, name, trust, max_session_s, THEN)
+            self._attach(content, found, policies)
 
         self.change(edit)
         return f"arn:aws:iam::{account}:role/{name}"
@@ -79,11 +79,11 @@ class Town:
         return self.credentials.directory.principal(self.keys[name], None)
 
     @staticmethod
-    def _attach(book: Book, found: Any, policies: tuple[str, ...]) -> None:
+    def _attach(content: CredentialsContent, found: Any, policies: tuple[str, ...]) -> None:
         for number, policy in enumerate(policies):
             if policy.startswith("{"):
                 name = f"{found.name}-{number}"
-                put_policy(book, name, policy)
-                attach(book, found, name)
+                put_policy(content, name, policy)
+                attach(content, found, name)
             else:
-                attach(book, found, policy)
+                attach(content, found, policy)

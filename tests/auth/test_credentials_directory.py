@@ -10,9 +10,9 @@ from identities import HOME, ROOT_KEY, THEN, Town, allow, document
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import CredentialsError, Directory
-from penstock.auth.identity.book import Book, unique_id
-from penstock.auth.identity.editing import add_key, add_user, find_user
+from penstock.auth.identity.admin import add_key, add_user, find_user
 from penstock.auth.identity.file import read_file
+from penstock.auth.identity.model import CredentialsContent, unique_id
 from penstock.auth.policy import Question, decide
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
@@ -55,8 +55,8 @@ def test_a_user_has_its_secret_name_and_policies(town: Town) -> None:
 def test_inline_policies_count_as_text_and_as_tables(town: Town) -> None:
     key = town.user("alice")
 
-    def edit(book: Book) -> None:
-        inline = book.accounts[HOME].users["alice"].inline
+    def edit(content: CredentialsContent) -> None:
+        inline = content.accounts[HOME].users["alice"].inline
         inline["text"] = document(allow("sqs:SendMessage", Resource="*"))
         inline["table"] = {"Version": "2012-10-17", "Statement": [allow("sqs:ReceiveMessage", Resource="*")]}
 
@@ -84,8 +84,8 @@ def test_unknown_inactive_and_removed_keys_get_one_answer(town: Town) -> None:
     key = town.user("alice", "sqs-full-access")
 
     def status(status: str) -> None:
-        def edit(book: Book) -> None:
-            find_user(book, "alice", None).keys[0].status = status  # type: ignore[assignment]
+        def edit(content: CredentialsContent) -> None:
+            find_user(content, "alice", None).keys[0].status = status  # type: ignore[assignment]
 
         town.change(edit)
 
@@ -95,15 +95,15 @@ def test_unknown_inactive_and_removed_keys_get_one_answer(town: Town) -> None:
     assert refused(town.credentials.directory, key) == INVALID
     status("active")
     assert town.credentials.directory.secret(key, None) == town.secrets[key]
-    town.change(lambda book: book.accounts[HOME].users.pop("alice"))
+    town.change(lambda content: content.accounts[HOME].users.pop("alice"))
     assert refused(town.credentials.directory, key) == INVALID
 
 
 def test_both_keys_of_a_rotation_work(town: Town) -> None:
     first = town.user("alice")
 
-    def edit(book: Book) -> None:
-        key = add_key(find_user(book, "alice", None), ROOT_KEY, THEN)
+    def edit(content: CredentialsContent) -> None:
+        key = add_key(find_user(content, "alice", None), ROOT_KEY, THEN)
         town.secrets[key.id] = key.secret
         town.keys["alice"] = key.id
 
@@ -118,33 +118,35 @@ def test_another_root_key_opens_nothing_and_says_so(town: Town) -> None:
     key = town.user("alice")
     with pytest.raises(CredentialsError) as raised:
         Directory(read_file(town.path), RootKey(bytes(32)), town.clock)
-    line = f"the secret of access key {key} cannot be opened: it was sealed with another root key, or changed since"
-    assert str(raised.value) == line
+    reason = "it was encrypted with another root key, or changed since"
+    assert str(raised.value) == f"the secret of access key {key} cannot be decrypted: {reason}"
 
 
 def test_a_secret_does_not_fit_another_key(town: Town) -> None:
     town.user("alice")
     mallory = town.user("mallory")
-    book = read_file(town.path)
-    users = book.accounts[HOME].users
+    content = read_file(town.path)
+    users = content.accounts[HOME].users
     users["mallory"].keys[0].secret = users["alice"].keys[0].secret
-    with pytest.raises(CredentialsError, match=f"the secret of access key {mallory} cannot be opened"):
-        Directory(book, ROOT_KEY, town.clock)
+    with pytest.raises(CredentialsError, match=f"the secret of access key {mallory} cannot be decrypted"):
+        Directory(content, ROOT_KEY, town.clock)
 
 
 def test_a_secret_that_was_written_by_hand_is_refused(town: Town) -> None:
     town.user("alice")
-    book = read_file(town.path)
-    book.accounts[HOME].users["alice"].keys[0].secret = "not sealed!"
-    with pytest.raises(CredentialsError, match="is not a sealed one: make a key with penstock user rotate"):
-        Directory(book, ROOT_KEY, town.clock)
+    content = read_file(town.path)
+    content.accounts[HOME].users["alice"].keys[0].secret = "not sealed!"
+    with pytest.raises(
+        CredentialsError, match="is not an encrypted one: create a key with penstock user rotate"
+    ):
+        Directory(content, ROOT_KEY, town.clock)
 
 
 def test_ids_are_kept_and_whoever_comes_again_is_somebody_else(town: Town) -> None:
-    book = Book()
-    first = add_user(book, HOME, "alice", THEN)
-    del book.accounts[HOME].users["alice"]
-    again = add_user(book, HOME, "alice", THEN)
+    content = CredentialsContent()
+    first = add_user(content, HOME, "alice", THEN)
+    del content.accounts[HOME].users["alice"]
+    again = add_user(content, HOME, "alice", THEN)
     assert first.holder.id != again.holder.id
     again.holder.id = ""
     derived = unique_id(again.holder, again.arn)

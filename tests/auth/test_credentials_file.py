@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from identities import HOME, ROOT_KEY, THEN, allow, document
-from penstock.auth.identity.book import AccessKey, Account, Book, CredentialsError, Role, User
-from penstock.auth.identity.editing import add_key, add_user, find_user
-from penstock.auth.identity.file import changed_file, read_file
-from penstock.auth.identity.toml import read_book, written
+from penstock.auth.identity.admin import add_key, add_user, find_user
+from penstock.auth.identity.file import changed_file, parse_credentials, read_file, written
+from penstock.auth.identity.model import AccessKey, Account, CredentialsContent, CredentialsError, Role, User
 from penstock.auth.secret_files import replace_file, why_not_private
 
 BY_HAND = """
@@ -77,29 +76,29 @@ accounts = st.builds(
     roles=st.dictionaries(names, roles, max_size=2),
 )  # fmt: skip
 books = st.builds(
-    Book, policies=st.dictionaries(names, documents, max_size=2),
+    CredentialsContent, policies=st.dictionaries(names, documents, max_size=2),
     accounts=st.dictionaries(st.from_regex(r"[0-9]{12}", fullmatch=True), accounts, max_size=2),
 )  # fmt: skip
 
 
 @given(books)
-def test_any_book_is_read_as_it_was_written(book: Book) -> None:
-    table = tomllib.loads(written(book))
+def test_any_book_is_read_as_it_was_written(content: CredentialsContent) -> None:
+    table = tomllib.loads(written(content))
     assert table.pop("version") == 1
-    assert table == msgspec.to_builtins(book, builtin_types=(datetime,))
+    assert table == msgspec.to_builtins(content, builtin_types=(datetime,))
 
 
 def test_a_file_by_hand_survives_being_written() -> None:
-    book = read_book(BY_HAND)
-    assert read_book(written(book, BY_HAND)) == book
-    assert book.accounts[HOME].users["j.doe@example.com"].tags == {"team": "orders"}
+    content = parse_credentials(BY_HAND)
+    assert parse_credentials(written(content, BY_HAND)) == content
+    assert content.accounts[HOME].users["j.doe@example.com"].tags == {"team": "orders"}
 
 
 def test_comments_at_the_top_are_kept_and_those_below_are_not() -> None:
-    text = written(read_book(BY_HAND + "# at the end\n"), BY_HAND)
+    text = written(parse_credentials(BY_HAND + "# at the end\n"), BY_HAND)
     assert text.startswith("# ours\n\nversion = 1\n")
     assert "# at the end" not in text
-    assert written(Book()).startswith("# The credentials of this broker.")
+    assert written(CredentialsContent()).startswith("# The credentials of this broker.")
 
 
 # -- what is wrong is said -----------------------------------------------------------------------------------
@@ -125,10 +124,10 @@ secret = ""
         (V1 + "accounts = 1", "accounts of the file must be tables"),
         (V1 + "[accounts.12]", 'account "12" is not twelve digits'),
         (V1 + "[accounts.111122223333.groups]", "account 111122223333: Object contains unknown field `groups`"),
-        (V1 + "[accounts.111122223333.users.root]", "a user cannot be called root: that is the account itself"),
+        (V1 + "[accounts.111122223333.users.root]", "a user cannot be named root: that is the account itself"),
         (
             V1 + '[accounts.111122223333.users."a b"]',
-            'user "a b": a name has letters, digits and any of _+=,.@- , 64 at most',
+            'invalid name of a user, "a b": expected letters, digits and any of _+=,.@- , 64 at most',
         ),
         (
             V1 + "[accounts.111122223333.users.al]\npolicies = 1",
@@ -138,30 +137,33 @@ secret = ""
             V1 + "[accounts.111122223333.roles.al]",
             'role "al" of account 111122223333: Object missing required field `trust`',
         ),
-        (TWICE, "the access key AKIAX is there twice"),
+        (TWICE, "the access key AKIAX is listed twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(text: str, line: str) -> None:
     with pytest.raises(CredentialsError) as raised:
-        read_book(text)
+        parse_credentials(text)
     assert str(raised.value) == line
 
 
 def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    with changed_file(path) as book:
-        add_user(book, HOME, "alice", THEN)
+    with changed_file(path) as content:
+        add_user(content, HOME, "alice", THEN)
     before = path.read_text()
-    with pytest.raises(CredentialsError, match='there is no policy "nonsense"'), changed_file(path) as book:
-        book.accounts[HOME].users["alice"].policies.append("nonsense")
+    with (
+        pytest.raises(CredentialsError, match='there is no policy "nonsense"'),
+        changed_file(path) as content,
+    ):
+        content.accounts[HOME].users["alice"].policies.append("nonsense")
     with (
         pytest.raises(CredentialsError, match='policy "bad": a policy must be valid JSON'),
-        changed_file(path) as book,
+        changed_file(path) as content,
     ):
-        book.policies["bad"] = "{"
+        content.policies["bad"] = "{"
     trust = document(allow("sts:AssumeRole", Principal="*", Resource="*"))
-    with pytest.raises(CredentialsError, match='the trust policy of role "r"'), changed_file(path) as book:
-        book.accounts[HOME].roles["r"] = Role(trust=trust)
+    with pytest.raises(CredentialsError, match='the trust policy of role "r"'), changed_file(path) as content:
+        content.accounts[HOME].roles["r"] = Role(trust=trust)
     assert path.read_text() == before
 
 
@@ -178,8 +180,8 @@ def test_an_empty_file_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
 
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    with changed_file(path) as book:
-        book.account(HOME)
+    with changed_file(path) as content:
+        content.account(HOME)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert sorted(os.listdir(tmp_path)) == [".c.toml.lock", "c.toml"]
 
@@ -262,16 +264,16 @@ def test_a_change_that_fails_leaves_the_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "c.toml"
-    with changed_file(path) as book:
-        book.account(HOME)
+    with changed_file(path) as content:
+        content.account(HOME)
     before = path.read_bytes()
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CredentialsError, match="No space left on device"), changed_file(path) as book:
-        add_user(book, HOME, "alice", THEN)
+    with pytest.raises(CredentialsError, match="No space left on device"), changed_file(path) as content:
+        add_user(content, HOME, "alice", THEN)
     assert path.read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == [".c.toml.lock", "c.toml"]
 
@@ -280,8 +282,8 @@ def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
 
     def add(name: str) -> None:
-        with changed_file(path) as book:
-            add_user(book, HOME, name, THEN)
+        with changed_file(path) as content:
+            add_user(content, HOME, name, THEN)
 
     threads = [threading.Thread(target=add, args=(f"user{number}",)) for number in range(12)]
     for thread in threads:
@@ -294,19 +296,19 @@ def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
 def test_the_file_behind_a_link_is_what_changes(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link, real = tmp_path / "c.toml", tmp_path / "real" / "c.toml"
-    with changed_file(real) as book:
-        book.account(HOME)
+    with changed_file(real) as content:
+        content.account(HOME)
     link.symlink_to(real)
-    with changed_file(link) as book:
-        add_user(book, HOME, "alice", THEN)
+    with changed_file(link) as content:
+        add_user(content, HOME, "alice", THEN)
     assert link.is_symlink()
     assert "alice" in real.read_text()
 
 
 def test_no_secret_stands_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    with changed_file(path) as book:
-        _, secret = add_key(add_user(book, HOME, "alice", THEN), ROOT_KEY, THEN)
+    with changed_file(path) as content:
+        _, secret = add_key(add_user(content, HOME, "alice", THEN), ROOT_KEY, THEN)
     assert len(secret) == 40
     assert secret not in path.read_text()
     assert find_user(read_file(path), "alice", None).keys[0].secret

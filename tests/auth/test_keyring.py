@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 def opened(path: Path | None, root: RootKey = ROOT) -> Keyring:
     ring = Keyring(path, root, ManualClock())
-    ring.keep()
+    ring.ensure_file()
     return ring
 
 
@@ -47,18 +47,18 @@ def test_new_keys_become_a_file_only_when_they_are_kept(path: Path) -> None:
     ring = Keyring(path, ROOT, ManualClock())
     assert not path.parent.exists()
     managed = ring.keys.managed
-    ring.keep()
+    ring.ensure_file()
     assert Keyring(path, ROOT, ManualClock()).keys.managed == managed
     late = opened(path)
     ring.rotate(HERE, "alias/aws/sqs")
-    late.keep()
+    late.ensure_file()
     assert opened(path).keys.file == ring.keys.file, "what is there is never replaced"
 
 
 def test_a_file_that_was_made_meanwhile_counts(path: Path) -> None:
     late = Keyring(path, ROOT, ManualClock())
     first = opened(path)
-    late.keep()
+    late.ensure_file()
     assert late.keys.file == first.keys.file
 
 
@@ -157,10 +157,10 @@ def test_rotation_adds_a_version_and_asks_for_a_look_at_what_is_stored(path: Pat
     before = ring.keys
     rotated = ring.rotate(HERE, "alias/aws/sqs")
     assert [version.number for version in rotated.versions] == [1, 2]
-    assert ring.keys.opens_all_of(before)
-    assert not before.opens_all_of(ring.keys)
+    assert ring.keys.contains(before)
+    assert not before.contains(ring.keys)
     assert ring.keys.file.generation == before.file.generation + 1
-    ring.encrypt_anew()
+    ring.request_reencryption()
     assert ring.keys.file.generation == before.file.generation + 2
     key = ring.create(HERE, None)
     ring.set_enabled(HERE, key.id, False)
@@ -198,7 +198,7 @@ def test_a_change_that_could_not_be_read_at_first_is_not_lost(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", exhausted)
         said = [server.reload(asked=asked) for _ in range(3)]
-    line = f"the keys stay as they were: cannot use the keyring {path}: Too many open files"
+    line = f"the present encryption keys stay in use: cannot use the keyring {path}: Too many open files"
     assert said == ([line] * 3 if asked else [line, "", ""]), "whoever asks is told; the log is not flooded"
     assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
     assert server.keys.find(HERE, "alias/new") == key
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(path: Path, spoil: object) -
     assert callable(spoil)
     spoil(path)
     said = ring.reload()
-    assert said.startswith("the keys stay as they were: ")
+    assert said.startswith("the present encryption keys stay in use: ")
     assert str(path) in said
     assert ring.keys is before
     assert ring.reload() == "", "it is said once"

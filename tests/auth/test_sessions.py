@@ -16,9 +16,9 @@ from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.access_keys import Pair
-from penstock.auth.identity.book import TAKE_UP, Book
-from penstock.auth.identity.editing import add_key, add_user, find_role, find_user, remove, trust_document
-from penstock.auth.identity.open import open_account, open_session
+from penstock.auth.identity.admin import add_key, add_user, find_role, find_user, remove, trust_document
+from penstock.auth.identity.model import _RELOAD_TIME, CredentialsContent
+from penstock.auth.identity.open_sessions import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
 from penstock.auth.policy import Question, decide
@@ -195,8 +195,8 @@ def test_a_session_ends_with_the_key_it_was_made_with(town: Town, kind: str, how
     issued = session_of(town, kind)
     principal_of(town, issued)
 
-    def end(book: Book) -> None:
-        keys = find_user(book, "root" if kind == "root" else "alice", None).keys
+    def end(content: CredentialsContent) -> None:
+        keys = find_user(content, "root" if kind == "root" else "alice", None).keys
         if how == "inactive":
             keys[0].status = "inactive"
         else:
@@ -208,7 +208,7 @@ def test_a_session_ends_with_the_key_it_was_made_with(town: Town, kind: str, how
 
 def test_a_session_ends_with_its_role(town: Town) -> None:
     issued = session_of(town, "role")
-    town.change(lambda book: remove(book, find_role(book, "worker", None)))
+    town.change(lambda content: remove(content, find_role(content, "worker", None)))
     assert refused(town, issued) == INVALID
     town.role("worker", trust_document(["alice"], HOME, None))
     assert refused(town, issued) == INVALID, "a role of the same name is another one"
@@ -217,10 +217,10 @@ def test_a_session_ends_with_its_role(town: Town) -> None:
 def test_a_session_does_not_pass_to_another_user_of_the_name(town: Town) -> None:
     issued = session_of(town, "user")
 
-    def replace(book: Book) -> None:
-        keys = find_user(book, "alice", None).keys
-        remove(book, find_user(book, "alice", None))
-        add_user(book, HOME, "alice", datetime.now(UTC)).keys.extend(keys)
+    def replace(content: CredentialsContent) -> None:
+        keys = find_user(content, "alice", None).keys
+        remove(content, find_user(content, "alice", None))
+        add_user(content, HOME, "alice", datetime.now(UTC)).keys.extend(keys)
 
     town.change(replace)
     assert refused(town, issued) == INVALID
@@ -229,10 +229,10 @@ def test_a_session_does_not_pass_to_another_user_of_the_name(town: Town) -> None
 def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(town: Town) -> None:
     issued = session_of(town, "role")
 
-    def hand_over(book: Book) -> None:
-        keys = find_user(book, "alice", None).keys
-        remove(book, find_user(book, "alice", None))
-        add_user(book, HOME, "carol", datetime.now(UTC)).keys.extend(keys)
+    def hand_over(content: CredentialsContent) -> None:
+        keys = find_user(content, "alice", None).keys
+        remove(content, find_user(content, "alice", None))
+        add_user(content, HOME, "carol", datetime.now(UTC)).keys.extend(keys)
 
     town.change(hand_over)
     assert town.credentials.directory.principal(town.keys["alice"], None).name == "carol"
@@ -244,8 +244,8 @@ def test_a_session_from_before_its_key_was_taken_again_stays_ended(town: Town, k
     before = session_of(town, kind)
     town.clock.advance(2_000)
 
-    def take_again(book: Book) -> None:
-        key = find_user(book, "root" if kind == "root" else "alice", None).keys[0]
+    def take_again(content: CredentialsContent) -> None:
+        key = find_user(content, "root" if kind == "root" else "alice", None).keys[0]
         key.sessions_since = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
 
     town.change(take_again)
@@ -257,9 +257,9 @@ def test_a_session_of_root_does_not_come_back_with_its_key(town: Town) -> None:
     """The root is always the same one, unlike a user who is made again."""
     issued, key = session_of(town, "root"), town.keys["root"]
     pair = Pair(key, town.secrets[key])
-    town.change(lambda book: remove(book, find_user(book, "root", None)))
+    town.change(lambda content: remove(content, find_user(content, "root", None)))
     now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
-    town.change(lambda book: add_key(add_user(book, HOME, "root", now), ROOT_KEY, now, pair))
+    town.change(lambda content: add_key(add_user(content, HOME, "root", now), ROOT_KEY, now, pair))
     assert town.credentials.directory.secret(key, None) == pair.secret
     assert refused(town, issued) == INVALID
 
@@ -270,14 +270,17 @@ def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(town: Tow
     town.clock.advance(2_000)
     meanwhile = session_of(town, kind)
 
-    def revoke(book: Book) -> None:
-        find = {"user": lambda: find_user(book, "alice", None), "root": lambda: find_user(book, "root", None)}
-        found = find.get(kind, lambda: find_role(book, "worker", None))()
+    def revoke(content: CredentialsContent) -> None:
+        find = {
+            "user": lambda: find_user(content, "alice", None),
+            "root": lambda: find_user(content, "root", None),
+        }
+        found = find.get(kind, lambda: find_role(content, "worker", None))()
         found.owner.end_sessions(now)
 
     town.change(revoke)
     assert refused(town, before) == refused(town, meanwhile) == INVALID
-    town.clock.advance(TAKE_UP // timedelta(milliseconds=1))
+    town.clock.advance(_RELOAD_TIME // timedelta(milliseconds=1))
     principal_of(town, session_of(town, kind))
 
 
@@ -287,8 +290,8 @@ def test_revoking_whoever_began_it_ends_a_session_too(town: Town, kind: str, by:
     principal_of(town, issued)
     later = datetime.fromtimestamp(town.clock.wall_ms() / 1000 + 1, UTC)
 
-    def revoke(book: Book) -> None:
-        find_user(book, by, None).owner.sessions_since = later
+    def revoke(content: CredentialsContent) -> None:
+        find_user(content, by, None).owner.sessions_since = later
 
     town.change(revoke)
     assert refused(town, issued) == INVALID
@@ -314,7 +317,7 @@ def test_a_chained_session_goes_on_while_all_of_its_chain_does(town: Town) -> No
     issued = chained(town)
     session = principal_of(town, issued)
     assert [hop.owner for hop in session.chain] == ["alice", "between", "worker"]
-    town.change(lambda book: find_role(book, "between", None).holder.tags.update(a="b"))
+    town.change(lambda content: find_role(content, "between", None).holder.tags.update(a="b"))
     principal_of(town, issued)
 
 
@@ -325,11 +328,11 @@ def test_a_chained_session_ends_with_what_it_came_from(town: Town, how: str) -> 
     # Before the last session of the chain began, and after the others: it was made by one that had ended.
     moment = datetime.fromtimestamp(town.clock.wall_ms() / 1000 - 1, UTC)
 
-    def end(book: Book) -> None:
-        role, alice = find_role(book, "between", None), find_user(book, "alice", None)
+    def end(content: CredentialsContent) -> None:
+        role, alice = find_role(content, "between", None), find_user(content, "alice", None)
         match how:
             case "removed":
-                remove(book, role)
+                remove(content, role)
             case "made again":
                 role.holder.id = "AROAANOTHER"
             case "revoked":
@@ -375,7 +378,7 @@ def test_a_session_knows_when_it_began(town: Town) -> None:
 
 
 def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> None:
-    town.change(lambda book: find_role(book, "worker", None).holder.tags.update(Team="a", cost="7"))
+    town.change(lambda content: find_role(content, "worker", None).holder.tags.update(Team="a", cost="7"))
     session = principal_of(town, session_of(town, "role", tags={"TEAM": "b"}))
     assert session.tags == {"cost": "7", "TEAM": "b"}
 

@@ -29,7 +29,7 @@ class SealedWorld(World):
     def _open(self) -> None:
         if self.ring is None:
             self.ring = Keyring(self._directory / "penstock-keys.json", RootKey(bytes(32)), self.clock)
-            self.ring.keep()
+            self.ring.ensure_file()
             self.ring.create(SPACE, "alias/orders")
             self.ring.create(SPACE, "alias/other")
         self.keys = Cipher(self.ring, self.clock)

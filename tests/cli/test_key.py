@@ -53,7 +53,7 @@ class Shell:
 def key(tmp_path: Path) -> Shell:
     shell = Shell(tmp_path)
     shell.prints("root", str(shell.root))
-    shell.opened().keep()  # as the first start of a server does
+    shell.opened().ensure_file()  # as the first start of a server does
     return shell
 
 
@@ -114,16 +114,16 @@ def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
         ["every", "every", "alias/aws/sqs", "1", "enabled"],
         ["000000000000", "us-east-1", "alias/orders", "1", "disabled"],
     ]
-    assert progress == "encrypting stored messages anew: waits for a running broker"
+    assert progress == "re-encrypting stored messages: waiting for a running broker"
 
     file = ProgressFile(key.keyring)
     file.keep(Progress(generation=1, upto=200, after=50, looked_at=40, resealed=30, unreadable=2))
     assert key.prints("list").splitlines()[-1] == (
-        "encrypting stored messages anew: 25%, 40 looked at, 30 encrypted, 2 could not be opened"
+        "re-encrypting stored messages: 25%, 40 checked, 30 encrypted, 2 could not be decrypted"
     )
     file.keep(Progress(generation=1, upto=200, after=190, looked_at=90, resealed=80, done=True))
     assert key.prints("list").splitlines()[-1] == (
-        "encrypting stored messages anew: 100%, 90 looked at, 80 encrypted"
+        "re-encrypting stored messages: 100%, 90 checked, 80 encrypted"
     )
     key.prints("reseal")
     assert key.prints("list").splitlines()[-1] == progress, "the next round has not begun"

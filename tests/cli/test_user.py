@@ -27,7 +27,7 @@ def office(tmp_path: Path) -> Office:
 
 def test_the_first_user_makes_the_file_and_a_root_key(office: Office) -> None:
     result = office("user", "add", "alice", "--policy", "sqs-full-access")
-    assert f"made the root key {office.key_path}" in result.stderr
+    assert f"created the root key {office.key_path}" in result.stderr
     key, secret = new_key(result.stdout)
     for path in (office.path, office.key_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -47,7 +47,7 @@ def test_the_root_key_is_made_once(office: Office) -> None:
     office.user("alice")
     before = office.key_path.read_bytes()
     result = office("user", "add", "bob")
-    assert "made the root key" not in result.stderr
+    assert "created the root key" not in result.stderr
     assert office.key_path.read_bytes() == before
 
 
@@ -64,9 +64,10 @@ def test_another_root_key_than_that_of_the_file_is_refused(office: Office, argum
     key, secret = office.user("alice")
     before = office.path.read_text()
     assert office.failed(*arguments, PENSTOCK_ROOT_KEY=bytes(32).hex()) == (
-        f"the secret of access key {key} cannot be opened: it was sealed with another root key, or changed since. "
-        "Nothing was written: give the root key that the file was sealed with; if it is lost, "
-        "docs/authentication.md says how to start over"
+        f"the secret of access key {key} cannot be decrypted: it was encrypted with another root key, or changed "
+        "since. "
+        "Nothing was written: give the root key that encrypts the file; if it is lost, docs/authentication.md says "
+        "how to start over"
     )
     assert office.path.read_text() == before
     assert office.credentials().directory.secret(key, None) == secret
@@ -96,7 +97,7 @@ def test_starting_over_after_the_root_key_was_lost(office: Office) -> None:
 
 
 def test_a_user_without_a_policy_is_told_to_get_one(office: Office) -> None:
-    assert "alice may do nothing yet" in office("user", "add", "alice").stderr
+    assert "alice has no policies yet" in office("user", "add", "alice").stderr
     assert "may do nothing" not in office("user", "add", "bob", "--policy", "sqs-send").stderr
 
 
@@ -131,11 +132,11 @@ def test_a_key_that_clients_already_have(office: Office) -> None:
     ("key", "secret", "line"),
     [
         ("AKIAIOSFODNN7EXAMPLE", "", "no secret was given on standard input"),
-        ("ASIAIOSFODNN7EXAMPLE", "x", "ASIAIOSFODNN7EXAMPLE is a key of a session: those are not kept in the file"),
-        ("AKIA", "x y", "a secret has no spaces"),
-        ("AKIA", "x\x1b[2J", "a secret has no control characters, nor any that cannot be printed"),
+        ("ASIAEXAMPLE", "x", "ASIAEXAMPLE is the key of a session: those are not stored in the file"),
+        ("AKIA", "x y", "invalid secret: expected no spaces"),
+        ("AKIA", "x\x1b[2J", "invalid secret: expected printable characters only"),
         ("AKIA", b"\xff\xfe", "the secret on standard input is not UTF-8 text"),
-        ("A/B", "x", '"A/B" is no access key: it has letters and digits, 4 to 128'),
+        ("A/B", "x", 'invalid access key "A/B": expected 4 to 128 letters and digits'),
     ],
 )  # fmt: skip
 def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | bytes, line: str) -> None:
@@ -148,19 +149,22 @@ def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["user", "add", "alice"], f'user "alice" is there already in account {HOME}'),
-        (["user", "add", "a b"], 'user "a b": a name has letters, digits and any of _+=,.@- , 64 at most'),
-        (["user", "add", "bob", "--account", "1"], '--account "1" is not twelve digits'),
-        (["user", "add", "bob", "--tag", "x"], '--tag "x" is not KEY=VALUE'),
+        (["user", "add", "alice"], f'user "alice" exists already in account {HOME}'),
+        (
+            ["user", "add", "a b"],
+            'invalid name of a user, "a b": expected letters, digits and any of _+=,.@- , 64 at most',
+        ),
+        (["user", "add", "bob", "--account", "1"], 'invalid value "1" for --account: expected twelve digits'),
+        (["user", "add", "bob", "--tag", "x"], 'invalid value "x" for --tag: expected KEY=VALUE'),
         (
             ["user", "add", "bob", "--policy", "nonsense"],
-            'there is no policy "nonsense": penstock policy list shows what there is',
+            'there is no policy "nonsense": see penstock policy list',
         ),
         (
             ["user", "add", "bob", "--policy", "/nowhere.json"],
             'cannot read "/nowhere.json": No such file or directory',
         ),
-        (["user", "show", "bob"], 'there is no user "bob": penstock user list shows who there is'),
+        (["user", "show", "bob"], 'there is no user "bob": see penstock user list'),
         (["user", "rotate", "alice", "--finish"], '"alice" has no older key to retire'),
         (["user", "rotate", "alice", "--retire", "AKIAX"], '"alice" has no key AKIAX'),
         (
@@ -171,7 +175,7 @@ def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | 
          'cannot read the config file "/nowhere" (--config): No such file or directory'),
         (["user", "add", "bob", "--tag", "x=\udcff"], "an argument is not UTF-8 text: 'x=\\udcff'"),
         (["role", "add", "b", "--trust", "alice", "--tag", "\udcff=x"], "an argument is not UTF-8 text: '\\udcff=x'"),
-        (["role", "show", "x"], 'there is no role "x": penstock role list shows who there is'),
+        (["role", "show", "x"], 'there is no role "x": see penstock role list'),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_in_one_line_and_change_nothing(
@@ -211,7 +215,7 @@ def test_a_name_in_two_accounts_needs_the_account(office: Office) -> None:
     office.user("alice")
     office.user("alice", "--account", "111122223333")
     assert office.failed("user", "show", "alice") == (
-        f'user "alice" is in the accounts {HOME}, 111122223333: say which with --account'
+        f'user "alice" is in the accounts {HOME}, 111122223333: choose one with --account'
     )
     assert "111122223333:user/alice" in office.done("user", "show", "alice", "--account", "111122223333")
 
@@ -326,7 +330,7 @@ def test_a_trust_policy_out_of_a_file(office: Office) -> None:
     assert trust in office.done("role", "show", "worker")
     for more in (["--external-id", "x"], ["--allow-tags"], ["--trust", "alice"]):
         assert office.failed("role", "add", "other", "--trust", file, *more) == (
-            "a trust policy in a file says it all: give --trust once, and neither --external-id nor --allow-tags"
+            "a trust policy in a file is complete: give --trust once, and neither --external-id nor --allow-tags"
         )
     bad = office.file("bad.json", SEND)
     assert 'the trust policy of role "other"' in office.failed("role", "add", "other", "--trust", bad)
@@ -386,6 +390,6 @@ def test_env_as_json_takes_the_newest_active_key(office: Office) -> None:
 def test_env_needs_the_right_root_key(office: Office) -> None:
     office.user("alice")
     line = office.failed("env", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
-    assert line.endswith("cannot be opened: it was sealed with another root key, or changed since")
+    assert line.endswith("cannot be decrypted: it was encrypted with another root key, or changed since")
     office.key_path.unlink()
     assert office.failed("env", "alice").startswith("there is no root key")

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.identity_commands import SEND
-from penstock.auth.identity.managed import MANAGED
-from penstock.auth.identity.principals import check_book
-from penstock.auth.identity.toml import read_book
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
+from penstock.auth.identity.file import parse_credentials
+from penstock.auth.identity.principals import check_content
 from penstock.cli import main
 
 PAGE = (Path(__file__).parents[2] / "docs/authentication.md").read_text()
@@ -21,9 +21,9 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 def test_the_credentials_file_of_the_page_is_one() -> None:
     (example,) = [text for kind, text in BLOCKS if kind == "text"]
-    book = read_book(example)
-    check_book(book)
-    assert book.accounts["000000000000"].roles["deployer"].max_session == 7200
+    content = parse_credentials(example)
+    check_content(content)
+    assert content.accounts["000000000000"].roles["deployer"].max_session == 7200
 
 
 def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,4 +43,4 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_built_in_policies_are_all_on_the_page() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE) == list(MANAGED)
+    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE) == list(BUILTIN_POLICIES)

@@ -9,7 +9,7 @@ import pytest
 
 from cli.identity_commands import HOME, QUEUE, SEND, Office
 from identities import allow, document
-from penstock.auth.identity.managed import MANAGED
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.policy import compile_policy
 
 
@@ -20,10 +20,10 @@ def office(tmp_path: Path) -> Office:
     return office
 
 
-@pytest.mark.parametrize("name", MANAGED)
+@pytest.mark.parametrize("name", BUILTIN_POLICIES)
 def test_every_built_in_policy_is_one(office: Office, name: str) -> None:
-    compile_policy(MANAGED[name], kind="identity")
-    assert json.loads(office.done("policy", "show", name)) == json.loads(MANAGED[name])
+    compile_policy(BUILTIN_POLICIES[name], kind="identity")
+    assert json.loads(office.done("policy", "show", name)) == json.loads(BUILTIN_POLICIES[name])
 
 
 def test_attach_list_detach(office: Office) -> None:
@@ -85,35 +85,35 @@ ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
         (["attach", "sqs-send", "--user", "alice", "--role", "x"], "give either --user or --role"),
         (
             ["attach", "x", "--user", "alice"],
-            'there is no policy "x": penstock policy list shows what there is',
+            'there is no policy "x": see penstock policy list',
         ),
         (["detach", "sqs-send", "--user", "alice"], 'policy "sqs-send" is not attached to "alice"'),
-        (["remove", "sqs-send"], 'there is no policy "sqs-send" of your own'),
+        (["remove", "sqs-send"], 'there is no policy "sqs-send" in the file'),
         (["remove", "used"], 'policy "used" is attached to alice: detach it first'),
-        (["show", "x"], 'there is no policy "x": penstock policy list shows what there is'),
+        (["show", "x"], 'there is no policy "x": see penstock policy list'),
         (
             ["test", "--anonymous", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE],
             "give one of --user, --role, --anonymous",
         ),
         (
             ["test", "--user", "alice", "--action", "sqs:X", "--resource", "orders"],
-            '--resource "orders" is not an ARN such as arn:aws:sqs:us-east-1:000000000000:orders',
+            'invalid value "orders" for --resource: expected an ARN (arn:aws:sqs:REGION:ACCOUNT:QUEUE)',
         ),
         (
             [*ASKED, "--context", "aws:CurrentTime=x"],
-            '--context aws:CurrentTime="x" is not a time such as 2026-01-31T12:00:00Z',
+            'invalid value "x" for --context aws:CurrentTime: expected a time such as 2026-01-31T12:00:00Z',
         ),
         (
             [*ASKED, "--context", "aws:PrincipalArn=x"],
-            "--context aws:PrincipalArn: that follows from who asks, and from --resource",
+            "invalid key aws:PrincipalArn in --context: it follows from the caller and from --resource",
         ),
         (
             [*ASKED, "--context", "aws:SourceIP4=x"],
-            "--context aws:SourceIP4: no request has this key here",
+            "unknown key aws:SourceIP4 in --context: no request has it here",
         ),
         (
             [*ASKED, "--context", "aws:TagKeys=a", "--context", "aws:tagkeys=b"],
-            "each key of --context may be given once",
+            "give each key of --context once",
         ),
     ],
 )
@@ -130,7 +130,7 @@ def test_files_that_are_no_policies(office: Office) -> None:
     office.done("policy", "put", "mine", office.file("a.json", SEND))
     other = office.file("mine.json", document(allow("sqs:*", Resource="*")))
     line = office.failed("policy", "attach", other, "--user", "alice")
-    assert line == 'there is another policy "mine": change it with penstock policy put'
+    assert line == 'there is another policy "mine": replace it with penstock policy put'
 
 
 def test_a_policy_can_be_removed_once_nobody_has_it(office: Office) -> None:
@@ -143,8 +143,8 @@ def test_conditions_on_keys_that_there_are_not_are_told(office: Office) -> None:
     condition = {"StringEquals": {"aws:SourceVpc": "vpc-1", "sqs:QueueColour": "red", "aws:UserName": "x"}}
     mine = office.file("mine.json", document(allow("sqs:*", Resource="*", Condition=condition)))
     said = (
-        'penstock: policy "mine" looks at aws:SourceVpc and sqs:QueueColour, '
-        "which no request here has: it counts as missing\n"
+        'penstock: policy "mine" has conditions on aws:SourceVpc and sqs:QueueColour, '
+        "which no request has here: never present\n"
     )
     asked = ("test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE)
     for arguments in (("put", "mine", mine), ("attach", mine, "--user", "alice"), asked):
@@ -154,8 +154,8 @@ def test_conditions_on_keys_that_there_are_not_are_told(office: Office) -> None:
     )
     queue = office.file("queue.json", document(statement))
     assert office("policy", *asked, "--queue-policy", queue).stderr == said + (
-        "penstock: the policy of the queue looks at aws:SecureTransprt, "
-        "which no request here has: it counts as missing\n"
+        "penstock: the policy of the queue has conditions on aws:SecureTransprt, "
+        "which no request has here: never present\n"
     )
 
 

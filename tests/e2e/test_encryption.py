@@ -152,7 +152,7 @@ def test_a_rotation_encrypts_anew_what_is_stored(place: Installation) -> None:
     queue = sqs.create_queue(QueueName="q")["QueueUrl"]
     send_secrets(sqs, queue, 50)
     place.key("rotate", "alias/penstock/sqs-managed")
-    eventually(lambda: "100%, 50 looked at, 50 encrypted" in place.key("list"))
+    eventually(lambda: "100%, 50 checked, 50 encrypted" in place.key("list"))
     assert receive_all(sqs, queue) == set(range(50))
     assert place.secrets_found() == []
 
@@ -162,7 +162,7 @@ def test_what_was_stored_before_there_was_a_root_key_is_encrypted(place: Install
     send_secrets(sqs, sqs.create_queue(QueueName="q")["QueueUrl"])
     place.stop()
     sqs = place.start()
-    eventually(lambda: "100%, 10 looked at, 10 encrypted" in place.key("list"))
+    eventually(lambda: "100%, 10 checked, 10 encrypted" in place.key("list"))
     assert receive_all(sqs, sqs.get_queue_url(QueueName="q")["QueueUrl"]) == set(range(10))
 
 

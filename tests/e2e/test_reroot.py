@@ -64,7 +64,7 @@ def test_the_root_key_of_a_server_is_exchanged(town: Secured) -> None:
     assert ended(town, "key", "reroot", *NEW)[0] == 0
     old, new = (read_root_key_file(town.folder / name) for name in ("penstock-root.key", "new.key"))
     code, line = ended(town, "serve", "--port", "0")
-    assert (code, "sealed with another root key" in line) == (2, True), line
+    assert (code, "encrypted with another root key" in line) == (2, True), line
 
     with town.running("--root-key-file", str(town.folder / "new.key")) as server:
         sqs = town.client("alice")
@@ -113,7 +113,7 @@ def test_a_server_starts_with_neither_key_until_the_exchange_is_finished(town: S
     credentials.write_bytes(before)  # as if it had been killed before it came to this file
     for root in ("penstock-root.key", "new.key"):
         code, line = ended(town, "serve", "--port", "0", "--root-key-file", root)
-        assert (code, "if penstock key reroot was interrupted, repeat it" in line) == (2, True), line
+        assert (code, "if penstock key replace-root was interrupted, repeat it" in line) == (2, True), line
     assert ended(town, "key", "reroot", *NEW)[0] == 0
     with town.running("--root-key-file", str(town.folder / "new.key")) as server:
         assert bodies(town.client("alice")) == ["kept"]

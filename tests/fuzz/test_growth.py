@@ -22,6 +22,9 @@ ROUND = 300
 GROWTH_BYTES_MAX = 36_000  # 120 bytes for each input: most inputs are larger
 
 LIMITS = [
+    "penstock.auth.sigv4.verify._CACHED_ENTRIES",
+    "penstock.auth.policy.compiler._APPLICABLE_CACHED",
+    "penstock.auth.identity.directory._CACHED_TOKEN_CHARACTERS",
     "penstock.server.callers._CACHED_MAX",
     "penstock.services.sqs.access._SETTLED_MAX",
 ]

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.auth.encryption.keyring import Keyring, KeyringError
-from penstock.auth.encryption.keys import SSE_ALIAS
+from penstock.auth.encryption.keyring import SSE_ALIAS, Keyring, KeyringError
 from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
@@ -120,7 +119,7 @@ def test_a_start_without_the_keyring_there_was_is_refused(tmp_path: Path) -> Non
         assert "put the keyring" in said and "back from the backup" in said
         assert not path.exists(), "none is made"
     assert "--root-key-file" in refusal(tmp_path, None)
-    Keyring(path, ROOT, ManualClock()).keep()
+    Keyring(path, ROOT, ManualClock()).ensure_file()
     assert f"not in the keyring {path}" in refusal(tmp_path, ROOT)
     kept.replace(path)
     store = Encryption(Config(data=tmp_path), ROOT, ManualClock()).around(SqliteStore(tmp_path))

@@ -22,7 +22,7 @@ from botocore.credentials import Credentials as Keys
 
 from identities import ROOT_KEY, Town
 from penstock.auth.encryption.keyring import Keyring
-from penstock.auth.identity.editing import find_user, remove
+from penstock.auth.identity.admin import find_user, remove
 from penstock.broker.resealing import Resealing
 from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
@@ -235,7 +235,7 @@ def test_a_withdrawn_key_counts_no_more_though_the_loop_never_turns(
         locks.start()
         asking = arrived(signed(town))
         assert locks.callers.of(asking).principal == town.principal("ann")
-        town.change(lambda book: remove(book, find_user(book, "ann", None)))
+        town.change(lambda content: remove(content, find_user(content, "ann", None)))
 
         def refused() -> bool:
             try:
@@ -291,7 +291,7 @@ def test_trouble_with_a_look_is_told_and_the_next_one_comes(
 def test_who_asks_has_the_keyring_read_too(secured: Config, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     logging.getLogger("penstock").propagate = True
-    Keyring(secured.keyring_file, ROOT_KEY, ManualClock()).keep()
+    Keyring(secured.keyring_file, ROOT_KEY, ManualClock()).ensure_file()
     locks = locked(secured)
     for asked, times in ((False, 0), (True, 1)):
         locks.look(NOBODY, asked=asked)

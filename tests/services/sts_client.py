@@ -12,7 +12,7 @@ from botocore.serialize import create_serializer
 
 from http_requests import form_request, json_request
 from identities import HOME, Town
-from penstock.auth.identity.editing import trust_document
+from penstock.auth.identity.admin import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.principal import Principal
 from penstock.names import Space

@@ -10,7 +10,7 @@ import pytest
 from sts_client import MODEL, ROLE, TRUST_ALICE, Sts, assume, denied
 
 from identities import ABROAD, HOME, Town, allow, document
-from penstock.auth.identity.editing import find_user, trust_document
+from penstock.auth.identity.admin import find_user, trust_document
 from penstock.auth.policy import Question, decide
 from penstock.auth.principal import ANONYMOUS
 from penstock.services.sts import ACTIONS
@@ -247,7 +247,7 @@ def test_root_assumes_no_role(sts: Sts, town: Town) -> None:
 def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
     role = town.role("worker", TRUST_ALICE)
     reply = sts(town.principal("alice"), "AssumeRole", **assume(role))
-    town.change(lambda book: find_user(book, "alice", None).keys.clear())
+    town.change(lambda content: find_user(content, "alice", None).keys.clear())
     with pytest.raises(Exception, match="The security token included in the request is invalid"):
         sts.principal(reply)
 

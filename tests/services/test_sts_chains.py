@@ -11,8 +11,8 @@ from sts_client import TRUST_ALICE, Sts, assume, denied
 
 from identities import HOME, Town, allow, document
 from penstock.auth.errors import InvalidToken
-from penstock.auth.identity.book import Book
-from penstock.auth.identity.editing import attach, find_role, find_user, put_policy, remove, trust_document
+from penstock.auth.identity.admin import attach, find_role, find_user, put_policy, remove, trust_document
+from penstock.auth.identity.model import CredentialsContent
 from penstock.auth.policy import Question, Verdict, decide
 from penstock.auth.policy.condition_keys import SERVICE_KEYS
 from penstock.auth.principal import Principal
@@ -53,7 +53,7 @@ def test_inherited_tags_need_the_permission_too(sts: Sts, town: Town) -> None:
 def test_conditions_see_inherited_tags(sts: Sts, town: Town, condition: Any, allowed: bool) -> None:
     first = town.role("first", TRUST_ALICE)
     trusted = allow(["sts:AssumeRole", "sts:TagSession"], Principal="*", Condition=condition)
-    town.change(lambda book: attach(book, find_role(book, "first", None), "assume-roles"))
+    town.change(lambda content: attach(content, find_role(content, "first", None), "assume-roles"))
     second = town.role("second", document(trusted))
     tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
     session = sts.principal(sts(town.principal("alice"), "AssumeRole", **assume(first, **tags)))
@@ -84,10 +84,10 @@ def test_sessions_from_before_a_moment_can_be_denied(sts: Sts, town: Town) -> No
         allow("*", Resource="*"), {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": condition}
     )
 
-    def revoke(book: Book) -> None:
-        put_policy(book, "revoked", deny)
-        attach(book, find_role(book, "worker", None), "revoked")
-        attach(book, find_user(book, "alice", None), "revoked")
+    def revoke(content: CredentialsContent) -> None:
+        put_policy(content, "revoked", deny)
+        attach(content, find_role(content, "worker", None), "revoked")
+        attach(content, find_user(content, "alice", None), "revoked")
 
     town.change(revoke)
     allowed = [
@@ -126,7 +126,7 @@ def test_a_chain_ends_with_any_role_in_it(sts: Sts, town: Town) -> None:
     own = sts(town.principal("alice"), "AssumeRole", **assume(second))
     assert [hop.owner for hop in sts.principal(through).chain] == ["first", "second"]
     assert [hop.owner for hop in sts.principal(around).chain] == ["first"], "round and round is no longer"
-    town.change(lambda book: remove(book, find_role(book, "first", None)))
+    town.change(lambda content: remove(content, find_role(content, "first", None)))
     for reply in (through, around):
         with pytest.raises(InvalidToken, match="The security token included in the request is invalid"):
             sts.principal(reply)

@@ -57,7 +57,7 @@ class Vault(Driver):
     def __init__(self, data: Path) -> None:
         self.data = data
         self.ring = Keyring(data / "penstock-keys.json", RootKey(bytes(32)), ManualClock())
-        self.ring.keep()
+        self.ring.ensure_file()
         self.ring.create(HERE, "alias/orders")
         self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
         self.lost: list[bytes | None] = []  # what each opening found, see EncryptedStore

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import click
 
-from penstock.auth.identity.access_keys import opened_secret
-from penstock.auth.identity.editing import find_user
+from penstock.auth.identity.access_keys import decrypted_secret
+from penstock.auth.identity.admin import find_user
 from penstock.cli.failure import Failure
 from penstock.cli.identity import CredentialsFile, account_option, with_file
 
@@ -69,7 +69,7 @@ def command(
     config = file.config
     values = {
         "AWS_ACCESS_KEY_ID": active[-1].id,
-        "AWS_SECRET_ACCESS_KEY": opened_secret(file.root_key(), active[-1]),
+        "AWS_SECRET_ACCESS_KEY": decrypted_secret(file.root_key(), active[-1]),
         "AWS_DEFAULT_REGION": region or config.region,
         "AWS_ENDPOINT_URL": url or config.endpoint_url(config.addresses[0]),
     }

@@ -1,4 +1,4 @@
-"""What the commands about users, roles and policies share: the credentials file, the root key, and how they fail."""
+"""What the commands for users, roles and policies share: the credentials file, its root key, options and output."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ from penstock.auth.encryption.root_key import (
     find_root_key,
 )
 from penstock.auth.identity.access_keys import check_root_key
-from penstock.auth.identity.book import AccessKey, Book, CredentialsError, Holder, all_keys
-from penstock.auth.identity.editing import Found, attach, put_policy
+from penstock.auth.identity.admin import Subject, attach, put_policy, remove
 from penstock.auth.identity.file import changed_file, read_file
+from penstock.auth.identity.model import (
+    AccessKey,
+    CredentialsContent,
+    CredentialsError,
+    PolicyHolder,
+    all_keys,
+)
+from penstock.auth.secret_files import exists
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
 from penstock.server.settings.config import Config
@@ -38,36 +45,37 @@ class CredentialsFile:
         self.config = config
         self.path = config.credentials or DEFAULT_FILE
 
-    def read(self) -> Book:
+    def read(self) -> CredentialsContent:
         return read_file(self.path)
 
-    def changed(self) -> AbstractContextManager[Book]:
+    def changed(self) -> AbstractContextManager[CredentialsContent]:
         return changed_file(self.path)
 
     def root_key(self) -> RootKey:
         found = self._found()
         if found is None:
-            raise Failure(f"there is no root key, and {self.path} is sealed with one: give --root-key-file")
+            raise Failure(
+                f"there is no root key, and {self.path} is encrypted with one: give --root-key-file"
+            )
         return found
 
-    def root_key_for(self, book: Book) -> RootKey:
-        """To seal another secret with. It must be the one that the others were sealed with."""
+    def root_key_for(self, content: CredentialsContent) -> RootKey:
+        """The root key for another secret: the one that the existing secrets are encrypted with."""
         found = self.root_key()
-        check_root_key(found, (each.key for each in all_keys(book)))
+        check_root_key(found, (each.key for each in all_keys(content)))
         return found
 
-    def root_key_or_new(self, book: Book) -> RootKey:
-        if self._found() is not None or any(
-            all_keys(book)
-        ):  # a new one would not open the keys that are there
-            return self.root_key_for(book)
+    def root_key_or_new(self, content: CredentialsContent) -> RootKey:
+        # A new root key could not decrypt the secrets in the file.
+        if self._found() is not None or any(all_keys(content)):
+            return self.root_key_for(content)
         path = self.path.with_name(FILE_NAME)
-        made = create_root_key_file(path)
+        created = create_root_key_file(path)
         click.echo(
-            f"penstock: made the root key {path}. Secrets are sealed with it: keep a copy, away from the data",
+            f"penstock: created the root key {path}. Secrets are encrypted with it: keep a copy, away from the data",
             err=True,
         )
-        return made
+        return created
 
     def _found(self) -> RootKey | None:
         config = self.config
@@ -93,7 +101,7 @@ def with_file(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_text(given: Mapping[str, object]) -> None:
-    """Arguments can be any bytes; what goes into the file is text."""
+    """Arguments can be any bytes; the file holds text."""
     for value in given.values():
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str) and _is_broken(text):
@@ -113,13 +121,13 @@ def account_option(function: Callable[..., None]) -> Callable[..., None]:
         "--account",
         metavar="DIGITS",
         callback=_account,
-        help="Whose account, twelve digits.",
+        help="The account, twelve digits.",
     )(function)
 
 
 def _account(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and not (text.isascii() and text.isdecimal() and len(text) == 12):
-        raise Failure(f'--account "{text}" is not twelve digits')
+        raise Failure(f'invalid value "{text}" for --account: expected twelve digits')
     return text
 
 
@@ -133,20 +141,22 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Failure(f'{option} "{text}" is not KEY=VALUE')
+            raise Failure(f'invalid value "{text}" for {option}: expected KEY=VALUE')
         found[key] = value
     return found
 
 
-def equip(book: Book, found: Found, policies: Iterable[str], tags: Sequence[str]) -> None:
-    """Give a new user or role what it was added with."""
-    for policy in policy_names(book, policies):
-        attach(book, found, policy)
+def equip(
+    content: CredentialsContent, subject: Subject, policies: Iterable[str], tags: Sequence[str]
+) -> None:
+    """Give a new user or role its policies and tags."""
+    for policy in policy_names(content, policies):
+        attach(content, subject, policy)
     if tags:
-        found.holder.tags = pairs(tags, "--tag")
+        subject.holder.tags = pairs(tags, "--tag")
 
 
-def holder_rows(holder: Holder) -> list[tuple[str, str]]:
+def holder_rows(holder: PolicyHolder) -> list[tuple[str, str]]:
     rows = [("id", holder.id or "-"), ("created", day(holder.created))]
     rows += [("policy", name) for name in holder.policies]
     rows += [("inline policy", name) for name in holder.inline]
@@ -156,17 +166,17 @@ def holder_rows(holder: Holder) -> list[tuple[str, str]]:
     return rows
 
 
-def policy_names(book: Book, given: Iterable[str]) -> Iterator[str]:
-    """Policies by name. A file with JSON becomes a policy of the book, named as the file."""
+def policy_names(content: CredentialsContent, given: Iterable[str]) -> Iterator[str]:
+    """Policies by name. A JSON file becomes a policy in the credentials file, named like the file."""
     for each in given:
         path = Path(each)
         if path.suffix != ".json":
             yield each
             continue
         text = read_text(path)
-        if book.policies.get(path.stem, text) != text:
-            raise Failure(f'there is another policy "{path.stem}": change it with penstock policy put')
-        put_policy(book, path.stem, text)
+        if content.policies.get(path.stem, text) != text:
+            raise Failure(f'there is another policy "{path.stem}": replace it with penstock policy put')
+        put_policy(content, path.stem, text)
         yield path.stem
 
 
@@ -191,3 +201,40 @@ def day(moment: datetime | None) -> str:
 
 def shown_key(key: AccessKey) -> str:
     return f"{key.id} ({key.status}, {day(key.created)})"
+
+
+def is_there(path: Path) -> bool:
+    try:
+        return exists(path)
+    except OSError as error:
+        raise Failure(f'cannot use "{path}": {error.strerror}') from None
+
+
+def add_remove_and_revoke(
+    group: click.Group,
+    find: Callable[[CredentialsContent, str, str | None], Subject],
+    *,
+    remove_help: str,
+    revoke_help: str,
+) -> None:
+    """Add the commands ``remove`` and ``revoke``, which users and roles share."""
+
+    @group.command("remove", help=remove_help)
+    @click.argument("name")
+    @account_option
+    @with_file
+    def remove_(file: CredentialsFile, name: str, account: str | None) -> None:
+        with file.changed() as content:
+            subject = find(content, name, account)
+            remove(content, subject)
+        click.echo(f"removed {subject.arn}")
+
+    @group.command("revoke", help=revoke_help)
+    @click.argument("name")
+    @account_option
+    @with_file
+    def revoke(file: CredentialsFile, name: str, account: str | None) -> None:
+        with file.changed() as content:
+            subject = find(content, name, account)
+            subject.owner.end_sessions(now())
+        click.echo(f"sessions of {subject.arn} that began before {subject.owner.sessions_since} are refused")

@@ -1,16 +1,19 @@
-"""``penstock policy``."""
+"""``penstock policy``: what users and roles may do, and what the broker would decide."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from penstock.auth.identity.book import Book
-from penstock.auth.identity.editing import (
-    Found,
+from penstock.auth.identity.admin import (
+    Subject,
     attach,
     attached_to,
     detach,
@@ -19,20 +22,34 @@ from penstock.auth.identity.editing import (
     put_policy,
     remove_policy,
 )
-from penstock.auth.identity.managed import MANAGED
-from penstock.auth.identity.principals import document_text, named_policy, oddity
-from penstock.auth.policy import Policy, compile_policy
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
+from penstock.auth.identity.model import Account, CredentialsContent, Role, unique_id
+from penstock.auth.identity.principals import Principals, document_text, named_policy, unknown_keys_warning
+from penstock.auth.identity.sessions import Session
+from penstock.auth.policy import Policy, PolicyInvalid, Question, Verdict, compile_policy, decide
+from penstock.auth.policy.condition_keys import is_unknown
+from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
+    is_there,
     pairs,
     policy_names,
     read_text,
     table,
     with_file,
 )
-from penstock.cli.policy_question import ask, principal_of, resource_policy
+from penstock.names import Arn
+
+_SESSION_NAME = "test"
+_TAGS = {
+    "aws:principaltag/": "principal_tags",
+    "aws:resourcetag/": "resource_tags",
+    "aws:requesttag/": "request_tags",
+}
+_PLAIN = {"aws:sourceip": "source_ip", "aws:sourcearn": "source_arn", "aws:sourceaccount": "source_account"}
+_TIMES = {"aws:currenttime": "now_s", "aws:epochtime": "now_s", "aws:tokenissuetime": "issued_s"}
 
 
 @click.group("policy")
@@ -52,11 +69,11 @@ def command() -> None:
 @command.command("list")
 @with_file
 def list_(file: CredentialsFile) -> None:
-    """List the policies that can be attached: built in, and the file's own."""
-    book = file.read() if file.path.exists() else Book()
+    """List the policies that can be attached: built in, and those of the credentials file."""
+    content = file.read() if is_there(file.path) else CredentialsContent()
     rows = [("NAME", "KIND", "ATTACHED TO")]
-    for kind, policies in (("built in", MANAGED), ("own", book.policies)):
-        rows += [(name, kind, ", ".join(attached_to(book, name)) or "-") for name in policies]
+    for kind, policies in (("built in", BUILTIN_POLICIES), ("own", content.policies)):
+        rows += [(name, kind, ", ".join(attached_to(content, name)) or "-") for name in policies]
     table(rows)
 
 
@@ -65,8 +82,8 @@ def list_(file: CredentialsFile) -> None:
 @with_file
 def show(file: CredentialsFile, name: str) -> None:
     """Print a policy."""
-    book = Book() if name in MANAGED else file.read()
-    click.echo(document_text(named_policy(book, name)).strip())
+    content = CredentialsContent() if name in BUILTIN_POLICIES else file.read()
+    click.echo(document_text(named_policy(content, name)).strip())
 
 
 @command.command("put")
@@ -74,32 +91,32 @@ def show(file: CredentialsFile, name: str) -> None:
 @click.argument("document", type=click.Path(path_type=Path))
 @with_file
 def put(file: CredentialsFile, name: str, document: Path) -> None:
-    """Add a policy from a file with JSON, or replace it for all whom it is attached to.
+    """Add a policy from a JSON file, or replace it for all users and roles that have it.
 
     \b
     Example:
       penstock policy put orders ./orders.json
     """
-    with file.changed() as book:
-        put_policy(book, name, read_text(document))
+    with file.changed() as content:
+        put_policy(content, name, read_text(document))
     click.echo(f"policy {name} is in {file.path}")
-    _tell_oddities([_compiled(book, name)])
+    _warn_of_unknown_keys([_compiled(content, name)])
 
 
 @command.command("remove")
 @click.argument("name")
 @with_file
 def remove(file: CredentialsFile, name: str) -> None:
-    """Remove a policy that is attached to nobody."""
-    with file.changed() as book:
-        remove_policy(book, name)
+    """Remove a policy that is not attached."""
+    with file.changed() as content:
+        remove_policy(content, name)
     click.echo(f"removed policy {name}")
 
 
 @command.command("attach")
 @click.argument("policy", metavar="NAME|FILE.json")
-@click.option("--user", metavar="NAME", help="Whom to attach it to.")
-@click.option("--role", metavar="NAME", help="What to attach it to.")
+@click.option("--user", metavar="NAME", help="The user to attach it to.")
+@click.option("--role", metavar="NAME", help="The role to attach it to.")
 @account_option
 @with_file
 def attach_(
@@ -112,34 +129,34 @@ def attach_(
       penstock policy attach sqs-full-access --user alice
       penstock policy attach ./orders.json --role worker
     """
-    with file.changed() as book:
-        found = _find(book, user, role, account)
-        (name,) = policy_names(book, [policy])
-        attach(book, found, name)
-    click.echo(f"{name} is attached to {found.arn}")
-    _tell_oddities([_compiled(book, name)])
+    with file.changed() as content:
+        subject = _find(content, user, role, account)
+        (name,) = policy_names(content, [policy])
+        attach(content, subject, name)
+    click.echo(f"{name} is attached to {subject.arn}")
+    _warn_of_unknown_keys([_compiled(content, name)])
 
 
 @command.command("detach")
 @click.argument("policy", metavar="NAME")
-@click.option("--user", metavar="NAME", help="Whom to detach it from.")
-@click.option("--role", metavar="NAME", help="What to detach it from.")
+@click.option("--user", metavar="NAME", help="The user to detach it from.")
+@click.option("--role", metavar="NAME", help="The role to detach it from.")
 @account_option
 @with_file
 def detach_(
     file: CredentialsFile, policy: str, user: str | None, role: str | None, account: str | None
 ) -> None:
     """Detach a policy from a user or role."""
-    with file.changed() as book:
-        found = _find(book, user, role, account)
-        detach(found, policy)
-    click.echo(f"{policy} is detached from {found.arn}")
+    with file.changed() as content:
+        subject = _find(content, user, role, account)
+        detach(subject, policy)
+    click.echo(f"{policy} is detached from {subject.arn}")
 
 
 @command.command("test")
-@click.option("--user", metavar="NAME", help='Who asks; "root" for the root of the account.')
-@click.option("--role", metavar="NAME", help="Who asks: a session of this role.")
-@click.option("--anonymous", is_flag=True, help="Who asks did not sign.")
+@click.option("--user", metavar="NAME", help='The caller; "root" for the root of the account.')
+@click.option("--role", metavar="NAME", help="The caller is a session of this role.")
+@click.option("--anonymous", is_flag=True, help="The caller did not sign.")
 @click.option("--action", required=True, metavar="ACTION", help="Such as sqs:SendMessage.")
 @click.option(
     "--resource", required=True, metavar="ARN", help="Such as arn:aws:sqs:us-east-1:000000000000:orders."
@@ -151,7 +168,7 @@ def detach_(
     "--context",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What conditions see, such as aws:SourceIp=10.0.0.1 or aws:TagKeys=team,stage.",
+    help="A condition key, such as aws:SourceIp=10.0.0.1 or aws:TagKeys=team,stage.",
 )
 @account_option
 @with_file
@@ -159,9 +176,9 @@ def test(
     file: CredentialsFile, user: str | None, role: str | None, anonymous: bool, action: str, resource: str,
     queue_policy: Path | None, context: tuple[str, ...], account: str | None,
 ) -> None:  # fmt: skip
-    """Say what the broker would decide, and which statement decides it. Exit code 0: allowed. 1: denied.
+    """Print what the broker would decide, and which statement decides it. Exit code 0: allowed. 1: denied.
 
-    Policies of a queue are not known here: give the one that counts with --queue-policy.
+    The policy of the queue is not known here: give it with --queue-policy.
 
     \b
     Examples:
@@ -172,34 +189,125 @@ def test(
     """
     if anonymous and (user or role):
         raise Failure("give one of --user, --role, --anonymous")
-    book = Book() if anonymous else file.read()
-    found = None if anonymous else _find(book, user, role, account)
-    policy = None if queue_policy is None else resource_policy(read_text(queue_policy), queue_policy)
-    principal = principal_of(book, found)
+    content = CredentialsContent() if anonymous else file.read()
+    subject = None if anonymous else _find(content, user, role, account)
+    policy = None if queue_policy is None else _resource_policy(read_text(queue_policy), queue_policy)
+    principal = _principal_of(content, subject)
     given = pairs(context, "--context")
     if len({key.lower() for key in given}) < len(context):
-        raise Failure("each key of --context may be given once")
-    verdict = ask(principal, action, resource, policy, given)
-    _tell_oddities([*principal.policies, *([] if policy is None else [policy])])
+        raise Failure("give each key of --context once")
+    verdict = _ask(principal, action, resource, policy, given)
+    _warn_of_unknown_keys([*principal.policies, *([] if policy is None else [policy])])
     click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason}")
     if verdict.policy is not None:
         click.echo(f"policy {verdict.policy}, statement {verdict.statement}")
     sys.exit(0 if verdict.allowed else 1)
 
 
-def _compiled(book: Book, name: str) -> Policy:
-    return compile_policy(document_text(named_policy(book, name)), kind="identity", name=name)
+def _compiled(content: CredentialsContent, name: str) -> Policy:
+    return compile_policy(document_text(named_policy(content, name)), kind="identity", name=name)
 
 
-def _tell_oddities(policies: Iterable[Policy]) -> None:
+def _warn_of_unknown_keys(policies: Iterable[Policy]) -> None:
     for policy in policies:
         if policy.unknown_keys:
-            click.echo(f"penstock: {oddity(policy)}", err=True)
+            click.echo(f"penstock: {unknown_keys_warning(policy)}", err=True)
 
 
-def _find(book: Book, user: str | None, role: str | None, account: str | None) -> Found:
+def _find(content: CredentialsContent, user: str | None, role: str | None, account: str | None) -> Subject:
     if user is not None and role is None:
-        return find_user(book, user, account)
+        return find_user(content, user, account)
     if role is not None and user is None:
-        return find_role(book, role, account)
+        return find_role(content, role, account)
     raise Failure("give either --user or --role")
+
+
+# -- the question of penstock policy test -------------------------------------------------------------------
+
+
+def _principal_of(content: CredentialsContent, subject: Subject | None) -> Principal:
+    if subject is None:
+        return ANONYMOUS
+    principals = Principals(content)
+    if isinstance(subject.owner, Account):
+        return principals.root(subject.account, "")
+    if not isinstance(subject.owner, Role):
+        return principals.user(subject.account, subject.name, "")
+    session = Session(
+        kind="role", account=subject.account, owner=subject.name, owner_id=unique_id(subject.owner, subject.arn),
+        parent_key="", parent_id="", issued_s=int(time.time()), expires_s=0, name=_SESSION_NAME,
+    )  # fmt: skip
+    return principals.session(session, "")
+
+
+def _resource_policy(text: str, path: Path) -> Policy:
+    try:
+        return compile_policy(text, kind="resource")
+    except PolicyInvalid as error:
+        raise Failure(f'"{path}" is not a valid queue policy: {error}') from None
+
+
+def _ask(
+    principal: Principal, action: str, resource: str, policy: Policy | None, context: Mapping[str, str]
+) -> Verdict:
+    arn = Arn.parse(resource)
+    if arn is None:
+        raise Failure(
+            f'invalid value "{resource}" for --resource: expected an ARN (arn:aws:sqs:REGION:ACCOUNT:QUEUE)'
+        )
+    asked: dict[str, Any] = {"now_s": time.time(), "keys": {}, **{tags: {} for tags in _TAGS.values()}}
+    for key, value in context.items():
+        _put_key(asked, key, value)
+    issued_s = asked.pop("issued_s", principal.issued_s)
+    tags = _merged_tags(principal.tags, asked.pop("principal_tags"))
+    tag_keys = asked.pop("tag_keys", ())
+    return decide(
+        Question(
+            principal=msgspec.structs.replace(principal, issued_s=issued_s, tags=tags),
+            action=action,
+            resource=resource,
+            resource_account=arn.account,
+            resource_policy=policy,
+            tag_keys=tuple(dict.fromkeys((*tag_keys, *asked["request_tags"]))),
+            **asked,
+        )
+    )
+
+
+def _merged_tags(tags: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Conditions ignore the case of a tag's key."""
+    replaced = {name.lower() for name in given}
+    return {name: value for name, value in tags.items() if name.lower() not in replaced} | dict(given)
+
+
+def _put_key(asked: dict[str, Any], key: str, value: str) -> None:
+    name = key.lower()
+    for prefix, tags in _TAGS.items():
+        if name.startswith(prefix):
+            asked[tags][key[len(prefix) :]] = value
+            return
+    if name in _PLAIN:
+        asked[_PLAIN[name]] = value
+    elif name == "aws:securetransport":
+        asked["secure"] = value.lower() == "true"
+    elif name in _TIMES:
+        asked[_TIMES[name]] = _time(key, value)
+    elif name == "aws:tagkeys":
+        asked["tag_keys"] = tuple(value.split(","))
+    elif name == "sts:transitivetagkeys":
+        asked["keys"][name] = tuple(value.split(","))
+    elif is_unknown(key):
+        raise Failure(f"unknown key {key} in --context: no request has it here")
+    elif name.startswith("aws:"):
+        raise Failure(f"invalid key {key} in --context: it follows from the caller and from --resource")
+    else:
+        asked["keys"][name] = value
+
+
+def _time(key: str, value: str) -> float:
+    try:
+        return float(value) if key.lower() == "aws:epochtime" else datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        raise Failure(
+            f'invalid value "{value}" for --context {key}: expected a time such as 2026-01-31T12:00:00Z'
+        ) from None

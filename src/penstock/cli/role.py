@@ -1,4 +1,4 @@
-"""``penstock role``."""
+"""``penstock role``: roles that users and other accounts can assume."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from penstock.auth.identity.book import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
-from penstock.auth.identity.editing import Found, add_role, find_role, trust_document
+from penstock.auth.identity.admin import Subject, add_role, find_role, trust_document
+from penstock.auth.identity.model import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
 from penstock.auth.identity.principals import document_text
-from penstock.cli.ending import add_ending_commands
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
+    add_remove_and_revoke,
     equip,
     holder_rows,
     now,
@@ -25,7 +25,7 @@ from penstock.cli.identity import (
 
 @click.group("role")
 def command() -> None:
-    """Roles: permissions that users and other accounts can take on for a while (AssumeRole).
+    """Roles: permissions that users and other accounts can assume temporarily (AssumeRole).
 
     \b
     Examples:
@@ -42,18 +42,20 @@ def command() -> None:
     "--trust", multiple=True, required=True, metavar="WHO|FILE.json",
     help="Who may assume it: a user's name, an ARN, an account, or a file with a trust policy.",
 )  # fmt: skip
-@click.option("--external-id", metavar="TEXT", help="What whoever assumes it has to say.")
+@click.option("--external-id", metavar="TEXT", help="The ExternalId that AssumeRole must give.")
 @click.option(
     "--allow-tags",
     is_flag=True,
-    help="Whoever assumes it may tag the session, in place of the role's own tags.",
+    help="Allow tags of the session, which replace those of the role.",
 )
 @click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.json", help="What it may do.")
 @click.option(
     "--max-session", type=click.IntRange(DEFAULT_MAX_SESSION_S, MAX_SESSION_S), default=DEFAULT_MAX_SESSION_S,
     show_default=True, metavar="SECONDS", help="How long a session may be.",
 )  # fmt: skip
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Conditions can look at tags.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag, for conditions on aws:PrincipalTag."
+)
 @with_file
 def add(
     file: CredentialsFile, name: str, account: str | None, trust: tuple[str, ...], external_id: str | None,
@@ -61,11 +63,11 @@ def add(
 ) -> None:  # fmt: skip
     """Add a role.
 
-    A user of the role's account needs nothing else than to be trusted by name. An account that is trusted decides
-    itself which of its users may: by a policy that allows sts:AssumeRole, such as assume-roles.
+    A user of the role's account that is trusted by name needs no policy. A trusted account decides which of its users
+    may assume the role: by a policy that allows sts:AssumeRole, such as assume-roles.
 
-    Policies with aws:PrincipalTag believe the tags of a session, and --allow-tags (sts:TagSession) lets whoever
-    assumes the role choose them. Inherited tags, in a chain of roles, need it too.
+    Policies with aws:PrincipalTag trust the tags of a session, and --allow-tags (sts:TagSession) lets the caller of
+    AssumeRole choose them. Tags that are inherited in a chain of roles need it, too.
 
     \b
     Examples:
@@ -74,10 +76,10 @@ def add(
     """
     account = account or file.config.account
     document = _trust(trust, account, external_id, allow_tags)
-    with file.changed() as book:
-        found = add_role(book, account, name, document, max_session, now())
-        equip(book, found, policies, tags)
-    click.echo(found.arn)
+    with file.changed() as content:
+        subject = add_role(content, account, name, document, max_session, now())
+        equip(content, subject, policies, tags)
+    click.echo(subject.arn)
 
 
 @command.command("list")
@@ -97,24 +99,24 @@ def list_(file: CredentialsFile) -> None:
 @account_option
 @with_file
 def show(file: CredentialsFile, name: str, account: str | None) -> None:
-    """Show one role and whom it trusts."""
-    found, role = _find(file, name, account)
-    table([("arn", found.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
+    """Show one role and its trust policy."""
+    subject, role = _find(file, name, account)
+    table([("arn", subject.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
     click.echo(f"\n{document_text(role.trust).strip()}")
 
 
-add_ending_commands(
+add_remove_and_revoke(
     command,
     find_role,
-    removing="Remove a role. Its sessions end.",
-    revoking="End all sessions of a role so far. Whoever it trusts can assume it anew.",
+    remove_help="Remove a role. Its sessions end.",
+    revoke_help="End all present sessions of a role. It can be assumed again.",
 )
 
 
-def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Found, Role]:
-    found = find_role(file.read(), name, account)
-    assert isinstance(found.owner, Role)
-    return found, found.owner
+def _find(file: CredentialsFile, name: str, account: str | None) -> tuple[Subject, Role]:
+    subject = find_role(file.read(), name, account)
+    assert isinstance(subject.owner, Role)
+    return subject, subject.owner
 
 
 def _trust(given: tuple[str, ...], account: str, external_id: str | None, allow_tags: bool) -> str:
@@ -122,6 +124,6 @@ def _trust(given: tuple[str, ...], account: str, external_id: str | None, allow_
         return trust_document(given, account, external_id, allow_tags=allow_tags)
     if len(given) > 1 or external_id is not None or allow_tags:
         raise Failure(
-            "a trust policy in a file says it all: give --trust once, and neither --external-id nor --allow-tags"
+            "a trust policy in a file is complete: give --trust once, and neither --external-id nor --allow-tags"
         )
     return read_text(Path(given[0]))

@@ -1,4 +1,4 @@
-"""``penstock user``."""
+"""``penstock user``: users and their access keys."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sys
 import click
 
 from penstock.auth.identity.access_keys import Pair
-from penstock.auth.identity.book import ROOT, Account, Book, Holder
-from penstock.auth.identity.editing import (
-    Found,
+from penstock.auth.identity.admin import (
+    Subject,
     add_key,
     add_user,
     find_key,
     find_user,
+    imported_key,
     retire_older_keys,
-    taken_over,
 )
-from penstock.cli.ending import add_ending_commands
+from penstock.auth.identity.model import ROOT, Account, CredentialsContent, PolicyHolder
 from penstock.cli.failure import Failure
 from penstock.cli.identity import (
     CredentialsFile,
     account_option,
+    add_remove_and_revoke,
     equip,
     holder_rows,
     now,
@@ -33,9 +33,9 @@ from penstock.cli.identity import (
 
 @click.group("user")
 def command() -> None:
-    """Users and their access keys. A running broker takes changes up within about two seconds.
+    """Users and their access keys. A running broker reads changes within about two seconds.
 
-    The name "root" stands for the account itself: whoever has its key may do everything in the account.
+    The name "root" is the account itself: its key may do everything in the account.
 
     \b
     Examples:
@@ -50,7 +50,9 @@ def command() -> None:
 @click.argument("name")
 @account_option
 @click.option("--policy", "policies", multiple=True, metavar="NAME|FILE.json", help="What the user may do.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Conditions can look at tags.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag, for conditions on aws:PrincipalTag."
+)
 @click.option(
     "--key", metavar="ID", help="A key that clients already have; its secret comes on standard input."
 )
@@ -61,7 +63,7 @@ def add(
 ) -> None:  # fmt: skip
     """Add a user with an access key, and print it. The secret is shown here, and by penstock env.
 
-    The file is made if there is none, and so is a root key beside it, with which secrets are sealed.
+    A missing credentials file is created, and so is a root key beside it, which encrypts the secrets.
 
     \b
     Examples:
@@ -70,16 +72,16 @@ def add(
       penstock user add root --account 111122223333
       penstock user add legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
     """
-    given = None if key is None else taken_over(key, _asked_for_secret(key))
-    with file.changed() as book:
-        found = add_user(book, account or file.config.account, name, now())
-        equip(book, found, policies, tags)
-        pair = add_key(found, file.root_key_or_new(book), now(), given)
+    given = None if key is None else imported_key(key, _read_secret(key))
+    with file.changed() as content:
+        subject = add_user(content, account or file.config.account, name, now())
+        equip(content, subject, policies, tags)
+        pair = add_key(subject, file.root_key_or_new(content), now(), given)
     if given is None:
-        _show_new(found, pair)
+        _show_new(subject, pair)
     if not policies and name != ROOT:
         click.echo(
-            f"penstock: {name} may do nothing yet but what queues' own policies allow: see penstock policy attach",
+            f"penstock: {name} has no policies yet: attach one with penstock policy attach",
             err=True,
         )
 
@@ -89,12 +91,14 @@ def add(
 def list_(file: CredentialsFile) -> None:
     """List users, their keys and their policies."""
     rows = [("NAME", "ACCOUNT", "KEYS", "POLICIES")]
-    for found in _all(file.read()):
-        keys = ", ".join(key.id if key.active else f"{key.id} (inactive)" for key in found.keys)
+    for subject in _all(file.read()):
+        keys = ", ".join(key.id if key.active else f"{key.id} (inactive)" for key in subject.keys)
         policies = (
-            "everything" if found.name == ROOT else ", ".join([*found.holder.policies, *found.holder.inline])
+            "everything"
+            if subject.name == ROOT
+            else ", ".join([*subject.holder.policies, *subject.holder.inline])
         )
-        rows.append((found.name, found.account, keys or "-", policies or "-"))
+        rows.append((subject.name, subject.account, keys or "-", policies or "-"))
     table(rows)
 
 
@@ -104,10 +108,10 @@ def list_(file: CredentialsFile) -> None:
 @with_file
 def show(file: CredentialsFile, name: str, account: str | None) -> None:
     """Show one user. Secrets are not shown: penstock env prints them."""
-    found = find_user(file.read(), name, account)
-    rows = [("arn", found.arn), *(("key", shown_key(key)) for key in found.keys)]
-    if isinstance(found.owner, Holder):
-        rows += holder_rows(found.owner)
+    subject = find_user(file.read(), name, account)
+    rows = [("arn", subject.arn), *(("key", shown_key(key)) for key in subject.keys)]
+    if isinstance(subject.owner, PolicyHolder):
+        rows += holder_rows(subject.owner)
     table(rows)
 
 
@@ -116,20 +120,20 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
 @account_option
 @click.option("--finish", is_flag=True, help="Remove all keys but the newest.")
 @click.option("--retire", metavar="KEY", help="Remove this key.")
-@click.option("--deactivate", metavar="KEY", help="Refuse this key from now on, but keep it.")
-@click.option("--activate", metavar="KEY", help="Take a deactivated key again.")
+@click.option("--deactivate", metavar="KEY", help="Refuse this key from now on.")
+@click.option("--activate", metavar="KEY", help="Accept a deactivated key again.")
 @with_file
 def rotate(
     file: CredentialsFile, name: str, account: str | None, finish: bool, **changes: str | None
 ) -> None:
     """Change a user's key without downtime: add a second key, give it to the clients, remove the first.
 
-    A session lives no longer than the key it was made with; taking the key again does not bring it back.
+    A session ends with the key it was created with, and stays ended if the key is activated again.
 
     \b
     Examples:
       penstock user rotate alice
-      penstock user rotate alice --deactivate AKIAIOSFODNN7EXAMPLE    does anybody still use it?
+      penstock user rotate alice --deactivate AKIAIOSFODNN7EXAMPLE    is it still in use?
       penstock user rotate alice --finish
     """
     asked = [(what, key) for what, key in changes.items() if key is not None]
@@ -138,53 +142,50 @@ def rotate(
     if not asked and not finish:
         _add_second(file, name, account)
         return
-    with file.changed() as book:
-        found = find_user(book, name, account)
-        said = _finished(found) if finish else _changed_key(found, *asked[0])
-    click.echo(said)
+    with file.changed() as content:
+        subject = find_user(content, name, account)
+        removed = retire_older_keys(subject) if finish else []
+        done = f"removed {', '.join(removed)}" if finish else _changed_key(subject, *asked[0])
+    click.echo(done)
 
 
-add_ending_commands(
+add_remove_and_revoke(
     command,
     find_user,
-    removing="Remove a user with all keys. Its sessions end too.",
-    revoking="End all sessions so far that came from the user's keys, those of roles too. The keys themselves go on.",
+    remove_help="Remove a user with all keys. Its sessions end too.",
+    revoke_help="End all present sessions that came from the user's keys, those of roles too. The keys stay valid.",
 )
 
 
-def _all(book: Book) -> list[Found]:
+def _all(content: CredentialsContent) -> list[Subject]:
     found = []
-    for number, account in sorted(book.accounts.items()):
+    for number, account in sorted(content.accounts.items()):
         if account.keys:
-            found.append(Found(number, ROOT, account))
-        found += [Found(number, name, user) for name, user in sorted(account.users.items())]
+            found.append(Subject(number, ROOT, account))
+        found += [Subject(number, name, user) for name, user in sorted(account.users.items())]
     return found
 
 
 def _add_second(file: CredentialsFile, name: str, account: str | None) -> None:
-    with file.changed() as book:
-        found = find_user(book, name, account)
-        pair = add_key(found, file.root_key_for(book), now())
-    _show_new(found, pair)
+    with file.changed() as content:
+        subject = find_user(content, name, account)
+        pair = add_key(subject, file.root_key_for(content), now())
+    _show_new(subject, pair)
 
 
-def _finished(found: Found) -> str:
-    return f"removed {', '.join(retire_older_keys(found))}"
-
-
-def _changed_key(found: Found, what: str, key_id: str) -> str:
-    key = find_key(found, key_id)
+def _changed_key(subject: Subject, what: str, key_id: str) -> str:
+    key = find_key(subject, key_id)
     if what == "retire":
-        found.keys.remove(key)
+        subject.keys.remove(key)
         return f"removed {key_id}"
     if what == "activate" and not key.active:
-        key.end_sessions(now())  # what deactivating has ended does not come back
+        key.end_sessions(now())  # sessions that deactivating ended stay ended
     key.status = "active" if what == "activate" else "inactive"
     return f"{key_id} is {key.status}"
 
 
-def _asked_for_secret(key_id: str) -> str:
-    """Never an argument: those are for everyone on the machine to read."""
+def _read_secret(key_id: str) -> str:
+    """Not an argument: other users of the machine can read those."""
     if sys.stdin.isatty():
         secret: str = click.prompt(f"Secret of {key_id}", hide_input=True, err=True)
         return secret
@@ -194,7 +195,7 @@ def _asked_for_secret(key_id: str) -> str:
         raise Failure("the secret on standard input is not UTF-8 text") from None
 
 
-def _show_new(found: Found, pair: Pair) -> None:
-    who = "root" if isinstance(found.owner, Account) else f"user {found.name}"
-    click.echo(f"penstock: {who} of account {found.account} has a new key", err=True)
+def _show_new(subject: Subject, pair: Pair) -> None:
+    who = "root" if isinstance(subject.owner, Account) else f"user {subject.name}"
+    click.echo(f"penstock: {who} of account {subject.account} has a new key", err=True)
     click.echo(f"AWS_ACCESS_KEY_ID={pair.id}\nAWS_SECRET_ACCESS_KEY={pair.secret}")

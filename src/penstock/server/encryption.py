@@ -97,7 +97,7 @@ class Encryption:
             )
         if self._keyring is not None:
             try:
-                self._keyring.keep()
+                self._keyring.ensure_file()
             except KeyringError as error:
                 raise StoreRefused(str(error)) from None
 

@@ -15,6 +15,7 @@ from functools import partial
 from penstock.auth.encryption.keyring import KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
+from penstock.auth.identity.file import errors_about
 from penstock.clock import Clock
 from penstock.server.audit.file import AuditError
 from penstock.server.audit.log import open_audit_log
@@ -102,9 +103,11 @@ def opened_credentials(config: Config, root: RootKey | None, clock: Clock) -> Cr
     path = config.credentials
     if path is None:
         return None
+    with errors_about(path):  # before the root key: a missing file needs none
+        path.stat()
     if root is None:
         raise RootKeyError(
-            f"the secrets in {path} are sealed, and there is no root key to open them: "
+            f"the secrets in {path} are encrypted, and there is no root key: "
             "give --root-key-file, or put penstock-root.key beside it"
         )
     return Credentials(path, root, clock)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.auth.watch import Watch
+from penstock.auth.secret_files import FileWatch
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,28 +61,28 @@ class Tls:
     def __init__(self, files: TlsFiles) -> None:
         """Raises TlsError."""
         self.files = files
-        self._watch = Watch(*files.paths())
+        self._watch = FileWatch(*files.paths())
         self.context, self.expires = _read(files)
-        self._watch.settle()
+        self._watch.mark_read()
         self._trouble = ""  # what was told last about files that cannot be used
         self._remind_at_s = 0.0
 
     def reload(self) -> bool:
         """Read the files again. If they cannot be used the present ones stay, and the log says why."""
         self._trouble = ""
-        self._watch.is_steady()
+        self._watch.is_stable()
         return self._take_up()
 
     def _take_up(self) -> bool:
         try:
             self.context, self.expires = _read(self.files)
         except TlsUnreadable as error:
-            self._watch.unsettle()
+            self._watch.mark_unread()
             return self._stay(error)
         except TlsError as error:
-            self._watch.settle()
+            self._watch.mark_read()
             return self._stay(error)
-        self._watch.settle()
+        self._watch.mark_read()
         self._trouble = ""
         self._remind_at_s = 0.0
         log.info("certificate loaded, valid until %s", _day(self.expires))

@@ -36,7 +36,7 @@ WORDS = [b"\xc1\x01", b"\xc1", b"\x00" * 16, b"\x00\x00\x00\x01", _SEQ.to_bytes(
 
 def seeds() -> list[bytes]:
     sealed = _CIPHER.seal([(use, _SEQ, plain) for use in _USES for plain in _PLAIN])
-    rooted = [ROOT_KEY.seal(b"fuzz", plain, _BOUND_TO) for plain in _PLAIN]
+    rooted = [ROOT_KEY.encrypt(b"fuzz", plain, _BOUND_TO) for plain in _PLAIN]
     return [
         _SEQ.to_bytes(8, "big") + content for content in (*sealed, *rooted, *_PLAIN, b"\xc1", b"\xc1\x01")
     ]
@@ -54,4 +54,4 @@ def check(data: bytes) -> None:
     for use in _USES:
         assert isinstance(_CIPHER.is_outdated(use, content[: Cipher.head_bytes]), bool)
     with suppress(RootKeyError):
-        assert ROOT_KEY.open(b"fuzz", content, _BOUND_TO) in _PLAIN, "this was never encrypted"
+        assert ROOT_KEY.decrypt(b"fuzz", content, _BOUND_TO) in _PLAIN, "this was never encrypted"

@@ -11,7 +11,7 @@ from fuzz.server import ASSUME, TemporaryCredentials, accounts, credentials_in, 
 from fuzz.targets import text_of
 from identities import HOME, ROOT_KEY
 from penstock.auth.errors import AuthenticationError
-from penstock.auth.identity.open import open_account
+from penstock.auth.identity.open_sessions import open_account
 from penstock.auth.identity.sessions import Sessions
 
 _SESSIONS = Sessions(ROOT_KEY)

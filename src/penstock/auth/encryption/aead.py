@@ -1,7 +1,7 @@
 """AES-256-GCM and HKDF-SHA256, as the ``cryptography`` package has them.
 
-The package is imported with the first key: it takes a sixth of a start, and a server without keys needs none of it.
-"""
+The package is imported with the first key: it takes a sixth of the start time, and a server without keys
+needs none of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 
 
-class Forged(Exception):
-    """It was encrypted under another key, bound to something else, or changed since."""
+class NotAuthentic(Exception):
+    """It was encrypted under another key, bound to another name, or changed since."""
 
 
 class Aead:
@@ -27,12 +27,12 @@ class Aead:
         self._decrypt = cipher.decrypt
         self._invalid = InvalidTag
 
-    def decrypt(self, nonce: bytes, sealed: bytes, bound_to: bytes) -> bytes:
-        """Raises Forged."""
+    def decrypt(self, nonce: bytes, encrypted: bytes, bound_to: bytes) -> bytes:
+        """Raises NotAuthentic."""
         try:
-            return self._decrypt(nonce, sealed, bound_to)
+            return self._decrypt(nonce, encrypted, bound_to)
         except (self._invalid, ValueError):
-            raise Forged from None
+            raise NotAuthentic from None
 
 
 def derived_key(key: bytes, info: bytes) -> bytes:

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import lru_cache
 from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from penstock.auth.encryption.aead import KEY_BYTES, NONCE_BYTES, Aead, Forged
-from penstock.auth.encryption.keyring import Keyring
-from penstock.auth.encryption.keys import TAG_BYTES, Key, Keys, named_arn
+from penstock.auth.encryption.aead import KEY_BYTES, NONCE_BYTES, Aead, NotAuthentic
+from penstock.auth.encryption.keyring import TAG_BYTES, Key, Keyring, KeySet, full_arn
+from penstock.cache import BoundedCache
 from penstock.clock import Clock
 from penstock.errors import DecryptionFailed, KeyDisabled, KeyMissing
 from penstock.names import KeyUse, Space
@@ -38,7 +37,7 @@ _SEALED_MIN = _HEAD + NONCE_BYTES + _GCM_TAG_BYTES
 _SEALS_PER_DATA_KEY = 1 << 31
 """Random nonces are safe for 2^32 messages under one key (NIST SP 800-38D, 8.3); half of that is plenty."""
 
-_OPENED_KEYS_MAX = 4096
+_DATA_KEYS_CACHED = 4096
 
 
 class DataKey(NamedTuple):
@@ -61,7 +60,7 @@ class Cipher:
         self._lock = Lock()
         self._in_use: dict[str, DataKey] = {}  # by key id
         self._seals: dict[str, int] = {}
-        self._unwrapped = lru_cache(maxsize=_OPENED_KEYS_MAX)(self._unwrap)
+        self._unwrapped: BoundedCache[bytes, Aead] = BoundedCache(_DATA_KEYS_CACHED)
 
     def check(self, space: Space, key: str) -> None:
         """May a queue that names this key be used? Raises KeyMissing or KeyDisabled."""
@@ -97,8 +96,9 @@ class Cipher:
         try:
             nonce = content[_HEAD : _HEAD + NONCE_BYTES]
             bound_to = head + seq.to_bytes(8, "big")
-            return self._unwrapped(head).decrypt(nonce, content[_HEAD + NONCE_BYTES :], bound_to)
-        except Forged:
+            cipher = self._unwrapped.get(head) or self._unwrapped.put(head, self._unwrap(head))
+            return cipher.decrypt(nonce, content[_HEAD + NONCE_BYTES :], bound_to)
+        except NotAuthentic:
             raise DecryptionFailed(f"message {seq}") from None
 
     def knows(self, head: bytes) -> bool:
@@ -111,7 +111,7 @@ class Cipher:
         return key.enabled and head[:_NAMED] != _MAGIC + key.newest_tag
 
     @staticmethod
-    def _key(keys: Keys, use: KeyUse) -> Key:
+    def _key(keys: KeySet, use: KeyUse) -> Key:
         if use.key is None:
             return keys.managed
         try:
@@ -149,7 +149,7 @@ class NoKeys:
 
     @staticmethod
     def check(space: Space, key: str) -> None:
-        raise KeyMissing(named_arn(space, key))
+        raise KeyMissing(full_arn(space, key))
 
     @staticmethod
     def seal(contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
@@ -180,14 +180,14 @@ def _check_form(seq: int, content: bytes) -> None:
         raise DecryptionFailed(f"message {seq}")
 
 
-def _make(keys: Keys, key: Key, now_ms: int) -> DataKey:
+def _make(keys: KeySet, key: Key, now_ms: int) -> DataKey:
     plain, nonce, named = os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES), _MAGIC + key.newest_tag
     _, wrapping = _owner(keys, named)
     head = named + nonce + wrapping.encrypt(nonce, plain, named)
     return DataKey(key.newest, head, Aead(plain), now_ms)
 
 
-def _owner(keys: Keys, head: bytes) -> tuple[Key, Aead]:
+def _owner(keys: KeySet, head: bytes) -> tuple[Key, Aead]:
     found = keys.by_tag(_tag(head))
     if found is None:
         raise KeyMissing(key_named(head))

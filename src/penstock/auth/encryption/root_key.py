@@ -1,9 +1,8 @@
-"""The root key: 32 bytes that only the operator keeps. Whatever is sealed on disk is sealed by way of it.
+"""The root key: 32 bytes that only the operator has, and that protect all other keys and secrets on disk.
 
-Rule 1: it is never stored with the data it protects: it comes from the environment, from a command, or from a file.
-Rule 2: it encrypts nothing itself: each purpose gets a key of its own (HKDF-SHA256).
-Rule 3: what is sealed (AES-256-GCM) is bound to a name: it cannot be passed off as something else, nor changed.
-"""
+It is never stored with the data: it comes from the environment, from a command, or from a file. It encrypts
+nothing itself: each purpose gets a derived key of its own (HKDF-SHA256). What is encrypted (AES-256-GCM) is
+bound to a name: it can be neither changed nor used in another place."""
 
 from __future__ import annotations
 
@@ -12,31 +11,30 @@ import shlex
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
-from penstock.auth.encryption.aead import KEY_BYTES, NONCE_BYTES, Aead, Forged, derived_key
-from penstock.auth.secret_files import NotPrivate, read_private
+from penstock.auth.encryption.aead import KEY_BYTES, NONCE_BYTES, Aead, NotAuthentic, derived_key
+from penstock.auth.secret_files import NotPrivate, exists, read_private
 
 VARIABLE = "PENSTOCK_ROOT_KEY"
-"""Holds the key itself. There is no such flag: the arguments of a process are for everyone to read."""
+"""Holds the key itself. There is no flag for it: other users can read the arguments of a process."""
 
 NEW_VARIABLE = "PENSTOCK_NEW_ROOT_KEY"
-"""Holds the key that takes the place of another, for the command that exchanges the two."""
+"""Holds the new key for the command that replaces the root key."""
 
-INTERRUPTED = "if penstock key reroot was interrupted, repeat it"
+INTERRUPTED = "if penstock key replace-root was interrupted, repeat it"
 
 FILE_NAME = "penstock-root.key"
-_COMMAND_PATIENCE_S = 30
+_COMMAND_TIMEOUT_S = 30
 _FILE_BYTES_MAX = 4096
 
 
 class RootKeyError(Exception):
-    """One line for the operator. It never shows any part of a key."""
+    """One line for the operator. It never contains any part of a key."""
 
 
 class RootKeyUnavailable(RootKeyError):
-    """The command that gives the key out did not, this time."""
+    """The command that prints the key failed this time."""
 
 
 class RootKey:
@@ -44,42 +42,54 @@ class RootKey:
         if len(key) != KEY_BYTES:
             raise RootKeyError(f"a root key has {KEY_BYTES} bytes, not {len(key)}")
         self._key = key
-        self._cipher = lru_cache(maxsize=16)(lambda purpose: Aead(self.derive(purpose)))
+        self._ciphers: dict[bytes, Aead] = {}  # by purpose
 
     def derive(self, purpose: bytes) -> bytes:
-        """A key of 32 bytes for one purpose; it tells nothing about the root key or about other purposes."""
+        """A key of 32 bytes for one purpose. It reveals nothing about the root key or about other purposes."""
         return derived_key(self._key, b"penstock/" + purpose)
 
     @property
     def fingerprint(self) -> str:
-        """Tells root keys apart, and gives nothing away."""
+        """Tells root keys apart without revealing them."""
         return self.derive(b"fingerprint")[:8].hex()
 
-    def seal(self, purpose: bytes, plain: bytes, bound_to: bytes) -> bytes:
+    def encrypt(self, purpose: bytes, plain: bytes, bound_to: bytes) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher(purpose).encrypt(nonce, plain, bound_to)
 
-    def open(self, purpose: bytes, sealed: bytes, bound_to: bytes) -> bytes:
+    def decrypt(self, purpose: bytes, encrypted: bytes, bound_to: bytes) -> bytes:
         try:
-            return self._cipher(purpose).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
-        except Forged:
-            raise RootKeyError("it was sealed with another root key, or changed since") from None
+            return self._cipher(purpose).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], bound_to)
+        except NotAuthentic:
+            raise RootKeyError("it was encrypted with another root key, or changed since") from None
+
+    def _cipher(self, purpose: bytes) -> Aead:
+        cipher = self._ciphers.get(purpose)
+        if cipher is None:
+            cipher = self._ciphers[purpose] = Aead(self.derive(purpose))
+        return cipher
 
 
 def find_root_key(
     *, environ: Mapping[str, str], command: str | None, file: Path | None, beside: Path | None
 ) -> RootKey | None:
-    """The first source that is given wins. ``beside`` is the credentials file: a key file may lie next to it."""
+    """The first source that is given wins. ``beside`` is the credentials file: a key file may be next to it.
+
+    Raises RootKeyError."""
     given = _first_given(environ, VARIABLE, command, "root_key_command", file)
-    if given is None and beside is not None and (found := beside.with_name(FILE_NAME)).exists():
-        return read_root_key_file(found)
-    return given
+    if given is not None or beside is None:
+        return given
+    path = beside.with_name(FILE_NAME)
+    try:
+        return read_root_key_file(path) if exists(path) else None
+    except OSError as error:
+        raise RootKeyError(f"cannot read the root key file {path}: {error.strerror}") from None
 
 
 def find_new_root_key(
     *, environ: Mapping[str, str], command: str | None, file: Path | None
 ) -> RootKey | None:
-    """The one that takes the place of another: from the same sources, under names of their own."""
+    """The new root key: from the same kinds of sources, with names of their own."""
     return _first_given(environ, NEW_VARIABLE, command, "--new-root-key-command", file)
 
 
@@ -94,7 +104,7 @@ def read_root_key_file(path: Path) -> RootKey:
 
 
 def create_root_key_file(path: Path) -> RootKey:
-    """Make a key and keep it in a new file that only its owner may read."""
+    """Create a key in a new file that only its owner may read."""
     key = os.urandom(KEY_BYTES)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -103,9 +113,9 @@ def create_root_key_file(path: Path) -> RootKey:
             file.flush()
             os.fsync(descriptor)
     except FileExistsError:
-        raise RootKeyError(f"{path} is there already: a root key is never overwritten") from None
+        raise RootKeyError(f"{path} exists already: a root key is never overwritten") from None
     except OSError as error:
-        raise RootKeyError(f"cannot make the root key file {path}: {error.strerror}") from None
+        raise RootKeyError(f"cannot create the root key file {path}: {error.strerror}") from None
     return RootKey(key)
 
 
@@ -122,16 +132,16 @@ def _first_given(
 def _output(command: str, name: str) -> str:
     try:
         done = subprocess.run(
-            shlex.split(command), capture_output=True, timeout=_COMMAND_PATIENCE_S, stdin=subprocess.DEVNULL
+            shlex.split(command), capture_output=True, timeout=_COMMAND_TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise RootKeyUnavailable(f"{name} took longer than {_COMMAND_PATIENCE_S} seconds") from None
+        raise RootKeyUnavailable(f"{name} took longer than {_COMMAND_TIMEOUT_S} seconds") from None
     except (OSError, ValueError, IndexError) as error:
         raise RootKeyUnavailable(f"cannot run {name}: {error}") from None
     if done.returncode != 0:
-        # Its output may hold the key; what it says to the operator goes to standard error.
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = f": {said[-1]}" if said else ""
+        # Its output may contain the key; only standard error is shown.
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = f": {lines[-1]}" if lines else ""
         raise RootKeyUnavailable(f"{name} ended with status {done.returncode}{reason}")
     return done.stdout.decode("latin-1")
 
@@ -146,5 +156,5 @@ def _read(text: str, where: str) -> bytes:
         if len(key) == KEY_BYTES:
             return key
     raise RootKeyError(
-        f"{where} is not a root key: give {KEY_BYTES} bytes as base64 or as hexadecimal digits"
+        f"invalid root key in {where}: expected {KEY_BYTES} bytes as base64 or as hexadecimal digits"
     )

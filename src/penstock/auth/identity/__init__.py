@@ -1,7 +1,7 @@
 """Who there is: accounts with their users, roles and keys, out of the credentials file; and their sessions."""
 
-from penstock.auth.identity.book import CredentialsError
 from penstock.auth.identity.credentials import Credentials
 from penstock.auth.identity.directory import Directory
+from penstock.auth.identity.model import CredentialsError
 
 __all__ = ["Credentials", "CredentialsError", "Directory"]

@@ -1,30 +1,31 @@
-"""The credentials of a running server: the newest directory that the file could be made into.
+"""The credentials of a running server: a directory that is replaced as a whole when the file changes.
 
-Rule 1: a request sees one state of the file or another, never a mixture: the directory is replaced as a whole.
-Rule 2: a file that cannot be used changes nothing. The log says why, and says it again every minute: as long as it
-lasts, whoever was removed since is still let in.
-Rule 3: unasked, a file is read when it has changed and nobody is writing it (:mod:`penstock.auth.watch`); and in any
-case what changed while it was read is not taken.
-Rule 4: a file that could not be read, this time, is tried again with every look.
+A request sees one state of the file or another, never a mixture. A file that cannot be used changes nothing; the log
+says why, and repeats it every minute, because removed users are still accepted until then. A file that could not be
+read is tried again with every look.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from penstock.auth.encryption.root_key import INTERRUPTED, RootKey
-from penstock.auth.identity.access_keys import SealedElsewhere
-from penstock.auth.identity.book import CredentialsError, CredentialsUnreadable
-from penstock.auth.identity.differences import differences, in_short
+from penstock.auth.identity.access_keys import OtherRootKey
 from penstock.auth.identity.directory import Directory
 from penstock.auth.identity.file import read_file
-from penstock.auth.watch import Watch
+from penstock.auth.identity.model import CredentialsContent, CredentialsError, CredentialsUnreadable, all_keys
+from penstock.auth.secret_files import FileWatch
 from penstock.clock import Clock
 
 _log = logging.getLogger("penstock.auth")
 
-_REMIND_MS = 60_000
+_REPEAT_MS = 60_000
+_WARNINGS_MAX = 8
 
 
 class Credentials:
@@ -33,67 +34,65 @@ class Credentials:
         self._path = path
         self._root_key = root_key
         self._clock = clock
-        self._watch = Watch(path)
-        self._trouble = ""  # why the file as it is now cannot be used
-        self._told_ms = 0
+        self._watch = FileWatch(path)
+        self._problem = ""  # why the file as it is now cannot be used
+        self._logged_ms = 0
         self.directory = self._read()
-        self._watch.settle()
-        _warn(self.directory.oddities)
+        self._watch.mark_read()
+        _warn(self.directory.warnings)
 
     def reload(self, *, asked: bool = False) -> str:
-        """Take up a changed file. Gives one line that was also logged; empty if there was nothing to do.
+        """Read a changed file. Returns the line that was logged; empty if there was nothing to do.
 
-        Cheap when the file is as it was: it can be called every second. ``asked`` reads it in any case. A file of ten
-        thousand users takes seconds to read; this may run in a thread beside those who ask the directory.
+        Cheap if the file is unchanged: it can be called every second. ``asked`` reads it in any case. A file of ten
+        thousand users takes seconds to read; this may run in a thread beside those that use the directory.
         """
         has_changed = self._watch.has_changed()
         if asked:
-            self._trouble = ""  # whoever asks is told, even what was told a moment ago
-        return self._take_up() if asked or has_changed else self._reminded()
+            self._problem = ""  # so that it is logged again
+        return self._take_up() if asked or has_changed else self._repeated()
 
     def _take_up(self) -> str:
         try:
             new = self._read()
         except CredentialsUnreadable as error:
-            self._watch.unsettle()
-            trouble = _still_in_force(error)
-            if trouble == self._trouble:
-                return self._reminded()
-            self._trouble = trouble
-            return self._complained()
+            self._watch.mark_unread()
+            problem = _still_in_force(error)
+            if problem == self._problem:
+                return self._repeated()
+            self._problem = problem
+            return self._logged()
         except CredentialsError as error:
-            self._watch.settle()
-            self._trouble = _still_in_force(error)
-            return self._complained()
-        if not self._watch.is_steady():
-            line = (
-                f"the credentials file {self._path} is being written: it will be read when it stays the same"
-            )
+            self._watch.mark_read()
+            self._problem = _still_in_force(error)
+            return self._logged()
+        if not self._watch.is_stable():
+            line = f"the credentials file {self._path} is being written: it will be read when it is complete"
             _log.info("%s", line)
             return line
-        self._watch.settle()
-        self._trouble = ""
-        line = f"credentials read again: {differences(self.directory.book, new.book)}"
+        self._watch.mark_read()
+        self._problem = ""
+        line = f"credentials reloaded: {_changes(self.directory.content, new.content)}"
         _log.info("%s", line)
-        _warn([each for each in new.oddities if each not in self.directory.oddities])
+        _warn([each for each in new.warnings if each not in self.directory.warnings])
         self.directory = new
         return line
 
-    def _reminded(self) -> str:
-        due = self._trouble and self._clock.now_ms() - self._told_ms >= _REMIND_MS
-        return self._complained() if due else ""
+    def _repeated(self) -> str:
+        due = self._problem and self._clock.now_ms() - self._logged_ms >= _REPEAT_MS
+        return self._logged() if due else ""
 
-    def _complained(self) -> str:
-        self._told_ms = self._clock.now_ms()
-        _log.error("%s", self._trouble)
-        return self._trouble
+    def _logged(self) -> str:
+        self._logged_ms = self._clock.now_ms()
+        _log.error("%s", self._problem)
+        return self._problem
 
     def _read(self) -> Directory:
-        book = read_file(self._path)
+        content = read_file(self._path)
         try:
-            return Directory(book, self._root_key, self._clock)
+            return Directory(content, self._root_key, self._clock)
         except CredentialsError as error:
-            hint = f"; {INTERRUPTED}" if isinstance(error, SealedElsewhere) else ""
+            hint = f"; {INTERRUPTED}" if isinstance(error, OtherRootKey) else ""
             raise CredentialsError(f"cannot use the credentials file {self._path}: {error}{hint}") from None
 
 
@@ -101,6 +100,48 @@ def _still_in_force(error: CredentialsError) -> str:
     return f"{error}; the old credentials are still in force"
 
 
-def _warn(oddities: list[str]) -> None:
-    if oddities:
-        _log.warning("%s", in_short(oddities))
+def _warn(warnings: list[str]) -> None:
+    if warnings:
+        more = [f"and {len(warnings) - _WARNINGS_MAX} more"] if len(warnings) > _WARNINGS_MAX else []
+        _log.warning("%s", ", ".join([*warnings[:_WARNINGS_MAX], *more]))
+
+
+def _changes(old: CredentialsContent, new: CredentialsContent) -> str:
+    """How many of each kind were added, removed or changed: ``1 user added, 2 active keys removed``."""
+    counts: list[str] = []
+    for (word, before), (_, after) in zip(_kinds(old), _kinds(new), strict=True):
+        changed = [name for name in before.keys() & after.keys() if before[name] != after[name]]
+        for what, names in (
+            ("added", after.keys() - before.keys()),
+            ("removed", before.keys() - after.keys()),
+            ("changed", changed),
+        ):
+            if names:
+                counts.append(_count(names, word, what))
+    return ", ".join(counts) or "nothing changed"
+
+
+def _count(names: Iterable[str], word: str, what: str) -> str:
+    number = len(list(names))
+    plural = word if number == 1 else f"{word.removesuffix('y')}ies" if word == "policy" else f"{word}s"
+    return f"{number} {plural} {what}"
+
+
+def _kinds(content: CredentialsContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What can differ, by name. Keys are counted by themselves, whoever owns them."""
+    accounts = content.accounts.items()
+    yield "account", {number: account.sessions_since for number, account in accounts}
+    yield (
+        "user",
+        {
+            f"{number}/{name}": msgspec.structs.replace(user, keys=[])
+            for number, account in accounts
+            for name, user in account.users.items()
+        },
+    )
+    yield (
+        "role",
+        {f"{number}/{name}": role for number, account in accounts for name, role in account.roles.items()},
+    )
+    yield "active key", {each.key.id: each.key for each in all_keys(content) if each.key.active}
+    yield "policy", content.policies

@@ -1,11 +1,8 @@
-"""One state of the credentials file, ready to be asked: what is the secret of this key, and who uses it?
+"""One state of the credentials file, indexed for requests: the secret and the principal of each access key.
 
-Rule 1: an unknown key, an inactive one, a token that is not ours and one whose owner is gone get the same answer, so
-that nobody learns which keys there are.
-Rule 2: a session lives as long as the long-term key it came from, and all that lies between: whoever deactivates a
-leaked key ends all that was made with it.
-Rule 3: what is remembered is bounded, and only holds tokens that were found true.
-"""
+An unknown key, an inactive one, a token from elsewhere and one whose owner is gone get the same answer, so
+that nobody can find out which keys exist. A session is valid as long as the long-term key it came from and
+everything in between: deactivating a leaked key ends all sessions that were created with it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from typing import NamedTuple
 
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import ExpiredToken, InvalidToken
-from penstock.auth.identity.access_keys import opened_secret
-from penstock.auth.identity.book import AccessKey, Book, all_keys
+from penstock.auth.identity.access_keys import decrypted_secret
+from penstock.auth.identity.model import AccessKey, CredentialsContent, all_keys
 from penstock.auth.identity.principals import KnownRole, Principals
 from penstock.auth.identity.sessions import Sessions
 from penstock.auth.policy import PolicyInvalid
@@ -40,18 +37,18 @@ class _KnownSession(NamedTuple):
 
 
 class Directory:
-    def __init__(self, book: Book, root_key: RootKey, clock: Clock) -> None:
-        """Raises CredentialsError: whatever is wrong in the file is said now, not when it is first needed."""
-        self.book = book
+    def __init__(self, content: CredentialsContent, root_key: RootKey, clock: Clock) -> None:
+        """Raises CredentialsError for anything wrong in the file, not only when it is first needed."""
+        self.content = content
         self.sessions = Sessions(root_key)
         self._clock = clock
-        self._principals = Principals(book)
+        self._principals = Principals(content)
         self._by_key: dict[str, _Known] = {}
         self._sessions: BoundedCache[tuple[str, str], _KnownSession] = BoundedCache(
             _CACHED_TOKEN_CHARACTERS, lambda key: 128 + len(key[1])
         )
-        for key, account, name in all_keys(book):
-            secret = opened_secret(root_key, key)
+        for key, account, name in all_keys(content):
+            secret = decrypted_secret(root_key, key)
             if key.active:
                 principal = (
                     self._principals.root(account, key.id)
@@ -60,12 +57,12 @@ class Directory:
                 )
                 self._by_key[key.id] = _Known(secret, principal, key)
         self._roles = {role.arn: role for role in self._principals.roles()}
-        self.oddities = [*self._principals.oddities]
+        self.warnings = [*self._principals.warnings]
         if not self._by_key:
-            self.oddities.insert(0, "no access key is active: every signed request is refused")
+            self.warnings.insert(0, "no access key is active: every signed request is refused")
 
     def secret(self, access_key: str, token: str | None) -> str:
-        """What the request must have been signed with. Raises AuthenticationError."""
+        """The secret that the request must be signed with. Raises AuthenticationError."""
         return self._known(access_key, token).secret
 
     def principal(self, access_key: str, token: str | None) -> Principal:
@@ -82,21 +79,21 @@ class Directory:
                 raise InvalidToken
             return known
         key = access_key, token
-        session = self._sessions.get(key) or self._sessions.put(key, self._opened(access_key, token))
+        session = self._sessions.get(key) or self._sessions.put(key, self._open_session(access_key, token))
         if session.expires_ms <= self._clock.wall_ms():
             raise ExpiredToken
         return session
 
-    def _opened(self, access_key: str, token: str) -> _KnownSession:
+    def _open_session(self, access_key: str, token: str) -> _KnownSession:
         session = self.sessions.open(access_key, token)
         parent = None if session is None else self._by_key.get(session.parent_key)
         if session is None or parent is None:
             raise InvalidToken
-        if not self._principals.goes_on(session, parent.key, parent.principal):
+        if not self._principals.is_valid(session, parent.key, parent.principal):
             raise InvalidToken
         try:
             principal = self._principals.session(session, access_key)
-        except PolicyInvalid:  # it was a policy when the session began; rules of another version made it none
+        except PolicyInvalid:  # it was valid when the session began, and a newer version has stricter rules
             raise InvalidToken from None
         secret = self.sessions.secret(access_key)
         return _KnownSession(secret, principal, session.expires_s * 1000)

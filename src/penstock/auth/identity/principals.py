@@ -1,9 +1,4 @@
-"""From the tables of the file to principals: their policies compiled, their sessions' names and tags in place.
-
-Rule 1: a session goes on as long as everything it came from: its own user or role, those of the sessions before it in
-a chain, and the key that it all began with. If one of them is gone, is somebody else by now, or ended its sessions,
-it is over.
-"""
+"""From the tables of the credentials file to principals, with compiled policies and the tags of their sessions."""
 
 from __future__ import annotations
 
@@ -12,13 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.auth.identity.book import (
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
+from penstock.auth.identity.model import (
     AccessKey,
     Account,
-    Book,
+    CredentialsContent,
     CredentialsError,
-    Document,
-    Holder,
+    PolicyDocument,
+    PolicyHolder,
     Role,
     User,
     role_arn,
@@ -26,7 +22,6 @@ from penstock.auth.identity.book import (
     unique_id,
     user_arn,
 )
-from penstock.auth.identity.managed import MANAGED
 from penstock.auth.identity.sessions import Chain, Hop, OwnerKind, Session, extended
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, compile_policy
 from penstock.auth.principal import Principal
@@ -34,7 +29,7 @@ from penstock.names import PARTITION
 
 
 class SessionPrincipal(Principal, frozen=True, kw_only=True):
-    """Whoever calls with temporary credentials; what the next session in a chain has to know about this one."""
+    """A caller with temporary credentials; holds what the next session in a chain inherits."""
 
     parent_key: str
     parent_id: str
@@ -42,15 +37,15 @@ class SessionPrincipal(Principal, frozen=True, kw_only=True):
     transitive: tuple[str, ...] = ()
 
 
-def document_text(document: Document) -> str:
+def document_text(document: PolicyDocument) -> str:
     return document if isinstance(document, str) else msgspec.json.encode(document).decode()
 
 
-def named_policy(book: Book, name: str) -> Document:
+def named_policy(content: CredentialsContent, name: str) -> PolicyDocument:
     """Raises CredentialsError."""
-    found = book.policies.get(name) or MANAGED.get(name)
+    found = content.policies.get(name) or BUILTIN_POLICIES.get(name)
     if found is None:
-        raise CredentialsError(f'there is no policy "{name}": penstock policy list shows what there is')
+        raise CredentialsError(f'there is no policy "{name}": see penstock policy list')
     return found
 
 
@@ -65,15 +60,15 @@ class KnownRole(NamedTuple):
 
 
 class Principals:
-    def __init__(self, book: Book) -> None:
-        """Raises CredentialsError where the book names what is not there, or holds a policy that is none."""
-        self._book = book
-        self.oddities: dict[str, None] = {}  # what policies say that can hardly be meant, each line once
-        for name, document in book.policies.items():
-            if name in MANAGED:
+    def __init__(self, content: CredentialsContent) -> None:
+        """Raises CredentialsError for an unknown policy name or an invalid policy."""
+        self._book = content
+        self.warnings: dict[str, None] = {}  # about policies that are probably mistaken, each line once
+        for name, document in content.policies.items():
+            if name in BUILTIN_POLICIES:
                 raise CredentialsError(f'policy "{name}" has the name of a built-in one')
             self._compiled(document, name)
-        for account in book.accounts.values():
+        for account in content.accounts.values():
             for holder in (*account.users.values(), *account.roles.values()):
                 self.policies(holder)
 
@@ -96,12 +91,13 @@ class Principals:
                 trust = self._compiled(role.trust, name, "trust")
                 yield KnownRole(number, name, arn, unique_id(role, arn), role.max_session, role.tags, trust)
 
-    def policies(self, holder: Holder) -> tuple[Policy, ...]:
+    def policies(self, holder: PolicyHolder) -> tuple[Policy, ...]:
         named = [(name, named_policy(self._book, name)) for name in holder.policies]
         return tuple(self._compiled(document, name) for name, document in [*named, *holder.inline.items()])
 
-    def goes_on(self, session: Session, key: AccessKey, parent: Principal) -> bool:
-        """Rule 1. ``parent`` is whose key it is today."""
+    def is_valid(self, session: Session, key: AccessKey, parent: Principal) -> bool:
+        """A session ends with anything it came from: its user or role, those of the sessions before it in a
+        chain, and the long-term key. ``parent`` is the present owner of that key."""
         hops = (*session.chain, session.hop)
         began_s = min(hop.issued_s for hop in hops)
         began = Hop(
@@ -111,19 +107,19 @@ class Principals:
             session.parent_id,
             began_s,
         )
-        return not key.ended(began_s) and all(map(self._stands, (began, *hops)))
+        return not key.has_ended(began_s) and all(map(self._exists, (began, *hops)))
 
     def session(self, session: Session, access_key: str) -> SessionPrincipal:
-        """Of a session that goes on."""
+        """The principal of a valid session."""
         match session.kind:
             case "role":
                 return self._role_session(session, access_key)
             case "root":
-                whole = self.root(session.account, access_key)
+                base = self.root(session.account, access_key)
             case "user":
-                whole = self.user(session.account, session.owner, access_key)
+                base = self.user(session.account, session.owner, access_key)
         return SessionPrincipal(
-            **{**msgspec.structs.asdict(whole), "issued_s": session.issued_s},
+            **{**msgspec.structs.asdict(base), "issued_s": session.issued_s},
             parent_key=session.parent_key, parent_id=session.parent_id, chain=(session.hop,),
         )  # fmt: skip
 
@@ -142,19 +138,19 @@ class Principals:
             chain=extended(session.chain, session.hop), transitive=session.transitive,
         )  # fmt: skip
 
-    def _compiled(self, document: Document, name: str, kind: Kind = "identity") -> Policy:
+    def _compiled(self, document: PolicyDocument, name: str, kind: Kind = "identity") -> Policy:
         try:
             policy = compile_policy(document_text(document), kind=kind, name=name)
         except PolicyInvalid as error:
             raise CredentialsError(f"{_called(kind, name)}: {error}") from None
         if policy.unknown_keys:
-            self.oddities[oddity(policy)] = None
+            self.warnings[unknown_keys_warning(policy)] = None
         return policy
 
-    def _stands(self, hop: Hop) -> bool:
-        """Whoever had this session is there, is still the same, and did not end it."""
+    def _exists(self, hop: Hop) -> bool:
+        """The owner of this session exists, is still the same one, and did not end the session."""
         owner = self._owner(hop.kind, hop.account, hop.owner)
-        if owner is None or owner.ended(hop.issued_s):
+        if owner is None or owner.has_ended(hop.issued_s):
             return False
         match owner:
             case Account():
@@ -171,9 +167,9 @@ class Principals:
         return held.roles.get(name) if kind == "role" else held.users.get(name)
 
 
-def check_book(book: Book) -> None:
-    """Raises CredentialsError for whatever a server would refuse, but for the secrets."""
-    for _ in Principals(book).roles():
+def check_content(content: CredentialsContent) -> None:
+    """Raises CredentialsError for what a server would refuse, except for the secrets."""
+    for _ in Principals(content).roles():
         pass
 
 
@@ -181,10 +177,9 @@ def assumed_role_arn(session: Session) -> str:
     return f"arn:{PARTITION}:sts::{session.account}:assumed-role/{session.owner}/{session.name}"
 
 
-def oddity(policy: Policy) -> str:
-    """Of a policy with unknown keys, for the operator."""
+def unknown_keys_warning(policy: Policy) -> str:
     keys = " and ".join(policy.unknown_keys)
-    return f"{_called(policy.kind, policy.name)} looks at {keys}, which no request here has: it counts as missing"
+    return f"{_called(policy.kind, policy.name)} has conditions on {keys}, which no request has here: never present"
 
 
 def _called(kind: Kind, name: str) -> str:

@@ -1,10 +1,9 @@
-"""Temporary credentials: a session is a sealed token that its holder keeps.
+"""Temporary credentials: a session is an encrypted token that the client keeps.
 
-Rule 1: nothing about a session is stored: the token carries it, and only the root key opens it. So sessions survive
-a restart and cost no memory. The secret is not even in the token: it follows from the access key and the root key.
-Rule 2: a token says how it came about, back to the long-term key: whatever ends a session on the way ends those that
-were made with it.
-"""
+Nothing about a session is stored: the token carries it, and only the root key decrypts it. So sessions
+survive a restart and cost no memory. The secret is not in the token: it is derived from the access key and
+the root key. A token names all sessions it came from, back to the long-term key: ending one of them ends
+those that were created with it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ OwnerKind = Literal["root", "user", "role"]
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
-    """A session in a chain of them: whose it was, and when it began."""
+    """A session in a chain of sessions: its owner, and when it began."""
 
     kind: OwnerKind
     account: str
@@ -38,26 +37,26 @@ Chain = tuple[Hop, ...]
 
 
 def extended(chain: Chain, hop: Hop) -> Chain:
-    """A role that is assumed again in the same chain counts once, with its first session: nothing that ends a later
-    one spares that. So a chain that goes round in circles does not grow."""
-    if any(_whose(each) == _whose(hop) for each in chain):
+    """A role that is assumed again in the same chain counts once, with its first session: whatever ends a later one
+    ends that, too. So a chain of roles that assume each other does not grow."""
+    if any(_owner_of(each) == _owner_of(hop) for each in chain):
         return chain
     return (*chain, hop)
 
 
-def _whose(hop: Hop) -> tuple[str, str, str, str]:
+def _owner_of(hop: Hop) -> tuple[str, str, str, str]:
     return hop.kind, hop.account, hop.owner, hop.owner_id
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """What a token says. ``owner`` and ``owner_id`` are the user's or role's; for the root the account's own."""
+    """The content of a token. ``owner`` and ``owner_id`` are those of the user or role; for root, of the account."""
 
     kind: OwnerKind
     account: str
     owner: str
     owner_id: str
-    parent_key: str  # the long-term key behind it, through a chain of sessions the first
-    parent_id: str  # whose key that was: ids of keys can be given to others
+    parent_key: str  # the long-term key that the chain of sessions began with
+    parent_id: str  # the owner of that key then: an id can be given to another key later
     issued_s: int
     expires_s: int
     name: str = ""  # RoleSessionName
@@ -85,18 +84,18 @@ class Sessions:
 
     def issue(self, session: Session) -> Issued:
         access_key = new_access_key_id(temporary=True)
-        sealed = self._root_key.seal(_PURPOSE, msgspec.msgpack.encode(session), access_key.encode())
-        return Issued(access_key, self.secret(access_key), base64.b64encode(sealed).decode())
+        encrypted = self._root_key.encrypt(_PURPOSE, msgspec.msgpack.encode(session), access_key.encode())
+        return Issued(access_key, self.secret(access_key), base64.b64encode(encrypted).decode())
 
     def secret(self, access_key: str) -> str:
         return base64.b64encode(hmac.digest(self._secret_key, access_key.encode(), "sha256"))[:40].decode()
 
     def open(self, access_key: str, token: str) -> Session | None:
-        """None if the token is not one of ours, or belongs to another access key."""
+        """None if the token was not issued here, or belongs to another access key."""
         if len(token) > _TOKEN_LENGTH_MAX:
             return None
         try:
-            sealed = base64.b64decode(token, validate=True)
-            return self._decoder.decode(self._root_key.open(_PURPOSE, sealed, access_key.encode()))
+            encrypted = base64.b64decode(token, validate=True)
+            return self._decoder.decode(self._root_key.decrypt(_PURPOSE, encrypted, access_key.encode()))
         except (RootKeyError, ValueError, msgspec.DecodeError):
             return None

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.auth.identity.book import MAX_SESSION_S, Role, unique_id
-from penstock.auth.identity.open import open_session
+from penstock.auth.identity.model import MAX_SESSION_S, Role, unique_id
+from penstock.auth.identity.open_sessions import open_session
 from penstock.auth.identity.principals import KnownRole, SessionPrincipal, assumed_role_arn
 from penstock.auth.identity.sessions import Issued, Session, extended
 from penstock.auth.policy import Policy, PolicyInvalid, Question, Verdict, compile_policy, decide

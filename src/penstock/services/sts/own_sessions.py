@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.auth.identity.book import root_arn
-from penstock.auth.identity.open import open_session
+from penstock.auth.identity.model import root_arn
+from penstock.auth.identity.open_sessions import open_session
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.identity.sessions import Session
 from penstock.services.sts.desk import Desk, caller, handed_out

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from identities import HOME, THEN
 from penstock.auth.encryption.envelope import Cipher
 from penstock.auth.encryption.keyring import Keyring, KeyringError
-from penstock.auth.encryption.rerooting import reroot
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
-from penstock.auth.identity.book import all_keys
-from penstock.auth.identity.editing import add_key, add_user
+from penstock.auth.identity.admin import add_key, add_user
 from penstock.auth.identity.file import changed_file, read_file
+from penstock.auth.identity.model import all_keys
 from penstock.clock import ManualClock
 from penstock.names import KeyUse, Space
+from penstock.server.replace_root_key import replace_in_files
 
 HERE = Space(HOME, "eu-west-1")
 OLD, NEW, OTHER = (RootKey(bytes([number]) * 32) for number in (1, 2, 3))
@@ -38,14 +38,14 @@ class House:
         self.keyring = folder / "data" / "penstock-keys.json"
         self.credentials = folder / "etc" / "credentials.toml"
         self.credentials.parent.mkdir()
-        self.ring(root).keep()
+        self.ring(root).ensure_file()
         self.secrets: dict[str, str] = {}
         with changed_file(self.credentials):
             pass
 
     def user(self, name: str, root: RootKey = OLD) -> str:
-        with changed_file(self.credentials) as book:
-            pair = add_key(add_user(book, HOME, name, THEN), root, THEN)
+        with changed_file(self.credentials) as content:
+            pair = add_key(add_user(content, HOME, name, THEN), root, THEN)
         self.secrets[pair.id] = pair.secret
         return pair.id
 
@@ -62,8 +62,8 @@ class House:
         assert {key: directory.secret(key, None) for key in self.secrets} == self.secrets
         return ""
 
-    def reroot(self, old: RootKey = OLD, new: RootKey = NEW) -> set[Path]:
-        return set(reroot(self.keyring, self.credentials, old, new))
+    def replace_in_files(self, old: RootKey = OLD, new: RootKey = NEW) -> set[Path]:
+        return set(replace_in_files(self.keyring, self.credentials, old, new))
 
     @property
     def both(self) -> set[Path]:
@@ -84,14 +84,14 @@ def house(tmp_path: Path) -> House:
 
 
 def test_everything_is_under_the_new_key_and_nothing_under_the_old(house: House) -> None:
-    assert house.reroot() == house.both
+    assert house.replace_in_files() == house.both
     assert house.trouble(NEW) == ""
     with pytest.raises(KeyringError):
         house.ring(OLD)
     with pytest.raises(CredentialsError):
         Credentials(house.credentials, OLD, ManualClock())
     before = house.texts()
-    assert house.reroot() == set(), "there is nothing left to do"
+    assert house.replace_in_files() == set(), "there is nothing left to do"
     assert house.texts() == before
 
 
@@ -112,24 +112,24 @@ def test_keys_are_the_same_whatever_there_is(keys: list[tuple[int, bool]], users
             ring.set_enabled(HERE, key.id, enabled)
         for number in range(users):
             house.user(f"user{number}")
-        with changed_file(house.credentials) as book:
-            for each in list(all_keys(book))[:inactive]:
+        with changed_file(house.credentials) as content:
+            for each in list(all_keys(content))[:inactive]:
                 each.key.status = "inactive"
                 del house.secrets[each.key.id]
         said, before = described(ring), read_file(house.credentials)
         sealed = Cipher(ring, ManualClock()).seal([(KeyUse(HERE, None, 0), 7, b"content")])
 
-        assert house.reroot() == ({house.keyring, house.credentials} if users else {house.keyring})
+        assert house.replace_in_files() == ({house.keyring, house.credentials} if users else {house.keyring})
 
         assert house.trouble(NEW) == ""
         after = house.ring(NEW)
         assert described(after) == said
         assert Cipher(after, ManualClock()).open(7, sealed[0]) == b"content"
-        book = read_file(house.credentials)
-        for old, new in zip(all_keys(before), all_keys(book), strict=True):
+        content = read_file(house.credentials)
+        for old, new in zip(all_keys(before), all_keys(content), strict=True):
             assert old.key.secret != new.key.secret
             new.key.secret = old.key.secret
-        assert book == before, "nothing but the seals is another"
+        assert content == before, "nothing but the seals is another"
 
 
 def described(ring: Keyring) -> object:
@@ -173,8 +173,8 @@ def open_to_all(house: House) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (foreign_secret, "cannot use the credentials file .*sealed with another root key"),
-        (secret_by_hand, "cannot use the credentials file .*is not a sealed one"),
+        (foreign_secret, "cannot use the credentials file .*encrypted with another root key"),
+        (secret_by_hand, "cannot use the credentials file .*is not an encrypted one"),
         (damaged_seal, "cannot use the keyring .*one of its keys cannot be used"),
         (no_json, "cannot use the keyring .*not a keyring of this version"),
         (open_to_all, "chmod 6[04]0"),
@@ -186,18 +186,18 @@ def test_what_cannot_be_opened_leaves_all_as_it_was(
     spoil(house)
     before = house.texts()
     with pytest.raises((KeyringError, CredentialsError), match=told):
-        house.reroot()
+        house.replace_in_files()
     assert house.texts() == before
 
 
 def test_a_wrong_root_key_is_named_and_leaves_all_as_it_was(house: House) -> None:
     before = house.texts()
     with pytest.raises(KeyringError) as caught:
-        house.reroot(OTHER, NEW)
+        house.replace_in_files(OTHER, NEW)
     for root in (OLD, OTHER, NEW):
         assert root.fingerprint in str(caught.value)
-    with pytest.raises(CredentialsError, match="sealed with another root key"):
-        reroot(None, house.credentials, OTHER, NEW)
+    with pytest.raises(CredentialsError, match="encrypted with another root key"):
+        replace_in_files(None, house.credentials, OTHER, NEW)
     assert house.texts() == before
 
 
@@ -221,10 +221,12 @@ def test_a_full_disk_leaves_all_as_it_was(
 ) -> None:
     before = house.texts()
     failing(monkeypatch, name, at)
-    with pytest.raises(RootKeyError, match="No space left on device; repeat the command when that is mended"):
-        house.reroot()
+    with pytest.raises(
+        RootKeyError, match="No space left on device; repeat the command when that is corrected"
+    ):
+        house.replace_in_files()
     assert house.texts() == before
-    assert house.reroot() == house.both
+    assert house.replace_in_files() == house.both
     assert house.trouble(NEW) == ""
 
 
@@ -234,7 +236,7 @@ def test_a_full_disk_leaves_all_as_it_was(
 def assert_half(house: House) -> None:
     """A server starts with neither key, and says what to do."""
     for root in (OLD, NEW):
-        assert house.trouble(root).endswith("; if penstock key reroot was interrupted, repeat it")
+        assert house.trouble(root).endswith("; if penstock key replace-root was interrupted, repeat it")
 
 
 def test_a_failure_between_the_two_is_mended_by_the_next_try(
@@ -242,25 +244,25 @@ def test_a_failure_between_the_two_is_mended_by_the_next_try(
 ) -> None:
     failing(monkeypatch, "replace", 2)
     with pytest.raises(RootKeyError, match="repeat the command"):
-        house.reroot()
+        house.replace_in_files()
     assert_half(house)
-    assert house.reroot() == {house.credentials}
+    assert house.replace_in_files() == {house.credentials}
     assert house.trouble(NEW) == ""
 
 
 def test_a_backup_of_one_file_is_brought_up(house: House) -> None:
     before = house.texts()
-    house.reroot()
+    house.replace_in_files()
     for path in house.both:
         path.write_bytes(before[path])
         assert_half(house)
-        assert house.reroot() == {path}
+        assert house.replace_in_files() == {path}
         assert house.trouble(NEW) == ""
 
 
 KILLED = """
 import os, pathlib, signal, sys, tempfile
-from penstock.auth.encryption.rerooting import reroot
+from penstock.server.replace_root_key import replace_in_files
 from penstock.auth.encryption.root_key import RootKey
 
 left = int(sys.argv[3])
@@ -275,7 +277,7 @@ def counted(call):
     return run
 
 os.fsync, os.replace, tempfile.mkstemp = map(counted, (os.fsync, os.replace, tempfile.mkstemp))
-reroot(*map(pathlib.Path, sys.argv[1:3]), RootKey(bytes([1]) * 32), RootKey(bytes([2]) * 32))
+replace_in_files(*map(pathlib.Path, sys.argv[1:3]), RootKey(bytes([1]) * 32), RootKey(bytes([2]) * 32))
 """
 
 STEPS = ["make 1", "sync 1", "make 2", "sync 2", "replace 1", "replace 2", "sync folder 1", "sync folder 2"]
@@ -291,7 +293,7 @@ def test_who_is_killed_at_any_moment_loses_nothing(house: House, step: int) -> N
         assert_half(house)
     else:
         assert house.trouble(OLD if step < second else NEW) == ""
-    house.reroot()
+    house.replace_in_files()
     assert house.trouble(NEW) == ""
     assert house.texts().keys() == house.both, "and no litter stays"
 
@@ -300,14 +302,14 @@ def test_who_is_killed_at_any_moment_loses_nothing(house: House, step: int) -> N
 
 
 def test_files_stay_their_owners_and_private(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.reroot()
+    house.replace_in_files()
     for path in house.both:
         assert path.stat().st_mode & 0o777 == 0o600
     given: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append((owner, group)))
     before = house.keyring.stat()
-    reroot(house.keyring, None, NEW, OLD)
+    replace_in_files(house.keyring, None, NEW, OLD)
     assert given == [(before.st_uid, before.st_gid)], "what root changes stays the service's"
     assert house.keyring.stat().st_mode == before.st_mode
 
@@ -315,7 +317,7 @@ def test_files_stay_their_owners_and_private(house: House, monkeypatch: pytest.M
 def test_a_link_stays_a_link(house: House) -> None:
     real = house.keyring.rename(house.keyring.with_name("real.json"))
     house.keyring.symlink_to(real)
-    house.reroot()
+    house.replace_in_files()
     assert house.keyring.is_symlink()
     assert house.trouble(NEW) == ""
 
@@ -323,15 +325,15 @@ def test_a_link_stays_a_link(house: House) -> None:
 def test_a_server_that_read_the_keyring_before_does_not_start_on_it(house: House) -> None:
     """It reads its files, and then takes the data: the exchange may come in between."""
     early, running = house.ring(OLD), house.ring(OLD)
-    early.keep()
-    house.reroot()
+    early.ensure_file()
+    house.replace_in_files()
     with pytest.raises(KeyringError, match="another root key"):
-        early.keep()
-    assert running.reload().startswith("the keys stay as they were: ")
+        early.ensure_file()
+    assert running.reload().startswith("the present encryption keys stay in use: ")
 
 
 def test_only_what_there_is_is_changed(house: House) -> None:
-    assert set(reroot(house.keyring, None, OLD, NEW)) == {house.keyring}
+    assert set(replace_in_files(house.keyring, None, OLD, NEW)) == {house.keyring}
     assert_half(house)
-    assert set(reroot(None, house.credentials, OLD, NEW)) == {house.credentials}
+    assert set(replace_in_files(None, house.credentials, OLD, NEW)) == {house.credentials}
     assert house.trouble(NEW) == ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.auth import secret_files
-from penstock.auth.secret_files import replace_file, turn
+from penstock.auth.secret_files import change_lock, replace_file
 
 
 @pytest.fixture
@@ -26,37 +26,37 @@ def lock_of(path: Path) -> Path:
 
 
 def test_the_lock_is_for_its_owner_alone(path: Path) -> None:
-    with turn(path):
+    with change_lock(path):
         assert stat.S_IMODE(lock_of(path).stat().st_mode) == 0o600
-    with turn(path):
+    with change_lock(path):
         assert lock_of(path).exists()
 
 
 def test_whoever_locks_the_folder_holds_nobody_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_files, "_TURN_PATIENCE_S", 0.0)
+    monkeypatch.setattr(secret_files, "_LOCK_TIMEOUT_S", 0.0)
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    with turn(path):
+    with change_lock(path):
         replace_file(path, b"ours")
     os.close(folder)
     assert path.read_bytes() == b"ours"
 
 
 def test_a_turn_that_does_not_come_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_files, "_TURN_PATIENCE_S", 0.05)
-    with turn(path), pytest.raises(TimeoutError) as raised, turn(path):
+    monkeypatch.setattr(secret_files, "_LOCK_TIMEOUT_S", 0.05)
+    with change_lock(path), pytest.raises(TimeoutError) as raised, change_lock(path):
         raise AssertionError("two at once")
     assert raised.value.strerror == (
         f'another command has been changing it for 0.05 seconds: see which with fuser -v "{lock_of(path)}", '
         "and try again when it has ended"
     )
-    with turn(path):
+    with change_lock(path):
         pass
 
 
 def test_a_link_in_the_lock_s_place_is_not_followed(path: Path, tmp_path: Path) -> None:
     lock_of(path).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError), turn(path):
+    with pytest.raises(OSError), change_lock(path):
         raise AssertionError
     assert not (tmp_path / "elsewhere").exists()
 
@@ -66,17 +66,17 @@ def test_root_leaves_the_lock_to_the_owner_of_the_folder(path: Path, monkeypatch
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append((owner, group)))
     for _ in range(2):
-        with turn(path):
+        with change_lock(path):
             pass
     assert given == [(path.parent.stat().st_uid, -1)], "only of a lock that it made itself"
 
 
 KILLED = """
 import os, pathlib, signal, sys
-from penstock.auth.secret_files import replace_file, turn
+from penstock.auth.secret_files import change_lock, replace_file
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 path = pathlib.Path(sys.argv[1])
-with turn(path):
+with change_lock(path):
     replace_file(path, b"first")
 """
 
@@ -87,6 +87,6 @@ def test_what_a_killed_command_left_is_cleared_away(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(os.listdir(path.parent)) == 3
-    with turn(path):
+    with change_lock(path):
         replace_file(path, b"second")
     assert sorted(os.listdir(path.parent)) == [lock_of(path).name, other.name, path.name]

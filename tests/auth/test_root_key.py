@@ -48,32 +48,32 @@ def key_file(path: Path, key: bytes, mode: int = 0o600) -> Path:
 
 @given(st.binary(), st.binary(), st.binary(min_size=1, max_size=20))
 def test_what_is_sealed_can_be_opened(plain: bytes, bound_to: bytes, purpose: bytes) -> None:
-    sealed = ROOT.seal(purpose, plain, bound_to)
-    assert ROOT.open(purpose, sealed, bound_to) == plain
-    assert ROOT.seal(purpose, plain, bound_to) != sealed
+    sealed = ROOT.encrypt(purpose, plain, bound_to)
+    assert ROOT.decrypt(purpose, sealed, bound_to) == plain
+    assert ROOT.encrypt(purpose, plain, bound_to) != sealed
 
 
 @given(st.data())
 def test_a_changed_byte_is_refused(data: st.DataObject) -> None:
-    sealed = bytearray(ROOT.seal(b"purpose", b"secret", b"name"))
+    sealed = bytearray(ROOT.encrypt(b"purpose", b"secret", b"name"))
     sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(RootKeyError):
-        ROOT.open(b"purpose", bytes(sealed), b"name")
+        ROOT.decrypt(b"purpose", bytes(sealed), b"name")
 
 
 @given(st.integers(0, 33))
 def test_a_piece_is_refused(length: int) -> None:
     with pytest.raises(RootKeyError):
-        ROOT.open(b"purpose", ROOT.seal(b"purpose", b"secret", b"name")[:length], b"name")
+        ROOT.decrypt(b"purpose", ROOT.encrypt(b"purpose", b"secret", b"name")[:length], b"name")
 
 
 def test_another_name_purpose_or_key_opens_nothing() -> None:
-    sealed = ROOT.seal(b"purpose", b"secret", b"name")
+    sealed = ROOT.encrypt(b"purpose", b"secret", b"name")
     for root, purpose, name in (
         (ROOT, b"purpose", b"other"), (ROOT, b"other", b"name"), (RootKey(bytes(32)), b"purpose", b"name"),
     ):  # fmt: skip
         with pytest.raises(RootKeyError):
-            root.open(purpose, sealed, name)
+            root.decrypt(purpose, sealed, name)
 
 
 def test_derived_keys_are_steady_and_differ() -> None:

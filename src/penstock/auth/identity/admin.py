@@ -1,4 +1,4 @@
-"""Changes to what the credentials file says, as the commands make them. All raise CredentialsError."""
+"""Changes to the content of the credentials file, for the commands. All raise CredentialsError."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from datetime import datetime
 from typing import NamedTuple
 
 from penstock.auth.encryption.root_key import RootKey
-from penstock.auth.identity.access_keys import TEMPORARY, Pair, new_id, new_pair, sealed_key
-from penstock.auth.identity.book import (
+from penstock.auth.identity.access_keys import TEMPORARY, Pair, encrypted_key, new_id, new_pair
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
+from penstock.auth.identity.file import check_name
+from penstock.auth.identity.model import (
     KEY_ID,
     KEYS_MAX,
     ROOT,
     AccessKey,
     Account,
-    Book,
+    CredentialsContent,
     CredentialsError,
-    Holder,
+    PolicyHolder,
     Role,
     User,
     role_arn,
     root_arn,
     user_arn,
 )
-from penstock.auth.identity.managed import MANAGED
 from penstock.auth.identity.principals import named_policy
-from penstock.auth.identity.toml import check_name
 
 
-class Found(NamedTuple):
+class Subject(NamedTuple):
     account: str
     name: str
     owner: Account | User | Role
@@ -45,8 +45,8 @@ class Found(NamedTuple):
         return role_arn(self.account, self.name)
 
     @property
-    def holder(self) -> Holder:
-        """Root needs no policy, and none would stop it."""
+    def holder(self) -> PolicyHolder:
+        """Root has no policies."""
         if isinstance(self.owner, Account):
             raise CredentialsError("the root of an account has no policies: it may do everything in it")
         return self.owner
@@ -60,80 +60,82 @@ class Found(NamedTuple):
 # -- finding -------------------------------------------------------------------------------------------------
 
 
-def find_user(book: Book, name: str, account: str | None) -> Found:
-    found: list[Found] = []
-    for number in _accounts(book, account):
-        held = book.accounts[number]
+def find_user(content: CredentialsContent, name: str, account: str | None) -> Subject:
+    found: list[Subject] = []
+    for number in _accounts(content, account):
+        held = content.accounts[number]
         if name == ROOT and held.keys:
-            found.append(Found(number, name, held))
+            found.append(Subject(number, name, held))
         elif name in held.users:
-            found.append(Found(number, name, held.users[name]))
+            found.append(Subject(number, name, held.users[name]))
     return _only(found, "user", name)
 
 
-def find_role(book: Book, name: str, account: str | None) -> Found:
+def find_role(content: CredentialsContent, name: str, account: str | None) -> Subject:
     found = [
-        Found(number, name, book.accounts[number].roles[name])
-        for number in _accounts(book, account)
-        if name in book.accounts[number].roles
+        Subject(number, name, content.accounts[number].roles[name])
+        for number in _accounts(content, account)
+        if name in content.accounts[number].roles
     ]
     return _only(found, "role", name)
 
 
-def _accounts(book: Book, account: str | None) -> list[str]:
-    return [number for number in book.accounts if account in (None, number)]
+def _accounts(content: CredentialsContent, account: str | None) -> list[str]:
+    return [number for number in content.accounts if account in (None, number)]
 
 
-def _only(found: list[Found], word: str, name: str) -> Found:
+def _only(found: list[Subject], word: str, name: str) -> Subject:
     if not found:
-        raise CredentialsError(f'there is no {word} "{name}": penstock {word} list shows who there is')
+        raise CredentialsError(f'there is no {word} "{name}": see penstock {word} list')
     if len(found) > 1:
         accounts = ", ".join(each.account for each in found)
-        raise CredentialsError(f'{word} "{name}" is in the accounts {accounts}: say which with --account')
+        raise CredentialsError(f'{word} "{name}" is in the accounts {accounts}: choose one with --account')
     return found[0]
 
 
 # -- users and roles -----------------------------------------------------------------------------------------
 
 
-def add_user(book: Book, account: str, name: str, now: datetime) -> Found:
-    held = book.account(account)
+def add_user(content: CredentialsContent, account: str, name: str, now: datetime) -> Subject:
+    held = content.account(account)
     if name == ROOT:
         if held.keys:
             raise CredentialsError(
                 f"the root of account {account} has a key: penstock user rotate makes another"
             )
-        return Found(account, name, held)
+        return Subject(account, name, held)
     _check_new(name, held.users, "user", account)
     held.users[name] = User(id=new_id("AIDA", 21), created=now)
-    return Found(account, name, held.users[name])
+    return Subject(account, name, held.users[name])
 
 
-def add_role(book: Book, account: str, name: str, trust: str, max_session_s: int, now: datetime) -> Found:
-    held = book.account(account)
+def add_role(
+    content: CredentialsContent, account: str, name: str, trust: str, max_session_s: int, now: datetime
+) -> Subject:
+    held = content.account(account)
     _check_new(name, held.roles, "role", account)
     role = Role(id=new_id("AROA", 21), created=now, trust=trust, max_session=max_session_s)
     held.roles[name] = role
-    return Found(account, name, role)
+    return Subject(account, name, role)
 
 
-def _check_new(name: str, there: Mapping[str, Holder], word: str, account: str) -> None:
+def _check_new(name: str, there: Mapping[str, PolicyHolder], word: str, account: str) -> None:
     check_name(name, word)
     if name in there:
-        raise CredentialsError(f'{word} "{name}" is there already in account {account}')
+        raise CredentialsError(f'{word} "{name}" exists already in account {account}')
 
 
-def remove(book: Book, found: Found) -> None:
-    account = book.accounts[found.account]
-    match found.owner:
+def remove(content: CredentialsContent, subject: Subject) -> None:
+    account = content.accounts[subject.account]
+    match subject.owner:
         case Account():
             account.keys = []
         case User():
-            del account.users[found.name]
+            del account.users[subject.name]
         case Role():
-            del account.roles[found.name]
+            del account.roles[subject.name]
     if not (account.keys or account.users or account.roles):
-        del book.accounts[found.account]
+        del content.accounts[subject.account]
 
 
 def trust_document(
@@ -141,7 +143,7 @@ def trust_document(
 ) -> str:
     """A trust policy for ARNs, accounts (twelve digits), and users of the role's own account by name.
 
-    Tags of a session replace those of the role: whoever may give them chooses what policies see. So it must be said.
+    Tags of a session replace those of the role, and policies trust them: ``allow_tags`` must be given explicitly.
     """
     trusted = [_trusted(each, account) for each in principals]
     statement: dict[str, object] = {
@@ -165,99 +167,99 @@ def _trusted(principal: str, account: str) -> str:
 # -- keys ----------------------------------------------------------------------------------------------------
 
 
-def add_key(found: Found, root_key: RootKey, now: datetime, pair: Pair | None = None) -> Pair:
-    """A new key, or one that clients already have. Nobody will see its secret again without the root key.
+def add_key(subject: Subject, root_key: RootKey, now: datetime, pair: Pair | None = None) -> Pair:
+    """Add a new key, or ``pair``, which clients already have.
 
-    A key that is taken over may have been here before: sessions that were made with it then do not come back.
+    An imported key may have been here before: sessions that were created with it then stay ended.
     """
-    if len(found.keys) >= KEYS_MAX:
-        ids = " and ".join(key.id for key in found.keys)
+    if len(subject.keys) >= KEYS_MAX:
+        ids = " and ".join(key.id for key in subject.keys)
         raise CredentialsError(
-            f'"{found.name}" has two keys, {ids}: first retire one with --finish or --retire'
+            f'"{subject.name}" has two keys, {ids}: first retire one with --finish or --retire'
         )
     made = pair or new_pair()
-    key = sealed_key(root_key, made, now)
+    key = encrypted_key(root_key, made, now)
     if pair is not None:
         key.end_sessions(now)
-    found.keys.append(key)
+    subject.keys.append(key)
     return made
 
 
-def taken_over(key_id: str, secret: str) -> Pair:
-    """A key that clients already have."""
+def imported_key(key_id: str, secret: str) -> Pair:
+    """Check a key that clients already have."""
     if not re.fullmatch(KEY_ID, key_id):
-        raise CredentialsError(f'"{key_id}" is no access key: it has letters and digits, 4 to 128')
+        raise CredentialsError(f'invalid access key "{key_id}": expected 4 to 128 letters and digits')
     if key_id.startswith(TEMPORARY):
-        raise CredentialsError(f"{key_id} is a key of a session: those are not kept in the file")
+        raise CredentialsError(f"{key_id} is the key of a session: those are not stored in the file")
     if not secret:
         raise CredentialsError("no secret was given on standard input")
     if any(character.isspace() for character in secret):
-        raise CredentialsError("a secret has no spaces")
+        raise CredentialsError("invalid secret: expected no spaces")
     if not secret.isprintable():  # `penstock env` prints it, for shells to run
-        raise CredentialsError("a secret has no control characters, nor any that cannot be printed")
+        raise CredentialsError("invalid secret: expected printable characters only")
     return Pair(key_id, secret)
 
 
-def find_key(found: Found, key_id: str) -> AccessKey:
-    for key in found.keys:
+def find_key(subject: Subject, key_id: str) -> AccessKey:
+    for key in subject.keys:
         if key.id == key_id:
             return key
-    raise CredentialsError(f'"{found.name}" has no key {key_id}')
+    raise CredentialsError(f'"{subject.name}" has no key {key_id}')
 
 
-def retire_older_keys(found: Found) -> list[str]:
-    """Only the newest key stays. Gives the ids of those that are gone."""
-    if len(found.keys) < 2:
-        raise CredentialsError(f'"{found.name}" has no older key to retire')
-    *older, newest = found.keys
+def retire_older_keys(subject: Subject) -> list[str]:
+    """Remove all keys but the newest. Returns the ids of the removed ones."""
+    if len(subject.keys) < 2:
+        raise CredentialsError(f'"{subject.name}" has no older key to retire')
+    *older, newest = subject.keys
     if not newest.active:
         raise CredentialsError(
             f"the newest key, {newest.id}, is inactive: activate it first, or use --retire"
         )
-    found.keys[:] = [newest]
+    subject.keys[:] = [newest]
     return [key.id for key in older]
 
 
 # -- policies ------------------------------------------------------------------------------------------------
 
 
-def put_policy(book: Book, name: str, text: str) -> None:
+def put_policy(content: CredentialsContent, name: str, text: str) -> None:
     check_name(name, "policy")
-    if name in MANAGED:
+    if name in BUILTIN_POLICIES:
         raise CredentialsError(f'"{name}" is the name of a built-in policy: choose another')
-    book.policies[name] = text
+    content.policies[name] = text
 
 
-def attach(book: Book, found: Found, policy: str) -> None:
-    holder = found.holder
-    named_policy(book, policy)
+def attach(content: CredentialsContent, subject: Subject, policy: str) -> None:
+    holder = subject.holder
+    named_policy(content, policy)
     if policy not in holder.policies:
         holder.policies.append(policy)
 
 
-def detach(found: Found, policy: str) -> None:
-    holder = found.holder
+def detach(subject: Subject, policy: str) -> None:
+    holder = subject.holder
     if policy in holder.policies:
         holder.policies.remove(policy)
     elif policy in holder.inline:
         del holder.inline[policy]
     else:
-        raise CredentialsError(f'policy "{policy}" is not attached to "{found.name}"')
+        raise CredentialsError(f'policy "{policy}" is not attached to "{subject.name}"')
 
 
-def attached_to(book: Book, policy: str) -> list[str]:
+def attached_to(content: CredentialsContent, policy: str) -> list[str]:
     return [
         name
-        for account in book.accounts.values()
+        for account in content.accounts.values()
         for name, holder in (*account.users.items(), *account.roles.items())
         if policy in holder.policies
     ]
 
 
-def remove_policy(book: Book, name: str) -> None:
-    if name not in book.policies:
-        raise CredentialsError(f'there is no policy "{name}" of your own')
-    holders = attached_to(book, name)
+def remove_policy(content: CredentialsContent, name: str) -> None:
+    if name not in content.policies:
+        raise CredentialsError(f'there is no policy "{name}" in the file')
+    holders = attached_to(content, name)
     if holders:
         raise CredentialsError(f'policy "{name}" is attached to {", ".join(holders)}: detach it first')
-    del book.policies[name]
+    del content.policies[name]

@@ -1,7 +1,6 @@
-"""Sessions of an open server: it asks nobody who they are, so its tokens only say which account they act in.
+"""Sessions of an open server, which authenticates nobody: their tokens only name the account they act in.
 
-They hold no secret, protect nothing, and need no key: they still mean the same after a restart. A secured server
-does not take them.
+They hold no secret, protect nothing and stay valid after a restart. A secured server refuses them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def open_session(account: str) -> Issued:
 
 
 def open_account(token: str) -> str | None:
-    """The account that the session acts in; None if the token is not one of an open server."""
+    """The account that the session acts in; None if the token does not come from an open server."""
     try:
         found = _ACCOUNT.fullmatch(base64.b64decode(token, validate=True))
     except ValueError:

@@ -30,7 +30,7 @@ class Site:
         self("user", "add", "alice")
         self.old_file, self.new_file = folder / FILE_NAME, folder / "new.key"
         self.old, self.new = read_root_key_file(self.old_file), create_root_key_file(self.new_file)
-        Keyring(self.keyring, self.old, SystemClock()).keep()  # as the first start of a server does
+        Keyring(self.keyring, self.old, SystemClock()).ensure_file()  # as the first start of a server does
 
     def __call__(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, arguments, env=self.variables)
@@ -64,8 +64,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> None:
     said = site.rerooted("--new-root-key-file", str(site.new_file)).splitlines()
     assert said[:3] == [
-        f"sealed under the new root key: {site.keyring}",
-        f"sealed under the new root key: {site.credentials}",
+        f"encrypted with the new root key: {site.keyring}",
+        f"encrypted with the new root key: {site.credentials}",
         f"the root key has the fingerprint {site.new.fingerprint} now; the old one had {site.old.fingerprint}",
     ]
     for told in (
@@ -76,7 +76,7 @@ def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> Non
     ):
         assert told in "\n".join(said[3:])
     site.opens(site.new)
-    assert "sealed with another root key" in site("env", "alice").stderr, (
+    assert "encrypted with another root key" in site("env", "alice").stderr, (
         "the settings still give the old one"
     )
     site.new_file.replace(site.old_file)
@@ -85,7 +85,7 @@ def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> Non
 
 def test_it_can_be_repeated(site: Site) -> None:
     site.rerooted("--new-root-key-file", str(site.new_file))
-    assert "all is sealed under the new root key already\n" in site.rerooted(
+    assert "everything is encrypted with the new root key already\n" in site.rerooted(
         "--new-root-key-file", str(site.new_file)
     )
 
@@ -114,10 +114,10 @@ def test_only_the_commands_about_keys_know_of_a_new_key(site: Site) -> None:
     ("arguments", "told"),
     [
         ([], "there is no new root key: give --new-root-key-file"),
-        (["--new-root-key-file", FILE_NAME], "the new root key is the one that the settings give"),
+        (["--new-root-key-file", FILE_NAME], "the new root key is the one in the settings"),
         (["--new-root-key-file", "nowhere"], "cannot read the root key file nowhere: No such file"),
         (["--new-root-key-command", "false"], "--new-root-key-command ended with status 1"),
-        (["--new-root-key-command", "echo short"], "what --new-root-key-command printed is not a root key"),
+        (["--new-root-key-command", "echo short"], "invalid root key in what --new-root-key-command printed"),
         (
             ["--new-root-key-file", "new.key", "--data", "stray"],
             "there is no keyring stray/penstock-keys.json",
@@ -135,7 +135,7 @@ def test_what_is_refused(site: Site, arguments: list[str], told: str) -> None:
 def test_a_wrong_present_key_is_refused(site: Site) -> None:
     site.variables["PENSTOCK_ROOT_KEY"] = "09" * 32
     said = site.refused("--new-root-key-file", "new.key")
-    assert f"sealed under the root key with the fingerprint {site.old.fingerprint}" in said
+    assert f"encrypted with the root key with the fingerprint {site.old.fingerprint}" in said
     assert RootKey(bytes([9]) * 32).fingerprint in said
     site.old_file.unlink()
     del site.variables["PENSTOCK_ROOT_KEY"]
@@ -163,7 +163,7 @@ def test_no_server_starts_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch)
             LockFile(path).take()
         return ()
 
-    monkeypatch.setattr("penstock.server.rerooting.reroot", start_a_server)
+    monkeypatch.setattr("penstock.server.replace_root_key.replace_in_files", start_a_server)
     site.rerooted("--new-root-key-file", "new.key")
     lock = LockFile(path)
     lock.take()
@@ -180,7 +180,7 @@ def test_a_server_in_memory_has_its_credentials_only(site: Site, tmp_path: Path)
     (tmp_path / "penstock.toml").write_text("memory = true\n")
     site.keyring.unlink()
     said = site.rerooted("--config", "penstock.toml", "--new-root-key-file", "new.key")
-    assert said.startswith(f"sealed under the new root key: {site.credentials}\nthe root key has")
+    assert said.startswith(f"encrypted with the new root key: {site.credentials}\nthe root key has")
     Credentials(site.credentials, site.new, SystemClock())
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.auth import watch as module
-from penstock.auth.watch import Watch
+from penstock.auth import secret_files as module
+from penstock.auth.secret_files import FileWatch
 
 
-def states(monkeypatch: pytest.MonkeyPatch, *seen: str) -> Watch:
+def states(monkeypatch: pytest.MonkeyPatch, *seen: str) -> FileWatch:
     """A watch whose looks find these states, one after another; the first is settled."""
     left = iter(seen)
     monkeypatch.setattr(module, "stamp", lambda _: next(left))
-    watch = Watch(Path("file"))
-    watch.settle()
+    watch = FileWatch(Path("file"))
+    watch.mark_read()
     return watch
 
 
@@ -29,7 +29,7 @@ def test_a_change_counts_when_two_looks_found_it_the_same(monkeypatch: pytest.Mo
 def test_what_is_settled_is_new_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = states(monkeypatch, *"abbb")
     assert [watch.has_changed() for _ in range(2)] == [False, True]
-    watch.settle()
+    watch.mark_read()
     assert not watch.has_changed()
 
 
@@ -38,7 +38,7 @@ def test_what_could_not_be_read_stays_new_even_if_it_comes_back_as_it_was(
 ) -> None:
     watch = states(monkeypatch, *"abbbaa")
     assert [watch.has_changed() for _ in range(2)] == [False, True]
-    watch.unsettle()
+    watch.mark_unread()
     assert watch.has_changed()
     assert [watch.has_changed() for _ in range(2)] == [False, True]
 
@@ -53,9 +53,9 @@ def test_whatever_happens_a_reader_ends_with_the_last_state(seen: list[str], fai
             if not watch.has_changed():
                 continue
             if next(fails, False):
-                watch.unsettle()
+                watch.mark_unread()
             else:
-                watch.settle()
+                watch.mark_read()
                 has = now
         assert has == seen[-1]
 
@@ -63,10 +63,10 @@ def test_whatever_happens_a_reader_ends_with_the_last_state(seen: list[str], fai
 def test_any_of_several_files_counts_and_so_do_its_permissions(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
-    watch = Watch(one, other)
-    watch.settle()
+    watch = FileWatch(one, other)
+    watch.mark_read()
     for change in (other.touch, lambda: one.chmod(0o640), other.unlink):
         change()
         assert [watch.has_changed() for _ in range(2)] == [False, True]
-        watch.settle()
+        watch.mark_read()
         assert not watch.has_changed()

@@ -1,4 +1,4 @@
-"""Policies that are there without being written: enough for most users. They can be attached by name."""
+"""Built-in policies: enough for most users. They are attached by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _allow(*actions: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)
 
 
-MANAGED: Mapping[str, str] = {
+BUILTIN_POLICIES: Mapping[str, str] = {
     "sqs-full-access": _allow("sqs:*"),
     "sqs-read-only": _allow(
         *_FIND,
