@@ -4,54 +4,55 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.limits import MINUTE, Limits
+from penstock.limits import MINUTE, SECOND, Limits
 from penstock.queues.messages import Outgoing
-from sim.world import ROOMY, SECOND, World
+from queues.harness import Queues
+from sim.world import ROOMY
 
 PAGED = msgspec.structs.replace(
     ROOMY, memory_budget_bytes=200_000, lane_window_max=64, refill_rows=64, lane_floor=8
 )
 
 
-def noisy_backlog(world: World, messages: int) -> None:
+def noisy_backlog(queues: Queues, messages: int) -> None:
     """So many messages of one tenant, sent in batches that are large so that this takes seconds, not minutes."""
-    world.create("q", visibility_ms=10 * MINUTE)
+    queues.create("q", visibility_ms=10 * MINUTE)
     batch = [Outgoing(body="noise", sender="AIDATEST", group="noisy")] * 5000
     for _ in range(messages // len(batch)):
-        world.do(world.broker.send(world.queue("q"), batch))
+        queues.send_messages("q", *batch)
 
 
-def take_noise(world: World, in_flight: int) -> None:
+def take_noise(queues: Queues, in_flight: int) -> None:
     taken = 0
     while taken < in_flight:
-        taken += len(world.receive("q", 10))
+        taken += len(queues.receive("q", 10))
 
 
 def test_a_quiet_tenant_is_served_at_once_behind_a_paged_backlog() -> None:
-    with World(PAGED) as world:
-        noisy_backlog(world, 100_000)
-        assert len(world.queue("q").rules.backlog.index) < 2_000, "the backlog is not in memory"
-        take_noise(world, 30)
-        world.send("q", "quiet", group="other")
-        assert "quiet" in world.bodies("q", 10)
-        assert world.counts("q")[0] + world.counts("q")[1] == 100_001
+    queues = Queues(PAGED)
+    noisy_backlog(queues, 100_000)
+    assert len(queues.rules("q").backlog.index) < 2_000, "the backlog is not in memory"
+    take_noise(queues, 30)
+    queues.send("q", "quiet", group="other")
+    assert "quiet" in queues.bodies("q", 10)
+    assert queues.counts("q")[0] + queues.counts("q")[1] == 100_001
 
 
 def test_a_quiet_tenant_is_served_at_once_after_a_restart() -> None:
-    with World(PAGED) as world:
-        noisy_backlog(world, 100_000)
-        take_noise(world, 30)
-        world.send("q", "quiet", group="other")
-        world.crash()
-        assert "quiet" in world.bodies("q", 10) + world.bodies("q", 10)
+    queues = Queues(PAGED)
+    noisy_backlog(queues, 100_000)
+    take_noise(queues, 30)
+    queues.send("q", "quiet", group="other")
+    queues.reload()
+    assert "quiet" in queues.bodies("q", 10) + queues.bodies("q", 10)
 
 
 def test_messages_without_a_group_are_nobodys_and_quiet() -> None:
-    with World(PAGED) as world:
-        noisy_backlog(world, 5_000)
-        take_noise(world, 30)
-        world.send("q", "loose")
-        assert "loose" in world.bodies("q", 10)
+    queues = Queues(PAGED)
+    noisy_backlog(queues, 5_000)
+    take_noise(queues, 30)
+    queues.send("q", "loose")
+    assert "loose" in queues.bodies("q", 10)
 
 
 def few(**more: float) -> Limits:
@@ -59,55 +60,55 @@ def few(**more: float) -> Limits:
 
 
 def test_a_tenant_below_its_share_is_not_noisy() -> None:
-    with World(few()) as world:
-        world.create("q")
-        world.send_all("q", "n1", "n2", "n3", group="noisy")
-        assert world.bodies("q", 1) == ["n1"]
-        world.send("q", "quiet", group="other")
-        assert world.bodies("q", 1) == ["n2"], "one in flight makes nobody noisy"
-        assert world.bodies("q", 1) == ["quiet"], "two of two do"
+    queues = Queues(few())
+    queues.create("q")
+    queues.send_all("q", "n1", "n2", "n3", group="noisy")
+    assert queues.bodies("q", 1) == ["n1"]
+    queues.send("q", "quiet", group="other")
+    assert queues.bodies("q", 1) == ["n2"], "one in flight makes nobody noisy"
+    assert queues.bodies("q", 1) == ["quiet"], "two of two do"
 
 
 def test_quiet_tenants_are_served_oldest_first() -> None:
-    with World(few()) as world:
-        world.create("q")
-        world.send_all("q", *[f"n{i}" for i in range(6)], group="noisy")
-        world.receive("q", 3)
-        world.send("q", "x1", group="x")
-        world.send("q", "y1", group="y")
-        world.send("q", "x2", group="x")
-        assert world.bodies("q", 10)[:3] == ["x1", "y1", "x2"]
+    queues = Queues(few())
+    queues.create("q")
+    queues.send_all("q", *[f"n{i}" for i in range(6)], group="noisy")
+    queues.receive("q", 3)
+    queues.send("q", "x1", group="x")
+    queues.send("q", "y1", group="y")
+    queues.send("q", "x2", group="x")
+    assert queues.bodies("q", 10)[:3] == ["x1", "y1", "x2"]
 
 
 def test_among_noisy_tenants_the_one_with_fewest_in_flight_is_next() -> None:
-    with World(msgspec.structs.replace(ROOMY, noisy_in_flight_min=2, noisy_share=0.1)) as world:
-        world.create("q")
-        world.send_all("q", *[f"a{i}" for i in range(8)], group="a")
-        world.send_all("q", *[f"b{i}" for i in range(8)], group="b")
-        took = "".join(body[0] for body in world.bodies("q", 10))
-        assert took[:2] == "aa" and took[2:4] == "bb"
-        assert {took[4:6], took[6:8], took[8:10]} <= {"ab", "ba"}
+    queues = Queues(msgspec.structs.replace(ROOMY, noisy_in_flight_min=2, noisy_share=0.1))
+    queues.create("q")
+    queues.send_all("q", *[f"a{i}" for i in range(8)], group="a")
+    queues.send_all("q", *[f"b{i}" for i in range(8)], group="b")
+    took = "".join(body[0] for body in queues.bodies("q", 10))
+    assert took[:2] == "aa" and took[2:4] == "bb"
+    assert {took[4:6], took[6:8], took[8:10]} <= {"ab", "ba"}
 
 
 def test_a_tenant_is_quiet_again_when_its_backlog_is_drained() -> None:
-    with World(few()) as world:
-        world.create("q")
-        world.send_all("q", "n1", "n2", "n3", group="noisy")
-        world.send("q", "other", group="other")
-        received = world.receive("q", 10)
-        assert [message.content.body for message in received] == ["n1", "n2", "other", "n3"]
-        world.delete("q", *received[:2])
-        world.send("q", "back", group="noisy")
-        world.send("q", "later", group="third")
-        assert world.bodies("q", 2) == ["back", "later"], "oldest first: nobody is noisy"
+    queues = Queues(few())
+    queues.create("q")
+    queues.send_all("q", "n1", "n2", "n3", group="noisy")
+    queues.send("q", "other", group="other")
+    received = queues.receive("q", 10)
+    assert [message.content.body for message in received] == ["n1", "n2", "other", "n3"]
+    queues.delete("q", *received[:2])
+    queues.send("q", "back", group="noisy")
+    queues.send("q", "later", group="third")
+    assert queues.bodies("q", 2) == ["back", "later"], "oldest first: nobody is noisy"
 
 
 def test_a_tenant_is_quiet_again_five_minutes_after_its_last_send() -> None:
-    with World(few()) as world:
-        world.create("q", visibility_ms=60 * MINUTE)
-        world.send_all("q", *[f"n{i}" for i in range(6)], group="noisy")
-        world.send("q", "q0", group="quiet")
-        assert world.bodies("q", 4) == ["n0", "n1", "q0", "n2"]
-        world.advance(5 * MINUTE + SECOND)
-        world.send("q", "q1", group="quiet")
-        assert world.bodies("q", 10) == ["n3", "n4", "n5", "q1"], "oldest first: nobody is noisy any more"
+    queues = Queues(few())
+    queues.create("q", visibility_ms=60 * MINUTE)
+    queues.send_all("q", *[f"n{i}" for i in range(6)], group="noisy")
+    queues.send("q", "q0", group="quiet")
+    assert queues.bodies("q", 4) == ["n0", "n1", "q0", "n2"]
+    queues.advance(5 * MINUTE + SECOND)
+    queues.send("q", "q1", group="quiet")
+    assert queues.bodies("q", 10) == ["n3", "n4", "n5", "q1"], "oldest first: nobody is noisy any more"
