@@ -19,31 +19,37 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Promise(Generic[T]):
-    """Set once, by :meth:`resolve` or :meth:`fail`; read by ``await`` or :meth:`on_done`."""
+class Promise(msgspec.Struct, Generic[T], eq=False):
+    """Set once, by :meth:`resolve` or :meth:`fail`; read by ``await`` or :meth:`on_done`.
 
-    __slots__ = ("_callbacks", "_error", "_value", "done")
+    Every request makes or awaits a few of these: a struct, because its constructor runs no Python.
+    """
 
-    def __init__(self) -> None:
-        self.done = False
-        self._value: T
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Promise[T]], None]] | None = None
+    done: bool = False
+    _value: Any = None
+    _error: BaseException | None = None
+    _callbacks: list[Callable[[Promise[T]], None]] | None = None
 
     def resolve(self, value: T) -> None:
         assert not self.done, "a promise is set once"
+        self.done = True
         self._value = value
-        self._finish()
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            try:
+                callback(self)
+            except Exception:
+                # Many requests wait for one commit: an error in one must not keep the others from their answers.
+                log.exception("a callback of a promise failed")
 
     def fail(self, error: BaseException) -> None:
-        assert not self.done, "a promise is set once"
         self._error = error
-        self._finish()
+        self.resolve(None)  # type: ignore[arg-type]
 
     def result(self) -> T:
         if self._error is not None:
             raise self._error
-        return self._value
+        return self._value  # type: ignore[no-any-return]
 
     def on_done(self, callback: Callable[[Promise[T]], None]) -> None:
         if self.done:
@@ -53,20 +59,12 @@ class Promise(Generic[T]):
         else:
             self._callbacks.append(callback)
 
-    def _finish(self) -> None:
-        self.done = True
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            try:
-                callback(self)
-            except Exception:
-                # Many requests wait for one commit: an error in one must not keep the others from their answers.
-                log.exception("a callback of a promise failed")
-
     def __await__(self) -> Generator[Promise[T], None, T]:
         if not self.done:
             yield self
-        return self.result()
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]
 
 
 class Running(msgspec.Struct, eq=False):
@@ -98,7 +96,10 @@ class Running(msgspec.Struct, eq=False):
         except (Exception, CancelledError) as error:
             self.ended(None, error)
         else:
-            awaited.on_done(self)
+            if awaited._callbacks is None:
+                awaited._callbacks = [self]
+            else:
+                awaited._callbacks.append(self)
 
 
 class _Callback(Running):

@@ -18,7 +18,7 @@ from penstock.errors import SignatureMissing, StoreError
 from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
-from penstock.wire.json import FRAMEWORK_ERRORS, JsonProtocol
+from penstock.wire.json import FRAMEWORK_ERRORS, JSON_TYPES, JsonProtocol
 from penstock.wire.query import Form, is_form, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
 from penstock.wire.rest_json import RestJsonProtocol, RestRequest, UriTemplate
@@ -61,6 +61,9 @@ class _Route(msgspec.Struct, frozen=True):
     writer: ResponseWriter
 
 
+_Found = tuple[_Route, ResponseWriter, Any]
+
+
 class Dispatcher:
     def __init__(
         self, services: Iterable[Service], on_end: OnEnd | None = None, authorize: Authorize | None = None
@@ -68,7 +71,7 @@ class Dispatcher:
         """Without ``authorize`` every caller may do everything: the server is open."""
         self._on_end = on_end
         self._authorize = authorize
-        self._targets: dict[bytes, _Route] = {}  # AWS JSON, by X-Amz-Target
+        self._targets: dict[bytes | None, _Route] = {}  # AWS JSON, by X-Amz-Target
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
         self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
         self._uris: list[tuple[UriTemplate, _Route]] = []  # REST-JSON
@@ -96,77 +99,77 @@ class Dispatcher:
 
     def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
-        target = request.headers.get(b"x-amz-target")
-        # The content type decides: some clients send the header X-Amz-Target with a form as well.
-        if target and not is_form(request):
-            route = self._targets.get(target)
-            if route is not None:
-                self._serve(route, route.writer, request.body, call, done)
-            else:
-                done(FRAMEWORK_ERRORS.error(_unknown_action(target.decode("latin-1")), call.request_id))
-        elif is_cbor(request):
-            service, action = service_and_action(request)
-            route = self._operations.get((service, action))
-            if route is not None:
-                self._serve(route, route.writer, request.body, call, done)
-            else:
-                done(_BARE_CBOR.error(_unknown_action(action.decode("latin-1")), call.request_id))
-        elif self._uris and (found := self._find_uri(request, call)) is not None:
-            route, rest_request = found
-            self._serve(route, route.writer, rest_request, call, done)
-        elif is_query(request):
-            self._answer_query(request, call, done)
+        headers = request.headers
+        if headers.get(b"content-type") in JSON_TYPES and (
+            route := self._targets.get(headers.get(b"x-amz-target"))
+        ):
+            writer, given = route.writer, request.body
         else:
-            done(FRAMEWORK_ERRORS.error(_unknown_action(""), call.request_id))
-
-    def _find_uri(self, request: HttpRequest, call: Call) -> tuple[_Route, RestRequest] | None:
-        for template, route in self._uris:
-            if call.signed_for is None or call.signed_for == route.service.signing_name:
-                labels = template.match(request)
-                if labels is not None:
-                    return route, RestRequest(request, labels)
-        return None
-
-    def _answer_query(self, request: HttpRequest, call: Call, done: Done) -> None:
-        wants_json = _wants_json(request)
-        try:
-            form = read_query(request)
-        except Fault as fault:
-            done((_QUERY_JSON if wants_json else self._xml_writer("")).error(fault, call.request_id))
-            return
-        if not form.action:
-            done(no_operation(call.request_id))
-            return
-        route = _choose(self._queries.get(form.action, ()), form, call)
-        if route is None:
-            writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
-            done(writer.error(_unknown_action(form.action), call.request_id))
-        else:
-            self._serve(route, _QUERY_JSON if wants_json else route.writer, form, call, done)
-
-    def _xml_writer(self, version: str) -> ResponseWriter:
-        """For a request that no action takes."""
-        return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
-
-    def _serve(self, route: _Route, writer: ResponseWriter, given: Any, call: Call, done: Done) -> None:
+            found = self._find(request, call)
+            if isinstance(found, Response):
+                done(found)
+                return
+            route, writer, given = found
         service, action = route.service, route.action
         call.action = action.name
-        request = None
+        decoded = None
         try:
             if call.principal is not None:
                 _check_signature(service, action, call)
             if call.write_refusal is not None and not (action.safe or action.name.startswith(_READING)):
                 raise call.write_refusal
-            request = route.decode(given)
+            decoded = route.decode(given)
             if action.resource is not None:
-                call.resource = action.resource(service.context, request, call)
+                call.resource = action.resource(service.context, decoded, call)
             if self._authorize is not None and action.permission:
                 self._authorize(call, action, call.resource)
-            coroutine = action.handler(service.context, request, call)
+            coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
-            _Exchange(None, service, action, writer, call, done, request, self._on_end).ended(None, error)
+            _Exchange(None, service, action, writer, call, done, decoded, self._on_end).ended(None, error)
             return
-        _Exchange(coroutine, service, action, writer, call, done, request, self._on_end)()
+        _Exchange(coroutine, service, action, writer, call, done, decoded, self._on_end)()
+
+    def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
+        """The action, how to write its response, and what to decode; or the response to a request for no action."""
+        target = request.headers.get(b"x-amz-target")
+        # The content type decides: some clients send the header X-Amz-Target with a form as well.
+        if target and not is_form(request):
+            route = self._targets.get(target)
+            if route is None:
+                return FRAMEWORK_ERRORS.error(_unknown_action(target.decode("latin-1")), call.request_id)
+            return route, route.writer, request.body
+        if is_cbor(request):
+            name = service_and_action(request)
+            route = self._operations.get(name)
+            if route is None:
+                return _BARE_CBOR.error(_unknown_action(name[1].decode("latin-1")), call.request_id)
+            return route, route.writer, request.body
+        for template, route in self._uris:
+            if call.signed_for is None or call.signed_for == route.service.signing_name:
+                labels = template.match(request)
+                if labels is not None:
+                    return route, route.writer, RestRequest(request, labels)
+        if is_query(request):
+            return self._find_query(request, call)
+        return FRAMEWORK_ERRORS.error(_unknown_action(""), call.request_id)
+
+    def _find_query(self, request: HttpRequest, call: Call) -> _Found | Response:
+        wants_json = _wants_json(request)
+        try:
+            form = read_query(request)
+        except Fault as fault:
+            return (_QUERY_JSON if wants_json else self._xml_writer("")).error(fault, call.request_id)
+        if not form.action:
+            return no_operation(call.request_id)
+        route = _choose(self._queries.get(form.action, ()), form, call)
+        if route is None:
+            writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
+            return writer.error(_unknown_action(form.action), call.request_id)
+        return route, _QUERY_JSON if wants_json else route.writer, form
+
+    def _xml_writer(self, version: str) -> ResponseWriter:
+        """For a request that no action takes."""
+        return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
 
 def _protocol(name: ProtocolName, service: Service) -> WireProtocol:

@@ -20,6 +20,7 @@ from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import MEMBERS_MAX, struct_shape, utf8_text
 from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
 
+JSON_TYPES = frozenset((b"application/x-amz-json-1.0", b"application/x-amz-json-1.1"))
 FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
 
 _encode = msgspec.json.Encoder().encode
