@@ -1,8 +1,9 @@
-"""The command line: help that is quick, errors of one line, exit codes for scripts."""
+"""The command line: fast help, errors of one line, exit codes for scripts."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ def test_help_names_the_commands_and_shows_examples() -> None:
         assert part in text
 
 
-def test_asking_for_help_loads_no_server() -> None:
+def test_help_does_not_load_the_server() -> None:
     script = (
         "import sys; from penstock.cli import main\n"
         "try: main(['--help'])\n"
@@ -44,7 +45,7 @@ def test_asking_for_help_loads_no_server() -> None:
     assert done.stderr.strip() == ""
 
 
-def test_asking_for_health_loads_no_server_and_no_settings() -> None:
+def test_health_loads_neither_server_nor_settings() -> None:
     script = (
         "import sys; from penstock.cli import main\n"
         "try: main(['health', '--url', 'http://127.0.0.1:1'])\n"
@@ -81,7 +82,7 @@ def test_errors_are_one_line_and_status_2(arguments: list[str], line: str) -> No
     assert (result.exit_code, result.stderr, result.stdout) == (2, line + "\n", "")
 
 
-def test_check_prints_what_would_be(tmp_path: Path) -> None:
+def test_check_prints_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text(
         'port = 1234\n[queues.a]\ndead_letter = {queue = "b", max_receives = 2}\n[queues.b.tags]\nx = "y"'
@@ -108,7 +109,7 @@ def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: s
     assert (result.exit_code, result.stderr, result.stdout) == (2, line, "")
 
 
-def test_check_finds_a_wrong_queue(tmp_path: Path) -> None:
+def test_check_finds_an_invalid_queue(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text("[queues.a]\nDelaySeconds = 901")
     result = penstock("check", str(file))
@@ -155,11 +156,11 @@ def test_health_of_a_server_that_refuses_sends(page: tuple[Page, str]) -> None:
     assert penstock("health", PENSTOCK_PORT=port).output == "ready\n"
     shown.body = b'{"status": "ready", "sends": "refused: the disk is full"}'
     result = penstock("health", PENSTOCK_PORT=port)
-    assert result.exit_code == 0, "a container that is started anew has no more space"
+    assert result.exit_code == 0, "restarting a container would not free any space"
     assert result.output == "ready, but sends are refused: the disk is full\n"
 
 
-def test_health_asks_where_the_settings_say(page: tuple[Page, str], tmp_path: Path) -> None:
+def test_health_uses_the_address_in_the_settings(page: tuple[Page, str], tmp_path: Path) -> None:
     _, port = page
     file = tmp_path / "penstock.toml"
     file.write_text(f'host = "0.0.0.0"\nport = {port}\n')
@@ -167,9 +168,9 @@ def test_health_asks_where_the_settings_say(page: tuple[Page, str], tmp_path: Pa
     assert penstock("health", PENSTOCK_CONFIG=str(file)).output == "ready\n"
     file.write_text("port = 1\n")
     assert penstock("health", "--config", str(file), PENSTOCK_PORT=port).output == "ready\n", "as for serve"
-    assert "http://127.0.0.1:1 does not answer" in penstock("health", "--config", str(file)).stderr
+    assert "no response from http://127.0.0.1:1" in penstock("health", "--config", str(file)).stderr
     file.write_text('port = 1\ntls_certificate = "a"\ntls_key = "b"\n')
-    assert "https://127.0.0.1:1 does not answer" in penstock("health", "--config", str(file)).stderr
+    assert "no response from https://127.0.0.1:1" in penstock("health", "--config", str(file)).stderr
 
 
 def test_health_of_a_server_that_is_not_ready(page: tuple[Page, str]) -> None:
@@ -181,7 +182,39 @@ def test_health_of_a_server_that_is_not_ready(page: tuple[Page, str]) -> None:
     assert penstock("health", PENSTOCK_PORT=port).exit_code == 1
 
 
-def test_health_where_nobody_listens() -> None:
+@pytest.mark.parametrize("status", [200, 503])
+def test_health_prints_no_control_characters_of_the_server(page: tuple[Page, str], status: int) -> None:
+    shown, port = page
+    hostile = "\x1b]0;owned\x07\x9b2J"
+    shown.status, shown.body = status, json.dumps({"sends": hostile, "reasons": [hostile]}).encode()
+    result = penstock("health", PENSTOCK_PORT=port)
+    assert "owned" in result.output and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", result.output)
+
+
+TOO_LONG = f"/tmp/{'x' * 300}/file"  # as a directory that may not be entered, it cannot even be examined
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--port", "0", "--data", TOO_LONG],
+        ["serve", "--port", "0", "--keyring", TOO_LONG],
+        ["serve", "--port", "0", "--memory", "--credentials", TOO_LONG],
+        ["check", TOO_LONG],
+        ["audit", TOO_LONG],
+        ["user", "list", "--credentials", TOO_LONG],
+        ["key", "list", "--keyring", TOO_LONG],
+    ],
+    ids=["data", "keyring", "credentials", "config", "audit", "user", "key"],
+)
+def test_a_path_that_cannot_be_used_is_one_line_and_status_2(arguments: list[str]) -> None:
+    result = penstock(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("penstock: ") and result.stderr.count("\n") == 1
+    assert "File name too long" in result.stderr
+
+
+def test_health_without_a_server() -> None:
     result = penstock("health", "--url", "http://127.0.0.1:1")
     assert result.exit_code == 1
-    assert "does not answer" in result.stderr and "Traceback" not in result.stderr
+    assert "no response from" in result.stderr and "Traceback" not in result.stderr

@@ -1,35 +1,37 @@
 """The ``penstock`` command.
 
-Commands are imported when they are called: asking for help, or for a server's health, loads no server.
+Commands are imported when they are called: neither help nor a health check loads the server.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
 from penstock import __version__
+from penstock.cli.failure import Failure
 
 __all__ = ["main"]
 
 _COMMANDS = {
     "serve": "Start the broker.",
     "health": "Ask a running broker whether it is ready.",
-    "check": "Check settings and declared queues without starting anything.",
-    "user": "Users and their access keys.",
-    "role": "Roles that users and other accounts can assume.",
-    "policy": "What users and roles may do.",
-    "env": "Print what a client needs to call the broker as a user.",
-    "audit": "Show who called what, from where, and whether it was allowed.",
-    "cert": "Make a certificate for development, to serve HTTPS with.",
-    "key": "The root key, and the keys that messages are encrypted under.",
-    "import-config": "Turn the configuration of ElasticMQ or GoAWS into ours.",
+    "check": "Check settings and declared queues without starting the broker.",
+    "user": "Manage users and their access keys.",
+    "role": "Manage roles that users and other accounts can assume.",
+    "policy": "Manage the permissions of users and roles.",
+    "env": "Print the environment variables a client needs to act as a user.",
+    "audit": "Search the audit log: who called what, from where, and whether it was allowed.",
+    "cert": "Create a certificate for development with HTTPS.",
+    "key": "Manage the root key and the keys that encrypt messages.",
+    "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
 }
 
 
 class _Commands(click.Group):
-    """Knows the names and first lines of its commands without importing them."""
+    """Lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -39,6 +41,16 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"penstock.cli.{name.replace('-', '_')}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # click ends quietly
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise Failure(f'cannot use "{error.filename}": {error.strerror}') from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -54,8 +66,8 @@ def main() -> None:
 
     \b
     Examples:
-      penstock serve                      queues live in ./penstock-data
-      penstock serve --memory --port 0    throw-away broker on a free port
-      penstock health                     exit code 0 if it is ready
-      penstock check penstock.toml        would this configuration start?
+      penstock serve                      start a broker; queues are stored in ./penstock-data
+      penstock serve --memory --port 0    start a temporary broker on a free port
+      penstock health                     exit code 0 if the broker is ready
+      penstock check penstock.toml        check a config file before a start
     """

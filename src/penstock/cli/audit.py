@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Failure, printable
 from penstock.cli.options import configured
 from penstock.server.audit.search import (
     AuditReader,
@@ -165,6 +165,6 @@ def _row(cells: tuple[str, ...], certificate: str | None) -> str:
     widths = _WIDTHS
     if certificate is not None:
         cells, widths = (*cells[:-1], certificate, cells[-1]), (*_WIDTHS, _CERTIFICATE_WIDTH)
-    shown = ["".join(c if c.isprintable() else "?" for c in cell) for cell in cells]
+    shown = [printable(cell) for cell in cells]
     padded = [f"{cell:<{width}}" for cell, width in zip(shown, widths, strict=False)]
     return " ".join([*padded, shown[-1]]).rstrip()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from penstock.cli.failure import Failure
+from penstock.cli.failure import Failure, printable
 from penstock.server.settings.address import Address, parse_address
 
 
@@ -71,11 +71,11 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
         sends = page.get("sends", "taken")
-        click.echo("ready" if sends == "taken" else f"ready, but sends are {sends}")
+        click.echo("ready" if sends == "taken" else printable(f"ready, but sends are {sends}"))
         return
     reasons = page.get("reasons")
-    why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"it answered {status}"
-    click.echo(f"not ready: {why}", err=True)
+    why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"status {status}"
+    click.echo(printable(f"not ready: {why}"), err=True)
     sys.exit(1)
 
 
@@ -94,9 +94,9 @@ def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, obje
         page = json.loads(response.read(65536) or b"{}")
         return response.status, page if isinstance(page, dict) else {}
     except (OSError, HTTPException) as error:
-        click.echo(f"not ready: {url} does not answer: {error}", err=True)
+        click.echo(printable(f"not ready: no response from {url}: {error}"), err=True)
     except ValueError:
-        click.echo(f"not ready: {url} does not answer like a broker", err=True)
+        click.echo(printable(f"not ready: the response from {url} is not that of a broker"), err=True)
     finally:
         connection.close()
     sys.exit(1)

@@ -15,8 +15,8 @@ from penstock.cli.options import configured, with_settings
 def command(**flags: object) -> None:
     """Start the broker and serve until SIGTERM or SIGINT.
 
-    Every setting can be given as a flag, as a variable, or in the config file; a flag wins over a variable,
-    and a variable over the file.
+    Every setting can be given as a flag, as an environment variable, or in the config file. A flag takes precedence
+    over a variable, and a variable over the file.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def command(**flags: object) -> None:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
     config = configured(flags)
-    # It means "read your files again", and the server does once it runs. Until then it must not end us.
+    # SIGHUP reloads files once the server runs. Until then it must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from penstock.server.lifecycle import StartError, StoreFailed, TemporaryStartError, run
 
