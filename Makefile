@@ -1,5 +1,5 @@
-# `make serve` starts a broker, `make test` proves it. Both set up what they need first.
-# The first of these that is new enough; PYTHON=... names another.
+# `make serve` starts a broker, `make test` runs the tests. Both set up what they need first.
+# The first of these that is new enough; PYTHON=... selects another.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
@@ -8,14 +8,14 @@ STAMP  := $(VENV)/.ready
 
 .PHONY: help setup serve test test-clients fuzz bench check format clean
 
-help: ## what can be made here
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## a virtual environment in .venv with everything the other targets need
+setup: $(STAMP) ## create a virtual environment in .venv with everything the other targets need
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Penstock needs Python 3.11 or newer. Install one, or name it: make setup PYTHON=/path/to/python3"; exit 1; }
+	  echo "Penstock needs Python 3.11 or newer. Install one, or select it: make setup PYTHON=/path/to/python3"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
 	$(BIN)/python -m pip install --quiet --editable . --group dev
@@ -24,26 +24,26 @@ $(STAMP): pyproject.toml
 serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
 	@exec $(BIN)/penstock serve $(ARGS)
 
-test: setup ## the tests; ARGS="-k fifo" is passed on
+test: setup ## run the tests; ARGS="-k fifo" is passed on
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
-bench: setup ## side by side with its peers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
+bench: setup ## compare with other servers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
 
-test-clients: setup ## clients of other languages and frameworks; ARGS="go rust" picks some
+test-clients: setup ## run clients of other languages and frameworks; ARGS="go rust" selects some
 	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)
 
-fuzz: setup ## hostile input, found by coverage; SECONDS=600 or RUNS=1000000 in all; ARGS="policy sigv4" picks some
+fuzz: setup ## coverage-guided fuzzing; SECONDS=600 or RUNS=1000000 in total; ARGS="policy sigv4" selects some
 	-@$(BIN)/python -m pip install --quiet --only-binary :all: --group fuzz
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-check: setup ## format, lint, types, and which room may import which
+check: setup ## format, lint, types, and the structure of the source
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-format: setup ## put the code in shape
+format: setup ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -103,13 +103,13 @@ def server() -> Iterator[ServerProcess]:
         yield running
 
 
-def run(command: list[str], script: str, server: ServerProcess, folder: Path | None = None) -> str:
+def run(command: list[str], script: str, server: ServerProcess) -> str:
     """As printed, except for the port."""
     assert "9324" in script
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, input=script.replace("9324", str(server.port)), text=True, timeout=120, check=False,
-        capture_output=True, env={**os.environ, "PATH": path}, cwd=folder,
+        capture_output=True, env={**os.environ, "PATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -127,21 +127,26 @@ def test_the_first_message_with_the_aws_cli(server: ServerProcess) -> None:
     assert '"Body": "two lattes"' in output
 
 
-def test_the_secured_server_of_the_readme(tmp_path: Path) -> None:
+def test_the_secured_server_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (commands,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock user add" in block]
     _, use = [block for block in blocks(ROOT / "README.md", "sh") if "aws " in block]
-    add, serve = commands.splitlines()
-    command = shlex.split(add, comments=True)
-    subprocess.run(
-        [sys.executable, "-m", *command], check=True, timeout=60, cwd=tmp_path, capture_output=True
-    )
-    _, _, flag, file = shlex.split(serve)
-    with ServerProcess(flag, str(tmp_path / file), "--data", str(tmp_path / "penstock-data")) as server:
+    add, serve = (shlex.split(line, comments=True) for line in commands.splitlines())
+    subprocess.run([sys.executable, "-m", *add], check=True, timeout=60, capture_output=True)
+    with ServerProcess(*serve[2:]) as server:
         assert server.facts["access"].startswith("secured")
         assert server.facts["encryption"].startswith("on")
-        assert "/000000000000/orders" in run(["bash", "-eu"], use, server, tmp_path)
+        assert "/000000000000/orders" in run(["bash", "-eu"], use, server)
         assert server.stop() == 0
-    assert "alice" in (tmp_path / "penstock-data/audit/audit.jsonl").read_text()
+    assert "alice" in Path("penstock-secured/audit/audit.jsonl").read_text()
+    with ServerProcess() as server:  # as in the first example: without credentials, in the same directory
+        assert server.facts["access"].startswith("open")
+        assert server.stop() == 0
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    for created in tmp_path.iterdir():
+        assert any(created.match(pattern.rstrip("/")) for pattern in ignored), (
+            f"{created.name} could be committed"
+        )
 
 
 def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> None:
