@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from http_requests import PlainRequest, form_request, json_request
 from identities import ABROAD, HOME, Town, allow, document
+from penstock.auth.authorize import authorize
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
 from penstock.clock import ManualClock
@@ -144,7 +145,9 @@ class FuzzServer:
         }
         sqs = sqs_service(self.broker)
         self._open = Dispatcher([sqs, sts_service(None, accounts().clock)])
-        self._secured = Dispatcher([sqs, sts_service(accounts().credentials, accounts().clock)])
+        self._secured = Dispatcher(
+            [sqs, sts_service(accounts().credentials, accounts().clock)], authorize=authorize
+        )
         worker = credentials_in(self.ask_sts(b"alice", ASSUME))
         self._principals[b"worker"] = accounts().credentials.directory.principal(
             worker.access_key, worker.token

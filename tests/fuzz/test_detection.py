@@ -8,6 +8,7 @@ import pytest
 
 from fuzz.signer import SECRET
 from fuzz.targets import load
+from penstock.auth.policy import Verdict
 from penstock.auth.sigv4.canonical import HeaderLines
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.server.http.parser import RequestParser
@@ -48,7 +49,7 @@ DAMAGES = {
     ),
     "an error behind a form": Damage("query", "penstock.broker.broker.Broker.receive", _fails),
     "anonymous callers are admitted": Damage(
-        "json", "penstock.services.sqs.access._check", lambda *_: None, b"anonymous AmazonSQS.SendMessage "
+        "json", "penstock.auth.authorize.decide", lambda _: Verdict(True, ""), b"anonymous AmazonSQS.SendMessage "
     ),
     "an answer that is not XML": Damage("query", "penstock.wire.query_response._text", lambda text: f"<{text}"),
     "an error in the server": Damage("http", "penstock.server.routes.Routes._mount_of", _fails),

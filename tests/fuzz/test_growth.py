@@ -26,7 +26,6 @@ LIMITS = [
     "penstock.auth.policy.compiler._APPLICABLE_CACHED",
     "penstock.auth.identity.directory._CACHED_TOKEN_CHARACTERS",
     "penstock.server.callers._CACHED_MAX",
-    "penstock.services.sqs.access._SETTLED_MAX",
 ]
 """Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
 

@@ -7,9 +7,10 @@ from typing import Any
 from penstock.auth.policy import Verdict
 from penstock.auth.principal import Principal
 from penstock.server.audit import AuditEvent
-from penstock.server.audit.actions import rule_of
 from penstock.server.audit.encode import encode
 from penstock.server.audit.event import cloudtrail_event
+from penstock.server.compose import SERVICES
+from penstock.wire.service import AuditRule
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 QUEUE_ARN = "arn:aws:sqs:us-east-1:111111111111:orders"
@@ -40,6 +41,15 @@ ROOT = Principal(
 )
 ALLOWED = Verdict(True, "allowed by an identity policy", "identity:queues", "AllowAll")
 DENIED = Verdict(False, "no identity-based policy allows the action", None, None)
+
+
+ROWS = {service.signing_name: service.actions for service, _ in SERVICES}
+
+
+def rule_of(service: str, action: str) -> tuple[AuditRule, bool]:
+    """What is recorded of an action, and whether it only reads."""
+    row = ROWS.get(service, {}).get(action)
+    return (AuditRule("Management"), False) if row is None else (row.audit, row.read_only)
 
 
 def event(**changes: Any) -> AuditEvent:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from penstock.auth.policy import Verdict
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.server.audit import AuditEvent
-from penstock.server.audit.actions import RULES
 from penstock.server.audit.encode import TEXT_MAX, cut, encode
 from penstock.server.audit.event import CAPPED_PARAMETERS_BYTES_MAX
+from penstock.services.sqs import ACTIONS
 from server.audit_events import ALICE, DENIED, QUEUE_ARN, QUEUE_URL, ROOT, WORKER, event, line_of, refused
 
 
@@ -182,7 +182,7 @@ def test_control_characters_of_a_certificate_are_escaped() -> None:
     assert b"CN=\\u001b[2J\\u007f\\u009b31m" in line
 
 
-_DATA = [name for name, rule in RULES["sqs"].items() if rule.category != "Management"]
+_DATA = [name for name, row in ACTIONS.items() if row.audit.category != "Management"]
 
 
 @given(

@@ -17,11 +17,10 @@ import pytest
 from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.server.audit import AuditError, AuditLog, open_audit_log
-from penstock.server.audit.actions import rule_of
 from penstock.server.audit.file import AuditFile
 from penstock.server.audit.rate_cap import EVENTS_MAX, UNVERIFIED_EVENTS_MAX, UNVERIFIED_NAMED_MAX, WINDOW_MS
 from penstock.server.settings.config import Config
-from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused
+from server.audit_events import ALICE, DENIED, NOW_MS, WORKER, event, refused, rule_of
 
 LARGE = 1024 * 1024
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

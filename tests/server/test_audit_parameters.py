@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.server.audit.actions import RULES, rule_of
 from penstock.server.audit.recorder import listed_members
-from penstock.services.sqs import ACTIONS
-from penstock.services.sqs import operations as op
-from penstock.services.sts import operations as sts
+from penstock.services.sqs import structs as op
+from penstock.services.sts import structs as sts
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
+from server.audit_events import ROWS, rule_of
 
 # Secret members by name. "Entries" and "Messages" contain them.
 SECRET = {
@@ -23,13 +22,8 @@ SECRET = {
     "ExternalId", "TokenCode", "SerialNumber", "SecretAccessKey", "SessionToken", "ContextAssertion",
 }  # fmt: skip
 
-STS = {
-    name: (getattr(sts, f"{name}Request"), getattr(sts, f"{name}Result"))
-    for name in ("AssumeRole", "GetCallerIdentity", "GetSessionToken")
-}
-STRUCTS: list[tuple[str, str, type[msgspec.Struct], type[msgspec.Struct] | None]] = [
-    *(("sqs", name, request, response) for name, (request, response, _) in ACTIONS.items()),
-    *(("sts", name, request, response) for name, (request, response) in STS.items()),
+STRUCTS = [
+    (service, name, row.request, row.response) for service, rows in ROWS.items() for name, row in rows.items()
 ]
 
 
@@ -100,15 +94,12 @@ def test_listed_members_exist(
     service: str, action: str, request_type: type[msgspec.Struct], response_type: type[msgspec.Struct] | None
 ) -> None:
     request = filled(struct_shape(request_type), "")
-    assert len(safe_parameters(service, action, request) or {}) == len(RULES[service][action].parameters)
+    assert len(safe_parameters(service, action, request) or {}) == len(ROWS[service][action].audit.parameters)
     if response_type is not None:
         response = filled(struct_shape(response_type), "")
-        assert len(safe_response(service, action, response) or {}) == len(RULES[service][action].response)
-
-
-def test_every_action_has_a_rule() -> None:
-    assert RULES["sqs"].keys() == ACTIONS.keys()
-    assert RULES["sts"].keys() == STS.keys()
+        assert len(safe_response(service, action, response) or {}) == len(
+            ROWS[service][action].audit.response
+        )
 
 
 def test_names_are_those_of_cloudtrail() -> None:

@@ -12,7 +12,8 @@ from penstock.server.audit.event import cloudtrail_event
 from penstock.server.callers import Caller
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.services.sqs import operations as op
+from penstock.services import sqs, sts
+from penstock.services.sqs import structs as op
 from penstock.services.sqs.faults import sqs_fault
 from penstock.wire.faults import (
     access_denied,
@@ -22,7 +23,7 @@ from penstock.wire.faults import (
     wrong_service,
     wrong_signature,
 )
-from penstock.wire.service import Action, Call, Fault, Service
+from penstock.wire.service import Call, Fault
 from server.audit_events import ALICE, ALLOWED, DENIED, NOW_MS, QUEUE_ARN, QUEUE_URL
 
 HOME = Space("000000000000", "eu-central-1")
@@ -40,13 +41,7 @@ class EventList(AuditLog):
         self.events.append(event)
 
 
-async def unused(_context: Any, _request: Any, _call: Call) -> None: ...
-
-
-SQS = Service(
-    signing_name="sqs", target_prefix="AmazonSQS", shape_namespace="", xml_namespace="", actions={},
-    to_fault=lambda _: None,
-)  # fmt: skip
+SERVICES = (sqs.SERVICE, sts.SERVICE)
 
 
 def answered(
@@ -65,8 +60,8 @@ def answered(
     call.principal, call.source_ip, call.secure, call.user_agent = ALICE, "192.0.2.7", True, "Boto3"
     call.certificate, call.action, call.resource_arn, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
     log = EventList(data_events=data_events)
-    recorder = AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS)
-    recorder.answered(SQS, Action(action, type(request), None, unused), request, call, response, fault)
+    recorder = AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS, SERVICES)
+    recorder.answered(sqs.SERVICE, sqs.ACTIONS[action], request, call, response, fault)
     return log.events
 
 
@@ -129,7 +124,7 @@ def incoming(**headers: bytes) -> Request:
 
 def turned_away(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
     log = EventList()
-    AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS).turned_away(request, fault, caller)
+    AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS, SERVICES).turned_away(request, fault, caller)
     (event,) = log.events
     assert event.denied and (event.principal is None) == (caller is None)
     return cloudtrail_event(event)

@@ -65,7 +65,7 @@ def secured(town: Town, tmp_path: Path) -> Config:
 
 
 def locked(config: Config, clock: ManualClock | None = None) -> Security:
-    return Security(config, clock or ManualClock(), Origins(config.public_url, config.trusted_proxies))
+    return Security(config, clock or ManualClock(), Origins(config.public_url, config.trusted_proxies), [])
 
 
 def signed(town: Town, *, host: str = "127.0.0.1:9324", region: str = "us-east-1") -> dict[str, str]:

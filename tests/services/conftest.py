@@ -13,6 +13,7 @@ from sts_client import Sts
 
 from http_requests import json_request
 from identities import Town
+from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
@@ -163,7 +164,7 @@ class Face:
         self.principal: Principal | None = None  # None: an open server
         self.space = SPACE
         self.source_ip = ""
-        self._dispatcher = Dispatcher([sqs_service(self.broker)])  # type: ignore[arg-type]
+        self._dispatcher = Dispatcher([sqs_service(self.broker)], authorize=authorize)  # type: ignore[arg-type]
 
     def __call__(self, action: str, **members: Any) -> Reply:
         (answer,) = self.start(action, json.dumps(members).encode())

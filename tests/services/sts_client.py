@@ -12,6 +12,7 @@ from botocore.serialize import create_serializer
 
 from http_requests import form_request, json_request
 from identities import HOME, Town
+from penstock.auth.authorize import authorize
 from penstock.auth.identity.admin import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.principal import Principal
@@ -32,7 +33,9 @@ class Sts:
         self.town = town
         self.last: Answer
         self.call: Call
-        self._dispatcher = Dispatcher([sts_service(None if is_open else town.credentials, town.clock)])
+        self._dispatcher = Dispatcher(
+            [sts_service(None if is_open else town.credentials, town.clock)], authorize=authorize
+        )
 
     def __call__(self, who: Principal | None, action: str, **members: Any) -> dict[str, Any]:
         operation = MODEL.operation_model(action)

@@ -25,7 +25,7 @@ AWKWARD = st.sampled_from(
         None, 0, 1, -1, 2**63, 10**400, 1.5, True,
     ]
 )  # fmt: skip
-MEMBERS = sorted({name for request, _, _ in ACTIONS.values() for name in request.__struct_fields__})
+MEMBERS = sorted({name for row in ACTIONS.values() for name in row.request.__struct_fields__})
 ENTRY = ["Id", "MessageBody", "ReceiptHandle", "DataType", "StringValue", "BinaryValue", "DelaySeconds"]
 VALUES = st.recursive(
     AWKWARD,

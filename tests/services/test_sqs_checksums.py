@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
 from penstock.queues.messages import Attribute
-from penstock.services.sqs.checksums import md5_of_attributes, md5_of_body
+from penstock.services.sqs.sending import md5_of_attributes
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 
@@ -44,5 +45,8 @@ def test_names_are_sorted_by_code_unit() -> None:
     assert both == hashlib.md5(parts).hexdigest()
 
 
-def test_the_digest_of_a_body_is_of_its_utf8_bytes() -> None:
-    assert md5_of_body("héllo\r\n\U0001f600") == hashlib.md5("héllo\r\n\U0001f600".encode()).hexdigest()
+def test_the_digest_of_a_body_is_of_its_utf8_bytes(face: Any) -> None:
+    face.make("q")
+    body = "héllo\r\n\U0001f600"
+    sent = face("SendMessage", QueueUrl="q", MessageBody=body)
+    assert sent.body["MD5OfMessageBody"] == hashlib.md5(body.encode()).hexdigest()

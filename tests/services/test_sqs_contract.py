@@ -27,7 +27,7 @@ def all_fields(struct: StructOf) -> Iterator[Field]:
             yield from all_fields(inner)
 
 
-STRUCTS = [struct for request, response, _ in ACTIONS.values() for struct in (request, response) if struct]
+STRUCTS = [struct for row in ACTIONS.values() for struct in (row.request, row.response) if struct]
 
 
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
@@ -44,7 +44,7 @@ def test_the_actions_are_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 def test_members_are_those_of_the_model(action: str) -> None:
-    request, response, _ = ACTIONS[action]
+    request, response = ACTIONS[action].request, ACTIONS[action].response
     operation = MODEL["operations"][action]
     _same_members(struct_shape(request), operation["input"]["shape"])
     if response is None:
@@ -80,7 +80,7 @@ def _sample(shape: Shape) -> object:
     return "" if isinstance(shape, Scalar) else {}
 
 
-@pytest.mark.parametrize("request_type", [request for request, _, _ in ACTIONS.values()])
+@pytest.mark.parametrize("request_type", [row.request for row in ACTIONS.values()])
 def test_every_list_and_map_of_a_request_is_bounded_without_reading_by_hand(
     request_type: type[msgspec.Struct], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock.auth import authorize
 from penstock.auth.policy import Question, decide
 from penstock.auth.principal import Principal
-from penstock.services.sqs import access
 
 HERE, REGION = "123456789012", "eu-west-1"
 HUGE = "x" * 100_000
@@ -36,7 +36,7 @@ def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
         questions.append(question)
         return decide(question)
 
-    monkeypatch.setattr(access, "decide", recording)
+    monkeypatch.setattr(authorize, "decide", recording)
     face.make("q")
     face.principal = OUTSIDER
     return questions

@@ -21,7 +21,8 @@ def tags(face: Any) -> Any:
 
 def test_tags_are_overwritten_by_key_and_unknown_keys_are_ignored(face: Any) -> None:
     assert face("ListQueueTags", QueueUrl="q").raw == b"{}"
-    assert face("TagQueue", QueueUrl="q", Tags={"a": "1", "A": "", "n": None}).raw == b""
+    assert face("TagQueue", QueueUrl="q", Tags={"a": "1", "A": ""}).raw == b""
+    assert face("TagQueue", QueueUrl="q", Tags={"n": None}).code == "MalformedInput"
     face("TagQueue", QueueUrl="q", Tags={"a": "2", "é 1_.:/=+-@": "é"})
     assert tags(face) == {"Tags": {"a": "2", "A": "", "é 1_.:/=+-@": "é"}}
     assert face("UntagQueue", QueueUrl="q", TagKeys=["a", "unknown"]).raw == b""

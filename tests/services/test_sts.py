@@ -21,7 +21,8 @@ from penstock.wire.shapes import ListOf, StructOf, struct_shape
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 def test_members_are_those_of_the_model(action: str) -> None:
-    request, response, _ = ACTIONS[action]
+    request, response = ACTIONS[action].request, ACTIONS[action].response
+    assert response is not None
     operation = MODEL.operation_model(action)
     for ours, theirs in ((request, operation.input_shape), (response, operation.output_shape)):
         _same_members(struct_shape(ours), theirs)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
 import pytest
 from sts_client import TRUST_ALICE, Sts, assume, denied
 
 from identities import HOME, Town, allow, document
+from penstock.auth import authorize
 from penstock.auth.errors import InvalidToken
 from penstock.auth.identity.admin import attach, find_role, find_user, put_policy, remove, trust_document
 from penstock.auth.identity.model import CredentialsContent
@@ -106,7 +106,7 @@ def test_what_a_question_brings_along_is_known_to_whoever_reviews_policies(
         asked.append(question)
         return decide(question)
 
-    monkeypatch.setattr(import_module("penstock.services.sts.assume_role"), "decide", noted)
+    monkeypatch.setattr(authorize, "decide", noted)
     role = town.role("worker", trust_document(["alice"], HOME, "secret-7", allow_tags=True))
     tags = {"Tags": [{"Key": "team", "Value": "a"}], "TransitiveTagKeys": ["team"]}
     assert "Credentials" in sts(
@@ -140,4 +140,4 @@ def test_a_chain_has_a_limit(sts: Sts, town: Town) -> None:
         who = sts.principal(sts(who, "AssumeRole", **assume(role)))
     last = town.role("last", trust_document([who.role_arn or ""], HOME, None))
     refused = sts.refused(who, "AssumeRole", **assume(last))
-    assert refused == (400, "ValidationError", "A chain of sessions goes through 16 of them at most.")
+    assert refused == (400, "ValidationError", "A chain of sessions has at most 16 roles.")

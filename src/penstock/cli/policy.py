@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from penstock.auth.authorize import Permission
 from penstock.auth.identity.admin import (
     Subject,
     attach,
@@ -261,10 +262,13 @@ def _ask(
     issued_s = asked.pop("issued_s", principal.issued_s)
     tags = _merged_tags(principal.tags, asked.pop("principal_tags"))
     tag_keys = asked.pop("tag_keys", ())
+    row = _row(action)
     return decide(
         Question(
             principal=msgspec.structs.replace(principal, issued_s=issued_s, tags=tags),
-            action=action,
+            action=action if row is None else row.permission,
+            grantable=row is None or row.grantable,
+            root_always=row is not None and row.root_always,
             resource=resource,
             resource_account=arn.account,
             resource_policy=policy,
@@ -272,6 +276,17 @@ def _ask(
             **asked,
         )
     )
+
+
+def _row(action: str) -> Permission | None:
+    """The row of ``sqs:SendMessage`` in the table of its service."""
+    from penstock.server.compose import SERVICES  # the whole server: no other command of this module needs it
+
+    for service, _ in SERVICES:
+        for name, row in service.actions.items():
+            if row.permission and f"{service.signing_name}:{name}".lower() == action.lower():
+                return row
+    return None
 
 
 def _merged_tags(tags: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

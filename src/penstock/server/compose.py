@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
+
+from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
 from penstock.clock import SystemClock
@@ -17,12 +22,13 @@ from penstock.server.routes import Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
+from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.web_pages import Cors, WebPageFilter
-from penstock.services.sqs import sqs_service
-from penstock.services.sts import sts_service
+from penstock.services import sqs, sts
 from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Service
 
 _LOADING = "the store is being loaded"
 _DECLARING = "the declared queues are being created"
@@ -34,12 +40,12 @@ class Parts:
 
     def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
         """Raises one of SETUP_ERRORS."""
-        self._config = config
+        self.config = config
         self._on_fatal = on_fatal
-        self._clock = SystemClock()
-        self._runtime = LoopRuntime(asyncio.get_running_loop(), self._clock)
+        self.clock = SystemClock()
+        self._runtime = LoopRuntime(asyncio.get_running_loop(), self.clock)
         origins = Origins(config.public_url, config.trusted_proxies)
-        self.security = Security(config, self._clock, origins)
+        self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES])
         synchronous, sync_every_s = sync_policy(config)
         disk = SqliteStore(
             None if config.memory else config.data, synchronous=synchronous, sync_every_s=sync_every_s
@@ -73,22 +79,24 @@ class Parts:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
         shard = await self._runtime.write(self._store.open)
         self.security.start()
-        self._clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
-        limits = self._config.broker_limits
+        self.clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
+        limits = self.config.broker_limits
         encryption = self.security.encryption
         self.broker = Broker(
-            self._store, self._runtime, self._clock, limits, shard, self._on_fatal, encryption.guard,
+            self._store, self._runtime, self.clock, limits, shard, self._on_fatal, encryption.guard,
             encryption.dedup_key,
         )  # fmt: skip
         self.broker.start()
         self.health.show("sends", self._send_state)
-        services = [sqs_service(self.broker), sts_service(self.security.credentials, self._clock)]
+        services = [msgspec.structs.replace(service, context=context(self)) for service, context in SERVICES]
         recorder = self.security.witness
         self._routes.dispatch = Dispatcher(
-            services, recorder.answered if recorder is not None else None
+            services,
+            recorder.answered if recorder is not None else None,
+            authorize if self.security.credentials is not None else None,
         ).answer
         self.health.done(_LOADING)
-        await declare_queues(self.broker, self._config.queues, self._config.space)
+        await declare_queues(self.broker, self.config.queues, self.config.space)
         encryption.start(self._store, self._runtime, self.broker, self._on_fatal)
         self.health.done(_DECLARING)
 
@@ -124,3 +132,16 @@ def sync_policy(config: Config) -> tuple[Synchronous, float | None]:
         "full" if config.durability == "commit" else "normal",
         config.durability_interval if config.durability == "interval" else None,
     )
+
+
+def _queue_host(parts: Parts) -> str:
+    """The host of queue URLs, if it names the region: ``sqs.{region}.localhost``."""
+    host = urlsplit(parts.config.public_url or "").hostname or ""
+    return host if REGION_PLACEHOLDER in host else ""
+
+
+SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
+    (sqs.SERVICE, lambda parts: sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))),
+    (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
+)
+"""Every service and what its handlers need."""

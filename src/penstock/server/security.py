@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from functools import partial
 
 from penstock.auth.encryption.keyring import KeyringError
@@ -29,13 +30,14 @@ from penstock.server.settings.config import Config, ConfigError
 from penstock.server.startup_report import check_plain_http
 from penstock.server.throttle import Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
+from penstock.wire.service import Service
 
 SETUP_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyError, TlsError)
 """Each is one line for the operator."""
 
 
 class Security:
-    def __init__(self, config: Config, clock: Clock, origins: Origins) -> None:
+    def __init__(self, config: Config, clock: Clock, origins: Origins, services: Collection[Service]) -> None:
         """Raises one of SETUP_ERRORS."""
         check_plain_http(config)
         root = root_key(config, os.environ)
@@ -56,7 +58,9 @@ class Security:
         self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None
         self.audit = open_audit_log(config, clock.wall_ms)
         self.witness = (
-            None if self.audit is None else AuditRecorder(self.audit, origins, config.space, clock.wall_ms)
+            None
+            if self.audit is None
+            else AuditRecorder(self.audit, origins, config.space, clock.wall_ms, services)
         )
 
     def look(self, listener: Listener, *, asked: bool) -> None:

@@ -1,4 +1,5 @@
-"""What a service declares to the wire, one row per action; and what travels with one request: Call, Response, Fault.
+"""What a service declares to the wire, one row per action; and what travels with one request: Call,
+Response, Fault.
 
 The wire knows services only by these rows. It decodes a request into the row's struct, asks the row for the
 resource, authorises the call, runs the handler and encodes the struct that the handler returns.
@@ -57,6 +58,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     principal: Any = None
     source_ip: str = ""
     secure: bool = False  # it came over TLS
+    source_arn: str = ""  # if a service calls: the resource for which it does, such as a topic
+    source_account: str = ""
     certificate: str = ""  # subject of the client certificate
     user_agent: str = ""
     # Raised for an action that is not safe: a request that a web page may have caused must not change anything.
@@ -148,7 +151,8 @@ class Resource(Protocol):
 class AuditRule(msgspec.Struct, frozen=True):
     """What the audit log records of an action.
 
-    ``parameters`` and ``response`` list the members that may be written; everything else is left out. An entry is
+    ``parameters`` and ``response`` list the members that may be written; everything else is left out. An
+    entry is
 
     - ``"QueueUrl"``: the value, named as CloudTrail does (``queueUrl``; ``AWSAccountIds`` stays);
     - ``"Credentials.AccessKeyId as accessKeyId"``: a member of a member, and its name in the event;

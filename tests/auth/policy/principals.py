@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.auth.principal import ANONYMOUS, Principal
+from penstock.services.sqs import ACTIONS
 
 OWN = "444455556666"
 OTHER = "111122223333"
@@ -53,3 +56,12 @@ CALLERS: dict[str, Principal] = {
     "carol": user(OTHER, "carol"),
     "role1": session(OTHER, "role1", "s1"),
 }
+
+
+def action_facts(action: str) -> dict[str, Any]:
+    """The members of a Question that the row of an SQS action gives: ``action_facts("sqs:SendMessageBatch")``."""
+    rows = {f"sqs:{name}".lower(): row for name, row in ACTIONS.items()}
+    row = rows.get(action.lower())
+    if row is None:
+        return {"action": action}
+    return {"action": row.permission, "grantable": row.grantable, "root_always": row.root_always}

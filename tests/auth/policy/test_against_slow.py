@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.auth.policy import Kind, Question, Verdict, compile_policy, decide
 
-from .principals import CALLERS, OTHER, OWN, REGION, queue
+from .principals import CALLERS, OTHER, OWN, REGION, action_facts, queue
 from .slow import Documents, slow_decide
 
 ACTIONS = [
@@ -195,7 +195,7 @@ def questions(draw: st.DrawFn) -> tuple[Question, Documents]:
     return (
         Question(
             principal=principal,
-            action=draw(st.sampled_from(ACTIONS)),
+            **action_facts(draw(st.sampled_from(ACTIONS))),
             resource=draw(st.sampled_from(RESOURCES)),
             resource_account=OWN,
             resource_policy=policy,

@@ -14,7 +14,7 @@ import pytest
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
 from penstock.auth.principal import Principal
 
-from .principals import CALLERS, OWN, queue
+from .principals import CALLERS, OWN, action_facts, queue
 
 SCENES = tomllib.loads(Path(__file__).with_name("decisions.toml").read_text())["scene"]
 
@@ -57,7 +57,14 @@ def ask(scene: dict[str, Any], who: str, action: str, resource: str, *context: s
             case _:
                 raise AssertionError(f"what is {item}?")
     more["tag_keys"] = tuple(more["request_tags"])
-    return Question(cast(scene, who), action, queue(resource), OWN, policy, **more)
+    return Question(
+        principal=cast(scene, who),
+        resource=queue(resource),
+        resource_account=OWN,
+        resource_policy=policy,
+        **action_facts(action),
+        **more,
+    )
 
 
 def said(verdict: Verdict) -> str:

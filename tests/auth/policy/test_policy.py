@@ -11,11 +11,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.auth.policy import Policy, PolicyInvalid, Question, compile_policy, decide, refusal
-from penstock.auth.policy.facts import Facts
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS
 
-from .principals import CALLERS, OTHER, OWN, queue
+from .principals import CALLERS, OTHER, OWN, action_facts, queue
 
 ORDERS = queue("orders")
 OPEN = '{"Statement":{"Sid":"Open","Effect":"Allow","Principal":"*","Action":"*","Resource":"*"}}'
@@ -25,7 +24,8 @@ ALL = '{"Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}'
 
 def ask(who: str, action: str = "sqs:SendMessage", policy: str | None = None, **more: Any) -> Question:
     compiled = compile_policy(policy, kind="resource") if policy else None
-    return Question(CALLERS[who], action, ORDERS, OWN, compiled, **more)
+    facts = {**action_facts(action), **more}
+    return Question(CALLERS[who], resource=ORDERS, resource_account=OWN, resource_policy=compiled, **facts)
 
 
 # ------------------------------------------------------------------ never raises
@@ -190,15 +190,12 @@ def test_a_session_is_told_what_narrowed_it() -> None:
     assert decide(question).reason == "because no session policy allows the sqs:sendmessage action"
 
 
-def test_the_facts_of_a_service_can_be_given() -> None:
-    mine = Facts(
-        owner_only=frozenset({"sqs:sendmessage"}), repairs=frozenset(), means={"sqs:post": "sqs:sendmessage"}
-    )
+def test_facts_of_the_action_hold_whatever_the_policies_say() -> None:
     assert decide(ask("anonymous", policy=OPEN)).allowed
-    assert not decide(ask("anonymous", policy=OPEN), mine).allowed
-    assert not decide(ask("anonymous", "sqs:Post", policy=OPEN), mine).allowed
-    assert not decide(ask("root", "sqs:SetQueueAttributes", policy=CLOSED), mine).allowed
-    assert decide(ask("root", "sqs:SetQueueAttributes", policy=CLOSED)).allowed
+    assert not decide(ask("anonymous", policy=OPEN, grantable=False)).allowed
+    assert decide(ask("root", policy=OPEN, grantable=False)).allowed
+    assert not decide(ask("root", policy=CLOSED)).allowed
+    assert decide(ask("root", policy=CLOSED, root_always=True)).allowed
 
 
 def test_a_trust_policy_is_asked_as_the_policy_of_its_role() -> None:
@@ -227,5 +224,11 @@ def test_a_trust_policy_is_asked_as_the_policy_of_its_role() -> None:
 def test_nobody_is_anybodys_account() -> None:
     """A resource whose account is unknown does not belong to those who have none."""
     assert not decide(
-        Question(ANONYMOUS, "sqs:DeleteQueue", "arn:aws:sqs:x::q", "", compile_policy(OPEN, kind="resource"))
+        Question(
+            ANONYMOUS,
+            resource="arn:aws:sqs:x::q",
+            resource_account="",
+            resource_policy=compile_policy(OPEN, kind="resource"),
+            **action_facts("sqs:DeleteQueue"),
+        )
     ).allowed

@@ -11,7 +11,7 @@ from fuzz.targets import text_of
 from penstock.errors import HandleInvalid
 from penstock.names import Arn
 from penstock.queues.receipts import Receipt, ReceiptSigner
-from penstock.services.sqs.moves import _read_handle as read_task_handle
+from penstock.services.sqs.move_tasks import _read_handle as read_task_handle
 from penstock.services.sqs.paging import read_token
 from penstock.wire.registry import Fault
 

@@ -7,9 +7,10 @@ from fuzz.scenarios import SCENARIOS
 from fuzz.server import unchanged_server
 from penstock.services.sqs import ACTIONS
 
+MEMBERS = {member for row in ACTIONS.values() for member in row.request.__struct_fields__}
 WORDS = [
     *(f" AmazonSQS.{action} ".encode() for action in ACTIONS),
-    *(f'"{name}":'.encode() for name in sorted({n for r, _, _ in ACTIONS.values() for n in r.__struct_fields__})),
+    *(f'"{name}":'.encode() for name in sorted(MEMBERS)),
     *(b"open ", b"anonymous ", b"alice ", b"worker ", b"q ", b"mallory ", b"\n", b"\\ud800", b"\\u0000", b"1e400"),
     *(b'"$ReceiptHandle"', b'"$TaskHandle"', b'"$NextToken"', b'{"', b'"}', b"[]", b"{}", b"-1", b"null"),
     *(b'"StringListValues":', b'"BinaryValue":', b'"AWSTraceHeader"', b'"Number"', b'"All"', b".fifo", b"true"),

@@ -16,7 +16,7 @@ from identities import ABROAD, HOME
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, Question, compile_policy, decide, refusal
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS, Principal
-from penstock.services.sqs.policy import check_policy
+from penstock.services.sqs.permissions import check_policy
 from penstock.wire.registry import Fault
 
 QUEUE_POLICY = (

@@ -46,7 +46,7 @@ def _spelt(shape: Shape, name: str) -> list[str]:
             ]
 
 
-_PARAMETERS = {action: _spelt(struct_shape(request), "") for action, (request, _, _) in ACTIONS.items()}
+_PARAMETERS = {action: _spelt(struct_shape(row.request), "") for action, row in ACTIONS.items()}
 
 WORDS = [
     *(f"Action={action}&".encode() for action in ACTIONS),

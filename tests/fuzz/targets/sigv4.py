@@ -24,7 +24,7 @@ from fuzz.signer import (
 from penstock.auth.errors import AuthenticationError, InvalidToken
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.errors import QueueMissing
-from penstock.services.sqs.queue_urls import queue_named_by
+from penstock.services.sqs.resources import read_url
 from penstock.wire.query import Branch, read_form
 
 _JSON = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessage"}
@@ -154,7 +154,7 @@ def _meaning(sent: Sent, original: SignedRequest) -> Meaning:
 
 def _queue(path: str) -> str:
     try:
-        name = queue_named_by(path, "111122223333", "us-east-1") if path else None
+        name = read_url(path, "111122223333", "us-east-1") if path else None
     except QueueMissing:
         return ""
     return "" if name is None or not name.account.isdecimal() or name.name in (".", "..") else name.arn

@@ -29,9 +29,10 @@ _SEEDS = [
     ),
 ]
 
+MEMBERS = {member for row in ACTIONS.values() for member in row.request.__struct_fields__}
 WORDS = [
     *(f"Action={action}&".encode() for action in ACTIONS),
-    *(f"&{name}=".encode() for name in sorted({n for r, _, _ in ACTIONS.values() for n in r.__struct_fields__})),
+    *(f"&{name}=".encode() for name in sorted(MEMBERS)),
     *(b"&Tags.member.2.Key=", b"&Tags.member.2.Value=", b"&TransitiveTagKeys.member.2="),
     *(b"&PolicyArns.member.1.arn=",),
     *(b"open ", b"alice ", b"worker ", b"mallory ", b"anonymous ", b"\n"),

@@ -108,7 +108,8 @@ def _compile_statement(statement: StatementText, kind: Kind, label: str, has_var
     reason = f"allowed by {source}" if statement.allows else f"with an explicit deny in {source}"
     resources, covers = _resources(statement.resources, kind, has_variables)
     # The policy of an identity is only asked about that identity.
-    level_of = _direct if statement.principals is None else compile_principals(statement.principals)
+    principals = statement.principals
+    level_of = _direct if principals is None else compile_principals(principals, statement.services)
     conditions = [
         compile_condition(condition, allows=statement.allows, has_variables=has_variables)
         for condition in statement.conditions

@@ -20,7 +20,7 @@ Reader = Callable[[Question], Value]
 
 def _principal_arn(question: Question) -> Value:
     principal = question.principal
-    if principal.kind == "anonymous":
+    if principal.kind in ("anonymous", "service"):
         return None
     return principal.role_arn or principal.arn  # IAM: for a session this is the role's ARN
 
@@ -29,7 +29,11 @@ def _principal_type(question: Question) -> Value:
     principal = question.principal
     if principal.role_arn is not None:
         return "AssumedRole"
-    return {"anonymous": "Anonymous", "root": "Account"}.get(principal.kind, "User")
+    return {"anonymous": "Anonymous", "root": "Account", "service": "Service"}.get(principal.kind, "User")
+
+
+def _service_name(question: Question) -> Value:
+    return question.principal.id if question.principal.kind == "service" else None
 
 
 def _current_time(question: Question) -> Value:
@@ -50,7 +54,8 @@ _READERS: dict[str, Reader] = {
     "aws:principalarn": _principal_arn,
     "aws:principalaccount": lambda question: question.principal.account or None,
     "aws:principaltype": _principal_type,
-    "aws:principalisawsservice": lambda _: "false",
+    "aws:principalisawsservice": lambda question: "false" if _service_name(question) is None else "true",
+    "aws:principalservicename": _service_name,
     "aws:viaawsservice": lambda _: "false",
     "aws:userid": lambda question: question.principal.id,
     "aws:username": lambda question: question.principal.name,

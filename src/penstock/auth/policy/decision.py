@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from penstock.auth.policy.facts import SQS, Facts
 from penstock.auth.policy.principals import BOUNDED, DIRECT, NONE, MatchLevel
 from penstock.auth.policy.question import Question, Verdict
 
+_WITHOUT_ACCOUNT = ("anonymous", "service")
 _ROOT = Verdict(True, "the account's root may do everything in its account")
 
 
-def decide(question: Question, facts: Facts = SQS) -> Verdict:
+def decide(question: Question) -> Verdict:
     principal = question.principal
     action = question.action.lower()
-    action = facts.means.get(action, action)
-    is_own = principal.account == question.resource_account and principal.kind != "anonymous"
+    trust = question.resource_policy
+    # IAM: unlike a queue, a role is not opened by the caller's own policies alone.
+    if trust is not None and trust.kind == "trust" and _resource_allows(question, action)[1] is None:
+        return Verdict(False, f"because no role trust policy allows the {action} action")
+    is_own = principal.account == question.resource_account and principal.kind not in _WITHOUT_ACCOUNT
     is_root = is_own and principal.kind == "root"
     # IAM: an explicit deny in any policy wins. Root may still repair a policy of its account that denies everyone.
-    denied = _explicit_deny(question, action, repairs=is_root and action in facts.repairs)
+    denied = _explicit_deny(question, action, repairs=is_root and question.root_always)
     if denied is not None:
         return denied
     if is_root:
         return _ROOT
     if is_own:
         return _within_account(question, action)
-    if action in facts.owner_only:
+    if not question.grantable:
         return _not_allowed("resource-based", action)
     return _from_another_account(question, action)
 
 
-def is_fixed(question: Question, facts: Facts = SQS) -> bool:
+def is_fixed(question: Question) -> bool:
     """Whether the verdict depends on nothing but caller, action and resource, so that it may be cached."""
     action = question.action.lower()
-    action = facts.means.get(action, action)
     principal = question.principal
     policies = (*principal.policies, principal.session_policy, question.resource_policy)
     return all(
@@ -79,11 +81,11 @@ def _within_account(question: Question, action: str) -> Verdict:
 
 
 def _from_another_account(question: Question, action: str) -> Verdict:
-    """IAM: the policies of both sides must allow. Root needs none on its side, and an anonymous caller has none."""
+    """IAM: the policies of both sides must allow. Root needs none on its side; others have none."""
     _, allowed = _resource_allows(question, action)
     if allowed is None:
         return _not_allowed("resource-based", action)
-    if question.principal.kind in ("root", "anonymous"):
+    if question.principal.kind in ("root", "anonymous", "service"):
         return allowed
     if _identity_allows(question, action) is None:
         return _not_allowed("identity-based", action)

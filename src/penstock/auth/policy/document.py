@@ -44,7 +44,8 @@ class Condition(NamedTuple):
 class StatementText(NamedTuple):
     name: str  # its Sid, or its place: "#2"
     allows: bool
-    principals: Listed | None  # of "AWS"
+    principals: Listed | None  # accounts, users, roles and sessions ("AWS")
+    services: tuple[str, ...]
     actions: Listed
     resources: Listed | None
     conditions: tuple[Condition, ...]
@@ -143,15 +144,18 @@ def _statement(statement: Any, place: int, kind: Kind) -> StatementText:
     effect = statement.get("Effect")
     if effect not in ("Allow", "Deny"):
         raise PolicyInvalid(f"{where}: Effect must be Allow or Deny")
-    principals, count = None, 0
+    principals: Listed | None = None
+    services: tuple[str, ...] = ()
+    count = 0
     if "Principal" in needed:
-        principals, count = _principals(statement, where)
+        principals, services, count = _principals(statement, where)
         if principals.negated and effect == "Allow":
             raise PolicyInvalid(f"{where}: NotPrincipal is allowed with Deny only")
     return StatementText(
         name=sid or f"#{place}",
         allows=effect == "Allow",
         principals=principals,
+        services=services,
         actions=_listed(statement, "Action", where),
         resources=_listed(statement, "Resource", where) if "Resource" in needed else None,
         conditions=tuple(_conditions(statement.get("Condition", {}), where)),
@@ -171,8 +175,8 @@ def _listed(statement: dict[str, Any], part: str, where: str) -> Listed:
     return Listed(_texts(value, f"{where}: {part}"), negated)
 
 
-def _principals(statement: dict[str, Any], where: str) -> tuple[Listed, int]:
-    """The principals of type AWS, and how many are named in all."""
+def _principals(statement: dict[str, Any], where: str) -> tuple[Listed, tuple[str, ...], int]:
+    """The principals of type AWS, the services, and how many principals of any type are named."""
     value, negated = _either(statement, "Principal", where)
     if value == "*":
         value = {"AWS": "*"}
@@ -182,7 +186,8 @@ def _principals(statement: dict[str, Any], where: str) -> tuple[Listed, int]:
     if unknown:
         raise PolicyInvalid(f"{where}: {_names(unknown)} is not a type of principal")
     named = {of: _texts(names, f"{where}: Principal") for of, names in value.items()}
-    return Listed(named.get("AWS", ()), negated), sum(map(len, named.values()))
+    count = sum(map(len, named.values()))
+    return Listed(named.get("AWS", ()), negated), named.get("Service", ()), count
 
 
 def _conditions(block: Any, where: str) -> list[Condition]:

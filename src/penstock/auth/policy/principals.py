@@ -35,7 +35,7 @@ _ARN = re.compile(
 )
 
 
-def compile_principals(listed: Listed) -> LevelOf:
+def compile_principals(listed: Listed, services: tuple[str, ...]) -> LevelOf:
     names = frozenset(listed.values) - {"*"}
     for name in names:
         if not is_account(name) and not _ARN.fullmatch(name):
@@ -44,12 +44,15 @@ def compile_principals(listed: Listed) -> LevelOf:
         root[1] for name in names if (root := _ROOT.fullmatch(name))
     }
     everyone = "*" in listed.values
-    return _all_but(everyone, names, accounts) if listed.negated else _these(everyone, names, accounts)
+    make = _all_but if listed.negated else _these
+    return make(everyone, names, accounts, frozenset(services))
 
 
-def _these(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> LevelOf:
+def _these(
+    everyone: bool, names: frozenset[str], accounts: frozenset[str], services: frozenset[str]
+) -> LevelOf:
     def level_of(principal: Principal) -> MatchLevel:
-        if principal.arn in names:
+        if principal.arn in names or (principal.kind == "service" and principal.id in services):
             return DIRECT
         if everyone or principal.role_arn in names:
             return BOUNDED
@@ -60,12 +63,16 @@ def _these(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> L
     return level_of
 
 
-def _all_but(everyone: bool, names: frozenset[str], accounts: frozenset[str]) -> LevelOf:
+def _all_but(
+    everyone: bool, names: frozenset[str], accounts: frozenset[str], services: frozenset[str]
+) -> LevelOf:
     """IAM: a session is excepted only if its account, its role and the session itself are all named."""
 
     def level_of(principal: Principal) -> MatchLevel:
         if everyone:
             return NONE
+        if principal.kind == "service":
+            return NONE if principal.id in services else DIRECT
         is_excepted = (
             principal.account in accounts
             and (principal.kind == "root" or principal.arn in names)

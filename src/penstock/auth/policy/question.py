@@ -32,6 +32,9 @@ class Question(NamedTuple):
     source_account: str = ""
     # Further keys of one service, in lower case: {"sts:externalid": "..."}. See condition_keys.SERVICE_KEYS.
     keys: Mapping[str, str | tuple[str, ...]] = _NOTHING
+    # What holds for the action whatever the policies say.
+    grantable: bool = True  # a policy of the resource may grant it to other accounts and to anonymous callers
+    root_always: bool = False  # no policy of the resource denies it to the root of its account
 
 
 class Verdict(NamedTuple):

@@ -13,22 +13,30 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.names import Space
-from penstock.server.audit.actions import rule_of
 from penstock.server.audit.event import DENIALS, AuditEvent
 from penstock.server.audit.log import AuditLog
 from penstock.server.callers import Caller, claimed_credential
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
-from penstock.wire.service import Action, Call, Fault, Service
+from penstock.wire.service import Action, AuditRule, Call, Fault, Service
 
 _ACTION = re.compile(rb"(?:^|&)Action=([A-Za-z]{1,64})(?:&|$)")
 _FORM_START_BYTES = 4096  # clients name the action near the start
 _MEMBER = re.compile(r"(?:(?P<function>count|pairs)\()?(?P<path>[\w.]+)\)?(?: as (?P<name>\w+))?")
+_UNKNOWN = AuditRule("Management")  # of an action that no service has
 
 
 class AuditRecorder:
-    def __init__(self, log: AuditLog, origins: Origins, home: Space, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log: AuditLog,
+        origins: Origins,
+        home: Space,
+        now_ms: Callable[[], int],
+        services: Iterable[Service],
+    ) -> None:
         self._log = log
+        self._actions = {service.signing_name: service.actions for service in services}
         self._origins = origins
         self._home = home  # account and region of requests that could not be verified
         self._now_ms = now_ms
@@ -42,7 +50,7 @@ class AuditRecorder:
         response: msgspec.Struct | None,
         fault: Fault | None,
     ) -> None:
-        rule, read_only = rule_of(service.signing_name, action.name)
+        rule = action.audit
         # Some denials are worded as another error: to another account, a queue it may not see does not exist.
         denied_by_policy = call.verdict is not None and not call.verdict.allowed
         denied = denied_by_policy or (fault is not None and fault.code in DENIALS)
@@ -55,7 +63,7 @@ class AuditRecorder:
                 service=service.signing_name,
                 action=action.name,
                 rule=rule,
-                read_only=read_only,
+                read_only=action.read_only,
                 region=call.space.region,
                 account=call.space.account,
                 source_ip=call.source_ip,
@@ -77,15 +85,15 @@ class AuditRecorder:
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
         service = "sts" if "/sts/" in scope else "sqs"
         action = _claimed_action(request)
-        rule, read_only = rule_of(service, action)
+        row = self._actions.get(service, {}).get(action)
         self._log.record(
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=request.id,
                 service=service,
                 action=action,
-                rule=rule,
-                read_only=read_only,
+                rule=_UNKNOWN if row is None else row.audit,
+                read_only=row is not None and row.read_only,
                 region=self._home.region,
                 account=self._home.account,
                 source_ip=self._origins.source_ip(request),

@@ -1,10 +1,4 @@
-"""Queue attributes: a map of strings on the wire, :class:`QueueSettings` inside.
-
-Rule 1: a name that cannot be set on this type of queue is InvalidAttributeName, a wrong value
-InvalidAttributeValue.
-Rule 2: ``""`` takes a policy or a key away.
-Rule 3: one kind of encryption at a time; choosing one puts the other away.
-"""
+"""Queue attributes: a map of strings on the wire, :class:`QueueSettings` inside."""
 
 from __future__ import annotations
 
@@ -19,7 +13,19 @@ from penstock.names import QueueName
 from penstock.queues.messages import Counts
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import invalid_attribute, sqs_fault, unknown_attribute
-from penstock.services.sqs.policy import check_policy
+from penstock.services.sqs.limits import (
+    DELAY_S_MAX,
+    KMS_KEY_LENGTH_MAX,
+    KMS_REUSE_S_MAX,
+    KMS_REUSE_S_MIN,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_MIN,
+    RETENTION_S_MAX,
+    RETENTION_S_MIN,
+    VISIBILITY_S_MAX,
+    WAIT_S_MAX,
+)
+from penstock.services.sqs.permissions import check_policy
 from penstock.services.sqs.redrive import (
     read_redrive,
     read_redrive_allow,
@@ -32,8 +38,8 @@ if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
 
 
-class _Whole(msgspec.Struct, frozen=True):
-    """An attribute that is a whole number, in the wire's unit."""
+class _IntegerAttribute(msgspec.Struct, frozen=True):
+    """Limits are in the unit of the wire."""
 
     setting: str
     low: int
@@ -41,13 +47,15 @@ class _Whole(msgspec.Struct, frozen=True):
     unit: int = SECOND
 
 
-_WHOLES = {
-    "DelaySeconds": _Whole("delay_ms", 0, 900),
-    "MaximumMessageSize": _Whole("message_bytes_max", 1024, 1_048_576, unit=1),
-    "MessageRetentionPeriod": _Whole("retention_ms", 60, 1_209_600),
-    "ReceiveMessageWaitTimeSeconds": _Whole("wait_ms", 0, 20),
-    "VisibilityTimeout": _Whole("visibility_ms", 0, 43_200),
-    "KmsDataKeyReusePeriodSeconds": _Whole("kms_reuse_ms", 60, 86_400),
+_INTEGERS = {
+    "DelaySeconds": _IntegerAttribute("delay_ms", 0, DELAY_S_MAX),
+    "MaximumMessageSize": _IntegerAttribute(
+        "message_bytes_max", MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX, unit=1
+    ),
+    "MessageRetentionPeriod": _IntegerAttribute("retention_ms", RETENTION_S_MIN, RETENTION_S_MAX),
+    "ReceiveMessageWaitTimeSeconds": _IntegerAttribute("wait_ms", 0, WAIT_S_MAX),
+    "VisibilityTimeout": _IntegerAttribute("visibility_ms", 0, VISIBILITY_S_MAX),
+    "KmsDataKeyReusePeriodSeconds": _IntegerAttribute("kms_reuse_ms", KMS_REUSE_S_MIN, KMS_REUSE_S_MAX),
 }
 _CHOICES = {
     "DeduplicationScope": ("queue", "messageGroup"),
@@ -55,10 +63,9 @@ _CHOICES = {
 }
 _FIFO_ONLY = ("FifoQueue", "ContentBasedDeduplication", *_CHOICES)
 _DIGITS = re.compile(r"\d{1,10}", re.ASCII)
-_KEY_LENGTH_MAX = 2048
 
 SETTABLE = {
-    *_WHOLES,
+    *_INTEGERS,
     *_FIFO_ONLY,
     "Policy",
     "RedrivePolicy",
@@ -75,14 +82,14 @@ READABLE = SETTABLE | COUNTED | {"All", "QueueArn", "CreatedTimestamp", "LastMod
 
 
 def wants_fifo(attributes: Mapping[str, str]) -> bool:
-    """What a new queue is to be. The name has to agree, and is looked at next."""
+    """Whether the attributes ask for a FIFO queue. The name has to agree: see check_queue_name."""
     return "FifoQueue" in attributes and _boolean("FifoQueue", attributes["FifoQueue"])
 
 
 def with_attributes(
     settings: QueueSettings, attributes: Mapping[str, str], name: QueueName, *, new: bool
 ) -> QueueSettings:
-    """``settings`` with the given attributes, each found valid by itself and together."""
+    """``settings`` with the given attributes. Raises Fault if one is invalid, or all together."""
     changes: dict[str, Any] = {}
     for attribute, value in attributes.items():
         _check_settable(attribute, value, settings, new=new)
@@ -119,12 +126,12 @@ def _check_settable(attribute: str, value: str, settings: QueueSettings, *, new:
 
 
 def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
-    whole = _WHOLES.get(attribute)
-    if whole is not None:
-        return {whole.setting: _number(attribute, value, whole) * whole.unit}
+    integer = _INTEGERS.get(attribute)
+    if integer is not None:
+        return {integer.setting: _number(attribute, value, integer) * integer.unit}
     match attribute:
         case "FifoQueue":
-            return {}  # decided with the name, when the queue was made
+            return {}  # decided with the name when the queue is created
         case "ContentBasedDeduplication":
             return {"content_dedup": _boolean(attribute, value)}
         case "SqsManagedSseEnabled":
@@ -135,7 +142,7 @@ def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
             return {"throughput_limit": _choice(attribute, value)}
         case "KmsMasterKeyId":
             return {"kms_key": _key(value)}
-        case "Policy":
+        case "Policy":  # SQS: an empty policy or key removes it.
             if value:
                 check_policy(value)
             return {"policy": value or None}
@@ -143,10 +150,11 @@ def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
             return {"redrive": read_redrive(value, name) if value else None}
         case "RedriveAllowPolicy":
             return {"redrive_allow": read_redrive_allow(value) if value else None}
-    raise AssertionError(f"{attribute} is settable and unknown")
+    raise AssertionError(f"{attribute} is settable, but not implemented")
 
 
 def _choose_encryption(changes: dict[str, Any]) -> None:
+    # SQS: one kind of encryption at a time; choosing one removes the other.
     if changes.get("kms_key"):
         if changes.get("sse_managed"):
             raise sqs_fault(
@@ -159,9 +167,9 @@ def _choose_encryption(changes: dict[str, Any]) -> None:
         changes["kms_key"] = None
 
 
-def _number(attribute: str, value: str, whole: _Whole) -> int:
+def _number(attribute: str, value: str, integer: _IntegerAttribute) -> int:
     number = int(value) if _DIGITS.fullmatch(value) else -1
-    if not whole.low <= number <= whole.high:
+    if not integer.low <= number <= integer.high:
         raise invalid_attribute(attribute)
     return number
 
@@ -179,19 +187,17 @@ def _choice(attribute: str, value: str) -> str:
 
 
 def _key(value: str) -> str | None:
-    # SQS looks for the key when it is used, not when it is named.
-    if len(value) > _KEY_LENGTH_MAX or not is_legal(value):
+    # SQS: the key is looked up when it is used, not when it is named.
+    if len(value) > KMS_KEY_LENGTH_MAX or not is_legal(value):
         raise invalid_attribute("KmsMasterKeyId")
     return value or None
-
-
-# Back to the wire
 
 
 def shown_settings(settings: QueueSettings) -> dict[str, str]:
     """Every attribute of these settings that has a value."""
     shown = {
-        attribute: str(getattr(settings, whole.setting) // whole.unit) for attribute, whole in _WHOLES.items()
+        attribute: str(getattr(settings, integer.setting) // integer.unit)
+        for attribute, integer in _INTEGERS.items()
     }
     if settings.kms_key is None:
         del shown["KmsDataKeyReusePeriodSeconds"]

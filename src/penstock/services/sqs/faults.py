@@ -1,14 +1,14 @@
-"""The errors of SQS: each shape with its older code and status, and the domain's errors in SQS's words."""
+"""The errors of SQS: each shape with its older code and status, and the domain's errors in the texts of
+SQS.
+"""
 
 from __future__ import annotations
 
+from penstock.auth.authorize import AccessDenied
 from penstock.errors import (
     DedupFull,
-    HandleExpired,
-    HandleInvalid,
     KeyDisabled,
     KeyUnavailable,
-    MessageNotAvailable,
     MoveTaskMissing,
     MoveTaskNotRunning,
     MoveTaskRunning,
@@ -20,8 +20,8 @@ from penstock.errors import (
     SignatureMissing,
     SourceNotDeadLetterQueue,
     TooManyInFlight,
-    VisibilityTooLong,
 )
+from penstock.services.sqs.limits import DELETE_PAUSE_S, PURGE_PAUSE_S
 from penstock.wire.faults import access_denied, invalid_parameter
 from penstock.wire.service import Fault
 
@@ -49,9 +49,6 @@ _SHAPES: dict[str, tuple[str, int]] = {
     "KmsNotFound": ("KMS.NotFoundException", 400),
 }
 
-HANDLE_EXPIRED = "The receipt handle has expired"
-MESSAGE_NOT_AVAILABLE = "Message does not exist or is not available for visibility timeout change"
-
 
 def sqs_fault(shape: str, message: str, query_message: str | None = None) -> Fault:
     code, status = _SHAPES[shape]
@@ -75,23 +72,13 @@ def resource_missing(parameter: str) -> Fault:
     return sqs_fault("ResourceNotFoundException", message)
 
 
-def handle_fault(error: PenstockError, handle: str, visibility_s: int | None = None) -> Fault:
-    """What became of one receipt handle, where the words name the handle or the timeout asked for."""
-    match error:
-        case HandleInvalid():
-            message = f'The input receipt handle "{handle}" is not a valid receipt handle.'
-            return sqs_fault("ReceiptHandleIsInvalid", message)
-        case HandleExpired():
-            return invalid_value(handle, "ReceiptHandle", f"{HANDLE_EXPIRED}.")
-        case MessageNotAvailable():
-            return invalid_value(handle, "ReceiptHandle", f"{MESSAGE_NOT_AVAILABLE}.")
-        case VisibilityTooLong():
-            reason = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]."
-            return invalid_value(visibility_s, "VisibilityTimeout", reason)
-    raise error
+def queue_not_accessible() -> Fault:
+    return sqs_fault(
+        "QueueDoesNotExist", "The specified queue does not exist or you do not have access to it."
+    )
 
 
-_WORDS: dict[type[PenstockError], tuple[str, ...]] = {
+_TEXTS: dict[type[PenstockError], tuple[str, ...]] = {
     QueueMissing: (
         "QueueDoesNotExist",
         "The specified queue does not exist.",
@@ -99,7 +86,8 @@ _WORDS: dict[type[PenstockError], tuple[str, ...]] = {
     ),
     QueueDeletedRecently: (
         "QueueDeletedRecently",
-        "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+        f"You must wait {DELETE_PAUSE_S} seconds after deleting a queue "
+        "before you can create another with the same name.",
     ),
     TooManyInFlight: (
         "OverLimit",
@@ -109,7 +97,7 @@ _WORDS: dict[type[PenstockError], tuple[str, ...]] = {
     DedupFull: ("RequestThrottled", "Too many FIFO messages were sent within the deduplication interval."),
     MoveTaskMissing: ("ResourceNotFoundException", "Task does not exist."),
 }
-_PARAMETER_WORDS: dict[type[PenstockError], str] = {
+_PARAMETER_TEXTS: dict[type[PenstockError], str] = {
     MoveTaskRunning: "There is already a task running. "
     "Only one active task is allowed for a source queue arn at a given time.",
     MoveTaskNotRunning: "Only active tasks can be cancelled.",
@@ -120,23 +108,27 @@ _PARAMETER_WORDS: dict[type[PenstockError], str] = {
 def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, SignatureMissing):
         return access_denied(f"Access to the resource {error.address} is denied.")
+    if isinstance(error, AccessDenied):
+        # SQS: some queues do not exist for those who may not see them.
+        hidden = getattr(error.resource, "is_hidden", False)
+        return queue_not_accessible() if hidden else access_denied(str(error))
     if isinstance(error, PurgedRecently):
-        message = f"Only one PurgeQueue operation on {error.queue} is allowed every 60 seconds."
+        message = f"Only one PurgeQueue operation on {error.queue} is allowed every {PURGE_PAUSE_S} seconds."
         return sqs_fault("PurgeQueueInProgress", message)
     if isinstance(error, QuotaReached):
         return sqs_fault("OverLimit", f"The account may have {error.most} {error.what}, and no more.")
     if isinstance(error, KeyUnavailable):
         return _key_fault(error)
     for kind in type(error).__mro__:
-        if kind in _WORDS:
-            return sqs_fault(*_WORDS[kind])
-        if kind in _PARAMETER_WORDS:
-            return invalid_parameter(_PARAMETER_WORDS[kind])
+        if kind in _TEXTS:
+            return sqs_fault(*_TEXTS[kind])
+        if kind in _PARAMETER_TEXTS:
+            return invalid_parameter(_PARAMETER_TEXTS[kind])
     return None
 
 
 def _key_fault(error: KeyUnavailable) -> Fault:
-    """In the words of KMS, which SQS passes on."""
+    """SQS passes the texts of KMS on."""
     if isinstance(error, KeyDisabled):
         return sqs_fault("KmsDisabled", f"{error.key} is disabled.")
     if ":alias/" in error.key:

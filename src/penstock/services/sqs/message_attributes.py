@@ -1,4 +1,4 @@
-"""Message attributes: from the wire, checked, and back to the wire, as many as were asked for.
+"""Message attributes: validated when they are sent, and written for a receiver.
 
 A user attribute counts into the size of its message: name, type and value. A system attribute does not; the
 only one that can be sent is AWSTraceHeader, and so it has a limit of its own.
@@ -12,19 +12,21 @@ from decimal import Decimal, InvalidOperation
 
 from penstock.queues.messages import Attribute
 from penstock.services.sqs.faults import sqs_fault
-from penstock.services.sqs.operations import MessageAttributeValue
+from penstock.services.sqs.limits import (
+    ATTRIBUTE_NAME_LENGTH_MAX,
+    ATTRIBUTE_TYPE_LENGTH_MAX,
+    ATTRIBUTES_MAX,
+    NUMBER_DIGITS_MAX,
+    NUMBER_LENGTH_MAX,
+)
+from penstock.services.sqs.structs import MessageAttributeValue
 from penstock.services.sqs.validation import is_legal, utf8_length
-from penstock.wire.call import TRACE_BYTES_MAX
 from penstock.wire.faults import invalid_parameter
+from penstock.wire.service import TRACE_BYTES_MAX
 
 Values = Mapping[str, MessageAttributeValue]
 TRACE_HEADER = "AWSTraceHeader"
 
-_ATTRIBUTES_MAX = 10
-_NAME_LENGTH_MAX = 256
-_TYPE_LENGTH_MAX = 256
-_NUMBER_LENGTH_MAX = 300
-_NUMBER_DIGITS_MAX = 38
 _NUMBER_MIN, _NUMBER_MAX = Decimal("-1e128"), Decimal("1e126")
 
 _FOREIGN_IN_NAME = re.compile(r"[^\w.\-]")
@@ -34,9 +36,9 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 
 
 def user_attributes(values: Values) -> dict[str, Attribute]:
-    if len(values) > _ATTRIBUTES_MAX:
+    if len(values) > ATTRIBUTES_MAX:
         raise invalid_parameter(
-            f"Number of message attributes [{len(values)}] exceeds the allowed maximum [{_ATTRIBUTES_MAX}]."
+            f"Number of message attributes [{len(values)}] exceeds the allowed maximum [{ATTRIBUTES_MAX}]."
         )
     for name in values:
         _check_name(name)
@@ -58,21 +60,25 @@ def system_attributes(values: Values) -> dict[str, Attribute]:
 
 
 def wire_size(values: Values | None) -> int:
-    """Bytes of user attributes, valid or not: a batch is measured before its entries are looked at."""
+    """Bytes of user attributes, valid or not: a batch is measured before its entries are validated."""
+    if not values:
+        return 0
     return sum(
         utf8_length(name)
         + utf8_length(value.DataType or "")
         + utf8_length(value.StringValue or "")
         + len(value.BinaryValue or b"")
-        for name, value in (values or {}).items()
+        for name, value in values.items()
     )
 
 
 def _check_name(name: str) -> None:
     if not name:
         raise invalid_parameter("The request must contain non-empty message (user) attribute names.")
-    if len(name) > _NAME_LENGTH_MAX:
-        raise invalid_parameter("Message (user) attribute name must be shorter than 256 bytes.")
+    if len(name) > ATTRIBUTE_NAME_LENGTH_MAX:
+        raise invalid_parameter(
+            f"Message (user) attribute name must be shorter than {ATTRIBUTE_NAME_LENGTH_MAX} bytes."
+        )
     if _RESERVED.match(name):
         raise invalid_parameter(
             "You can't use message attribute names beginning with 'AWS.' or 'Amazon'. "
@@ -115,7 +121,7 @@ def _attribute(name: str, value: MessageAttributeValue, kind: str) -> Attribute:
 
 
 def _known(data_type: str | None) -> str:
-    assert data_type is not None, "_base_type has looked"
+    assert data_type is not None, "see _base_type"
     return data_type
 
 
@@ -124,8 +130,10 @@ def _base_type(name: str, data_type: str | None, kind: str) -> str:
         raise invalid_parameter(
             f"The message {kind} attribute '{name}' must contain a non-empty message attribute type."
         )
-    if len(data_type) > _TYPE_LENGTH_MAX:
-        raise invalid_parameter(f"Message {kind} attribute type must be shorter than 256 bytes.")
+    if len(data_type) > ATTRIBUTE_TYPE_LENGTH_MAX:
+        raise invalid_parameter(
+            f"Message {kind} attribute type must be shorter than {ATTRIBUTE_TYPE_LENGTH_MAX} bytes."
+        )
     found = _TYPE.fullmatch(data_type)
     if found is None or not is_legal(data_type):
         raise invalid_parameter(
@@ -155,17 +163,14 @@ def _text(value: MessageAttributeValue, label: str, base: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    if len(text) > _NUMBER_LENGTH_MAX or not _NUMBER.fullmatch(text):
+    if len(text) > NUMBER_LENGTH_MAX or not _NUMBER.fullmatch(text):
         return False
     try:
         number = Decimal(text)
     except InvalidOperation:
         return False
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
-    return digits <= _NUMBER_DIGITS_MAX and _NUMBER_MIN <= number <= _NUMBER_MAX
-
-
-# Back to the receiver
+    return digits <= NUMBER_DIGITS_MAX and _NUMBER_MIN <= number <= _NUMBER_MAX
 
 
 def to_wire(attributes: Mapping[str, Attribute]) -> dict[str, MessageAttributeValue]:

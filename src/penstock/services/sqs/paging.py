@@ -8,9 +8,8 @@ from bisect import bisect_right
 import msgspec
 
 from penstock.names import QueueName
+from penstock.services.sqs.limits import LIST_RESULTS_MAX
 from penstock.wire.faults import invalid_parameter
-
-RESULTS_MAX = 1000
 
 
 class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -19,10 +18,10 @@ class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 def check_max_results(max_results: int | None, token: str | None) -> None:
-    if max_results is not None and not 1 <= max_results <= RESULTS_MAX:
+    if max_results is not None and not 1 <= max_results <= LIST_RESULTS_MAX:
         raise invalid_parameter(
             "Value for parameter MaxResults is invalid. "
-            "Reason: MaxResults must be an integer between 1 and 1000."
+            f"Reason: MaxResults must be an integer between 1 and {LIST_RESULTS_MAX}."
         )
     if token is not None and max_results is None:
         raise invalid_parameter("MaxResults is a mandatory parameter when you provide a value for NextToken.")
@@ -33,7 +32,7 @@ def page(
 ) -> tuple[list[QueueName], str | None]:
     """A page of sorted names, and the token of the next one if more remain and pages were asked for."""
     start = bisect_right(names, token.after, key=lambda name: name.name) if token else 0
-    found = names[start : start + (max_results or RESULTS_MAX)]
+    found = names[start : start + (max_results or LIST_RESULTS_MAX)]
     if max_results is None or start + len(found) >= len(names):
         return found, None
     return found, _write(_Token(request, found[-1].name))

@@ -1,7 +1,7 @@
-"""CreateQueue, GetQueueUrl, ListQueues, DeleteQueue, PurgeQueue, Get- and SetQueueAttributes,
+"""CreateQueue, GetQueueUrl, ListQueues, DeleteQueue, PurgeQueue, GetQueueAttributes, SetQueueAttributes,
 ListDeadLetterSourceQueues.
 
-An answer that leans on a queue's being there waits until its creation is durable: ``broker.settled()``.
+A response that depends on a queue waits until the creation of the queue is durable: ``broker.settled()``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.auth.authorize import authorize
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, queue_url
 from penstock.queues.messages import Counts
 from penstock.queues.settings import QueueSettings
-from penstock.services.sqs.access import check_listing, check_new_queue, permitted_queue
 from penstock.services.sqs.attributes import (
     COUNTED,
     READABLE,
@@ -22,8 +22,11 @@ from penstock.services.sqs.attributes import (
     wants_fifo,
     with_attributes,
 )
-from penstock.services.sqs.faults import sqs_fault, unknown_attribute
-from penstock.services.sqs.operations import (
+from penstock.services.sqs.faults import queue_not_accessible, sqs_fault, unknown_attribute
+from penstock.services.sqs.paging import check_max_results, page, read_token
+from penstock.services.sqs.redrive import check_redrive
+from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, can_exist, queue_resource
+from penstock.services.sqs.structs import (
     CreateQueueRequest,
     CreateQueueResult,
     DeleteQueueRequest,
@@ -38,24 +41,39 @@ from penstock.services.sqs.operations import (
     PurgeQueueRequest,
     SetQueueAttributesRequest,
 )
-from penstock.services.sqs.paging import check_max_results, page, read_token
-from penstock.services.sqs.queue_urls import held_queue
-from penstock.services.sqs.redrive import check_redrive
 from penstock.services.sqs.tags import check_tags, merged
-from penstock.services.sqs.validation import can_be_queue, check_queue_name, given_queue_name
-from penstock.wire.call import Call
+from penstock.services.sqs.validation import check_queue_name, given_queue_name
 from penstock.wire.faults import invalid_parameter, missing_parameter
-from penstock.wire.registry import Fault
+from penstock.wire.service import Call
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
 
 
+def new_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> QueueResource | AbsentQueue:
+    """Only a possible name and valid tags are shown to the policies: callers choose the length of both."""
+    name = QueueName(call.space.account, call.space.region, given_queue_name(request.QueueName))
+    tags = request.tags or {}
+    if not can_exist(name):
+        _check_new_name(name, request.Attributes or {})
+    check_tags(tags, name.name)
+    return queue_resource(sqs, name, request_tags=tags, tag_keys=tuple(tags))
+
+
+async def create_queue_action(sqs: Sqs, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
+    attributes, tags = request.Attributes or {}, request.tags or {}
+    if tags:
+        authorize(call, sqs.actions["TagQueue"], call.resource)
+    name = QueueName(call.space.account, call.space.region, given_queue_name(request.QueueName))
+    queue = await create_queue(sqs.broker, name, attributes, tags)
+    return CreateQueueResult(QueueUrl=queue_url(call.base_url, queue.name))
+
+
 async def create_queue(
     broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
 ) -> LiveQueue:
-    """The queue of that name: made now, or found with the same values for the given attributes."""
+    """The queue of that name: created, or the existing one if the given attributes have the same values."""
     existing = _existing(broker, name)
     if existing is None:
         return await _create(broker, name, attributes, tags)
@@ -89,14 +107,14 @@ async def _create(
 
 
 def _check_new_name(name: QueueName, attributes: Mapping[str, str]) -> bool:
-    """Whether the name and attributes are those of a FIFO queue; they have to agree."""
+    """Whether it is a FIFO queue. Name and attributes have to agree."""
     fifo = wants_fifo(attributes)
     check_queue_name(name.name, fifo=fifo)
     return fifo
 
 
 def _check_same_type(name: QueueName, attributes: Mapping[str, str]) -> None:
-    # SQS: a request without attributes finds the queue, whatever it is.
+    # SQS: a request without attributes finds the queue, whatever its type.
     if "FifoQueue" in attributes:
         _check_new_name(name, attributes)
 
@@ -110,80 +128,61 @@ def _reconfigured(broker: Broker, queue: LiveQueue, attributes: Mapping[str, str
     return settings
 
 
-async def create_queue_action(broker: Broker, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
-    space = call.space
-    name = QueueName(space.account, space.region, given_queue_name(request.QueueName))
-    attributes, tags = request.Attributes or {}, request.tags or {}
-    # A policy is asked only about what can be a queue and what can be its tags: callers choose neither's length.
-    if not can_be_queue(name.account, name.name):
-        _check_new_name(name, attributes)
-    check_tags(tags, name.name)
-    check_new_queue(broker, name, call, tags)
-    queue = await create_queue(broker, name, attributes, tags)
-    return CreateQueueResult(QueueUrl=queue_url(call.base_url, queue.name))
-
-
-async def get_queue_url(broker: Broker, request: GetQueueUrlRequest, call: Call) -> GetQueueUrlResult:
+def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueResource | AbsentQueue:
     owner = request.QueueOwnerAWSAccountId or call.space.account
     name = QueueName(owner, call.space.region, given_queue_name(request.QueueName))
-    queue = (
-        _own_queue(broker, name, call) if owner == call.space.account else _strange_queue(broker, name, call)
-    )
-    await broker.settled()
+    if owner == call.space.account:
+        if not can_exist(name):
+            raise QueueMissing
+        return queue_resource(sqs, name)
+    # SQS: a caller of another account without permission is not told whether the queue exists.
+    if call.principal is None or not can_exist(name):
+        raise queue_not_accessible()
+    return queue_resource(sqs, name, missing=queue_not_accessible(), is_hidden=True)
+
+
+async def get_queue_url(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> GetQueueUrlResult:
+    queue = call.resource.queue
+    await sqs.broker.settled()
     return GetQueueUrlResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
-def _own_queue(broker: Broker, name: QueueName, call: Call) -> LiveQueue:
-    if not can_be_queue(name.account, name.name):
-        raise QueueMissing
-    return broker.find(name) if call.principal is None else permitted_queue(broker, name, call)
+def all_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> AbsentQueue:
+    return AbsentQueue(QueueName(call.space.account, call.space.region, "*"), QueueMissing())
 
 
-def _strange_queue(broker: Broker, name: QueueName, call: Call) -> LiveQueue:
-    """Another account's. SQS does not tell a stranger whether the queue is there."""
-    try:
-        if call.principal is not None and can_be_queue(name.account, name.name):
-            return permitted_queue(broker, name, call)
-    except (Fault, QueueMissing):
-        pass
-    raise sqs_fault(
-        "QueueDoesNotExist", "The specified queue does not exist or you do not have access to it."
-    )
-
-
-async def list_queues(broker: Broker, request: ListQueuesRequest, call: Call) -> ListQueuesResult:
-    check_listing(call)
+async def list_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> ListQueuesResult:
     check_max_results(request.MaxResults, request.NextToken)
     prefix = request.QueueNamePrefix or ""
-    binding = ["ListQueues", call.space.account, call.space.region, prefix]
+    listed = ["ListQueues", call.space.account, call.space.region, prefix]
     token = None
     if request.NextToken is not None:
         token = read_token(request.NextToken)
         if token is None:
             raise invalid_parameter("Invalid NextToken value.")
-        if token.request != binding:
+        if token.request != listed:
             raise invalid_parameter(
                 "Invalid NextToken value. If you are passing in NextToken, "
                 "you must not change the other request parameters."
             )
-    found, following = page(broker.names(call.space, prefix), binding, request.MaxResults, token)
-    await broker.settled()
+    found, following = page(sqs.broker.names(call.space, prefix), listed, request.MaxResults, token)
+    await sqs.broker.settled()
     return ListQueuesResult(QueueUrls=_urls(found, call), NextToken=following)
 
 
 async def list_dead_letter_source_queues(
-    broker: Broker, request: ListDeadLetterSourceQueuesRequest, call: Call
+    sqs: Sqs, request: ListDeadLetterSourceQueuesRequest, call: Call
 ) -> ListDeadLetterSourceQueuesResult:
-    queue = held_queue(broker, request.QueueUrl, call)
+    queue = call.resource.queue
     check_max_results(request.MaxResults, request.NextToken)
-    binding = ["ListDeadLetterSourceQueues", queue.name.arn]
+    listed = ["ListDeadLetterSourceQueues", queue.name.arn]
     token = None
     if request.NextToken is not None:
         token = read_token(request.NextToken)
-        if token is None or token.request != binding:
+        if token is None or token.request != listed:
             raise invalid_parameter("Invalid or expired next token.")
-    found, following = page(broker.sources_of(queue.name), binding, request.MaxResults, token)
-    await broker.settled()
+    found, following = page(sqs.broker.sources_of(queue.name), listed, request.MaxResults, token)
+    await sqs.broker.settled()
     return ListDeadLetterSourceQueuesResult(queueUrls=_urls(found, call), NextToken=following)
 
 
@@ -191,33 +190,33 @@ def _urls(names: list[QueueName], call: Call) -> list[str] | None:
     return [queue_url(call.base_url, name) for name in names] or None
 
 
-async def delete_queue(broker: Broker, request: DeleteQueueRequest, call: Call) -> None:
-    await broker.drop(held_queue(broker, request.QueueUrl, call))
+async def delete_queue(sqs: Sqs, request: DeleteQueueRequest, call: Call) -> None:
+    await sqs.broker.drop(call.resource.queue)
 
 
-async def purge_queue(broker: Broker, request: PurgeQueueRequest, call: Call) -> None:
-    await broker.purge(held_queue(broker, request.QueueUrl, call))
+async def purge_queue(sqs: Sqs, request: PurgeQueueRequest, call: Call) -> None:
+    await sqs.broker.purge(call.resource.queue)
 
 
 async def get_queue_attributes(
-    broker: Broker, request: GetQueueAttributesRequest, call: Call
+    sqs: Sqs, request: GetQueueAttributesRequest, call: Call
 ) -> GetQueueAttributesResult:
-    queue = held_queue(broker, request.QueueUrl, call)
+    queue = call.resource.queue
     names = request.AttributeNames or []
     for name in names:
         if name not in READABLE:
             raise unknown_attribute(name)
     counted = "All" in names or not COUNTED.isdisjoint(names)
-    counts = await broker.counts(queue) if counted else Counts()
-    await broker.settled()
+    counts = await sqs.broker.counts(queue) if counted else Counts()
+    await sqs.broker.settled()
     shown = shown_queue(queue, counts)
     if "All" not in names:
         shown = {name: shown[name] for name in names if name in shown}
     return GetQueueAttributesResult(Attributes=shown or None)
 
 
-async def set_queue_attributes(broker: Broker, request: SetQueueAttributesRequest, call: Call) -> None:
-    queue = held_queue(broker, request.QueueUrl, call)
+async def set_queue_attributes(sqs: Sqs, request: SetQueueAttributesRequest, call: Call) -> None:
+    queue = call.resource.queue
     if not request.Attributes:
         raise missing_parameter("Attribute.Name")
-    await broker.configure(queue, _reconfigured(broker, queue, request.Attributes))
+    await sqs.broker.configure(queue, _reconfigured(sqs.broker, queue, request.Attributes))

@@ -1,17 +1,25 @@
-"""What a receive returns of each message: the attributes that were asked for, and digests of those."""
+"""ReceiveMessage: what a receive may ask for, and what it returns of each message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import md5
 
+from penstock.limits import SECOND
 from penstock.queues.messages import Received
-from penstock.services.sqs.checksums import md5_of_attributes, md5_of_body
+from penstock.services.sqs.limits import (
+    RECEIVE_COUNT_MAX,
+    RECEIVE_NAMES_LENGTH_MAX,
+    VISIBILITY_S_MAX,
+    WAIT_S_MAX,
+)
 from penstock.services.sqs.message_attributes import TRACE_HEADER, to_wire
-from penstock.services.sqs.operations import Message, ReceiveMessageRequest
-from penstock.services.sqs.outgoing import sequence_number
+from penstock.services.sqs.resources import Sqs
+from penstock.services.sqs.sending import md5_of_attributes, sequence_number
+from penstock.services.sqs.structs import Message, ReceiveMessageRequest, ReceiveMessageResult
+from penstock.services.sqs.validation import check_id, check_range
 from penstock.wire.faults import invalid_parameter
-
-_NAMES_LENGTH_MAX = 16 * 1024
+from penstock.wire.service import Call
 
 _SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
     "SenderId": lambda received: received.content.sender,
@@ -21,67 +29,104 @@ _SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
     TRACE_HEADER: lambda received: received.content.trace,
     "MessageGroupId": lambda received: received.group,
     "MessageDeduplicationId": lambda received: received.content.dedup_id,
-    "SequenceNumber": lambda received: sequence_number(received.sequence),
+    "SequenceNumber": lambda received: (
+        None if received.sequence is None else sequence_number(received.sequence)
+    ),
     "DeadLetterQueueSourceArn": lambda received: received.source,
 }
-_ALL_SYSTEM = tuple(_SYSTEM_ATTRIBUTES)
+_ALL_SYSTEM = frozenset(_SYSTEM_ATTRIBUTES)
+_NO_SYSTEM: frozenset[str] = frozenset()
+
+
+async def receive_message(sqs: Sqs, request: ReceiveMessageRequest, call: Call) -> ReceiveMessageResult:
+    queue = call.resource.queue
+    count, wait_s = request.MaxNumberOfMessages, request.WaitTimeSeconds
+    visibility_s = request.VisibilityTimeout
+    if count is not None:
+        reason = f"Must be between 1 and {RECEIVE_COUNT_MAX}, if provided."
+        check_range(count, 1, RECEIVE_COUNT_MAX, "MaxNumberOfMessages", reason)
+    if visibility_s is not None:
+        reason = f"Must be >= 0 and <= {VISIBILITY_S_MAX}, if provided."
+        check_range(visibility_s, 0, VISIBILITY_S_MAX, "VisibilityTimeout", reason)
+    if wait_s is not None:
+        reason = f"Must be >= 0 and <= {WAIT_S_MAX}, if provided."
+        check_range(wait_s, 0, WAIT_S_MAX, "WaitTimeSeconds", reason)
+    selection = AttributeSelection(request)
+    if not queue.settings.fifo:
+        request.ReceiveRequestAttemptId = None  # SQS: a standard queue ignores it, whatever it says.
+    elif request.ReceiveRequestAttemptId is not None:
+        check_id(request.ReceiveRequestAttemptId, "ReceiveRequestAttemptId")
+    received = await sqs.broker.receive(
+        queue,
+        call,
+        count=count or 1,
+        visibility_ms=None if visibility_s is None else visibility_s * SECOND,
+        wait_ms=None if wait_s is None else wait_s * SECOND,
+        attempt_id=request.ReceiveRequestAttemptId,
+    )
+    return ReceiveMessageResult(Messages=selection.of(received) or None)
 
 
 class AttributeSelection:
     """Which attributes one ReceiveMessage asks for.
 
-    A receive may wait for long, and a list of thousands of names takes hundreds of kilobytes: only the known names of
-    system attributes are kept, and the names of user attributes as one string.
+    A receive may wait for long, and a list of thousands of names takes hundreds of kilobytes: only the
+    known names of system attributes are kept, and the names of user attributes as one string.
     """
 
     __slots__ = ("_system", "_user")
 
     def __init__(self, request: ReceiveMessageRequest) -> None:
         """Takes the lists out of the request."""
+        self._system, self._user = _NO_SYSTEM, ""
         # SQS: the old list and the new one mean the same, and add up.
-        self._system = _known(request.AttributeNames, "AttributeNames") | _known(
-            request.MessageSystemAttributeNames, "MessageSystemAttributeNames"
-        )
-        names = _bounded(request.MessageAttributeNames, "MessageAttributeNames")
-        self._user = "\n".join(name for name in names if "\n" not in name)  # no attribute has such a name
+        if request.AttributeNames:
+            self._system |= _known(request.AttributeNames, "AttributeNames")
+        if request.MessageSystemAttributeNames:
+            self._system |= _known(request.MessageSystemAttributeNames, "MessageSystemAttributeNames")
+        if request.MessageAttributeNames:
+            _check_length(request.MessageAttributeNames, "MessageAttributeNames")
+            # No attribute has a name with a line feed.
+            self._user = "\n".join(name for name in request.MessageAttributeNames if "\n" not in name)
         request.AttributeNames = request.MessageSystemAttributeNames = request.MessageAttributeNames = None
 
     def of(self, received: list[Received]) -> list[Message]:
         matches = _name_filter(self._user.split("\n")) if self._user else None
-        return [self._message(each, matches) for each in received]
+        messages = []
+        for each in received:
+            content = each.content
+            message = Message(
+                MessageId=content.id,
+                ReceiptHandle=each.handle,
+                MD5OfBody=md5(content.body.encode(), usedforsecurity=False).hexdigest(),
+                Body=content.body,
+            )
+            if self._system:
+                message.Attributes = self._system_attributes(each) or None
+            if matches is not None and content.attributes:
+                shown = {name: value for name, value in content.attributes.items() if matches(name)}
+                if shown:
+                    message.MD5OfMessageAttributes = md5_of_attributes(shown)
+                    message.MessageAttributes = to_wire(shown)
+            messages.append(message)
+        return messages
 
-    def _message(self, received: Received, matches: Callable[[str], bool] | None) -> Message:
-        content = received.content
-        message = Message(
-            MessageId=content.id,
-            ReceiptHandle=received.handle,
-            MD5OfBody=md5_of_body(content.body),
-            Body=content.body,
-        )
-        if self._system:
-            values = {
-                name: _SYSTEM_ATTRIBUTES[name](received) for name in _ALL_SYSTEM if name in self._system
-            }
-            message.Attributes = {name: value for name, value in values.items() if value is not None} or None
-        if matches is not None and content.attributes:
-            shown = {name: value for name, value in content.attributes.items() if matches(name)}
-            if shown:
-                message.MD5OfMessageAttributes = md5_of_attributes(shown)
-                message.MessageAttributes = to_wire(shown)
-        return message
-
-
-def _known(names: list[str] | None, member: str) -> frozenset[str]:
-    if not names:
-        return frozenset()
-    _bounded(names, member)
-    return frozenset(_ALL_SYSTEM) if "All" in names else frozenset(_ALL_SYSTEM).intersection(names)
+    def _system_attributes(self, received: Received) -> dict[str, str]:
+        shown = {}
+        for name, read in _SYSTEM_ATTRIBUTES.items():
+            if name in self._system and (value := read(received)) is not None:
+                shown[name] = value
+        return shown
 
 
-def _bounded(names: list[str] | None, member: str) -> list[str]:
-    if names and sum(map(len, names)) > _NAMES_LENGTH_MAX:
-        raise invalid_parameter(f"The names in {member} are longer than {_NAMES_LENGTH_MAX} in all.")
-    return names or []
+def _known(names: list[str], member: str) -> frozenset[str]:
+    _check_length(names, member)
+    return _ALL_SYSTEM if "All" in names else _ALL_SYSTEM.intersection(names)
+
+
+def _check_length(names: list[str], member: str) -> None:
+    if sum(map(len, names)) > RECEIVE_NAMES_LENGTH_MAX:
+        raise invalid_parameter(f"The names in {member} are longer than {RECEIVE_NAMES_LENGTH_MAX} in all.")
 
 
 def _name_filter(names: list[str]) -> Callable[[str], bool]:

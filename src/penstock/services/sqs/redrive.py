@@ -1,31 +1,44 @@
-"""RedrivePolicy and RedriveAllowPolicy: from text to settings, and back to the one text that is shown.
+"""RedrivePolicy and RedriveAllowPolicy: JSON text to settings, and back to the canonical text that SQS shows.
 
-Reading looks at the text alone. Whether the target exists, is of the same type and lets this queue send its
-dead letters there is looked at when the queue takes the policy on, and never again: SQS does not look back
-either.
+SQS: whether the target exists, is of the same type and allows this source is checked when the policy is
+set, and never again.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.errors import QueueMissing
 from penstock.names import Arn, QueueName
 from penstock.queues.settings import QueueSettings, Redrive, RedriveAllow
-from penstock.services.sqs.documents import read_object, write
 from penstock.services.sqs.faults import invalid_value
+from penstock.services.sqs.limits import POLICY_BYTES_MAX, REDRIVE_RECEIVES_MAX, REDRIVE_SOURCES_MAX
 from penstock.services.sqs.validation import utf8_length
 from penstock.wire.faults import invalid_parameter
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-_RECEIVES_MAX = 1000
-_SOURCES_MAX = 10
-_BYTES_MAX = 8192  # as for the queue's policy; ten ARNs need a fifth of it
-_WHOLE = re.compile(r"\d{1,10}", re.ASCII)
+_INTEGER = re.compile(r"\d{1,10}", re.ASCII)
+
+
+def read_object(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in ``text``, or None if it is anything else."""
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_object(document: dict[str, Any]) -> str:
+    # Not msgspec, which writes only integers of 64 bits but reads larger ones.
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
 def read_redrive(text: str, source: QueueName) -> Redrive:
@@ -46,20 +59,20 @@ def read_redrive(text: str, source: QueueName) -> Redrive:
         raise _refused(
             text,
             f"Invalid value for maxReceiveCount: {document['maxReceiveCount']}, "
-            f"valid values are from 1 to {_RECEIVES_MAX} both inclusive.",
+            f"valid values are from 1 to {REDRIVE_RECEIVES_MAX} both inclusive.",
         )
     return Redrive(_target(document["deadLetterTargetArn"], text, source), receives_max)
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    return read_object(text) if utf8_length(text) <= _BYTES_MAX else None
+    return read_object(text) if utf8_length(text) <= POLICY_BYTES_MAX else None
 
 
 def _count(value: Any) -> int | None:
     # Infrastructure tools send the count as text as often as a number.
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _RECEIVES_MAX:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= REDRIVE_RECEIVES_MAX:
         return value
     return None
 
@@ -105,7 +118,7 @@ def _allows(allow: RedriveAllow | None, source: QueueName) -> bool:
 
 
 def show_redrive(redrive: Redrive) -> str:
-    return write({"deadLetterTargetArn": redrive.target.arn, "maxReceiveCount": redrive.receives_max})
+    return write_object({"deadLetterTargetArn": redrive.target.arn, "maxReceiveCount": redrive.receives_max})
 
 
 def read_redrive_allow(text: str) -> RedriveAllow:
@@ -127,9 +140,9 @@ def read_redrive_allow(text: str) -> RedriveAllow:
         raise _allow_refused(
             text, "To specify one or more source queue ARNs, you must set redrivePermission to byQueue."
         )
-    if len(sources) > _SOURCES_MAX:
+    if len(sources) > REDRIVE_SOURCES_MAX:
         raise _allow_refused(
-            text, f"The maximum number of source queue ARNs you can specify is {_SOURCES_MAX}."
+            text, f"The maximum number of source queue ARNs you can specify is {REDRIVE_SOURCES_MAX}."
         )
     return RedriveAllow(permission, tuple(sources))
 
@@ -138,7 +151,7 @@ def show_redrive_allow(allow: RedriveAllow) -> str:
     document: dict[str, Any] = {"redrivePermission": allow.permission}
     if allow.sources:
         document["sourceQueueArns"] = list(allow.sources)
-    return write(document)
+    return write_object(document)
 
 
 def _refused(text: str, reason: str) -> Fault:

@@ -1,64 +1,62 @@
-"""TagQueue, UntagQueue, ListQueueTags.
-
-Tags are looked at before any policy is: its conditions compare them, and must not be given what is no tag.
-"""
+"""TagQueue, UntagQueue, ListQueueTags. Tags are validated before the conditions of a policy compare them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from penstock.services.sqs.access import Tagging
-from penstock.services.sqs.operations import (
+from penstock.services.sqs.limits import TAG_KEY_LENGTH_MAX, TAG_VALUE_LENGTH_MAX, TAGS_MAX
+from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, queue_named, queue_resource
+from penstock.services.sqs.structs import (
     ListQueueTagsRequest,
     ListQueueTagsResult,
     TagQueueRequest,
     UntagQueueRequest,
 )
-from penstock.services.sqs.queue_urls import held_queue, queue_asked_for
 from penstock.services.sqs.validation import is_legal
-from penstock.wire.call import Call
 from penstock.wire.faults import invalid_parameter, missing_parameter
+from penstock.wire.service import Call
 
-if TYPE_CHECKING:
-    from penstock.broker.broker import Broker
-
-TAGS_MAX = 50
-_KEY_LENGTH_MAX = 128
-_VALUE_LENGTH_MAX = 256
 _TEXT = re.compile(r"[\w\s.:/=+\-@]*")
 _SYMBOLS = "may only contain unicode letters, digits, whitespace, or one of these symbols: _ . : / = + - @"
 
 
-async def tag_queue(broker: Broker, request: TagQueueRequest, call: Call) -> None:
-    given = request.Tags or {}
-    check_tags(given, queue_asked_for(request.QueueUrl, call).name)
-    queue = held_queue(broker, request.QueueUrl, call, Tagging(given, given.keys()))
+def queue_to_tag(sqs: Sqs, request: TagQueueRequest, call: Call) -> QueueResource | AbsentQueue:
+    name, tags = queue_named(sqs, request.QueueUrl, call), request.Tags or {}
+    check_tags(tags, name.name)
+    return queue_resource(sqs, name, request_tags=tags, tag_keys=tuple(tags))
+
+
+async def tag_queue(sqs: Sqs, request: TagQueueRequest, call: Call) -> None:
+    queue = call.resource.queue
     if not request.Tags:
         raise missing_parameter("Tags")
-    await broker.tag(queue, merged(queue.tags, request.Tags, queue.name.name))
+    await sqs.broker.tag(queue, merged(queue.tags, request.Tags, queue.name.name))
 
 
-async def untag_queue(broker: Broker, request: UntagQueueRequest, call: Call) -> None:
-    name = queue_asked_for(request.QueueUrl, call).name
-    gone = frozenset(request.TagKeys or [""])
-    if len(gone) > TAGS_MAX:
-        raise invalid_parameter(f"Too many tag keys given for queue {name}.")
-    for key in gone:
+def queue_to_untag(sqs: Sqs, request: UntagQueueRequest, call: Call) -> QueueResource | AbsentQueue:
+    name = queue_named(sqs, request.QueueUrl, call)
+    keys = tuple(dict.fromkeys(request.TagKeys or [""]))
+    if len(keys) > TAGS_MAX:
+        raise invalid_parameter(f"Too many tag keys given for queue {name.name}.")
+    for key in keys:
         _check_key_length(key)
-    queue = held_queue(broker, request.QueueUrl, call, Tagging(keys=gone))
-    await broker.tag(queue, {key: value for key, value in queue.tags.items() if key not in gone})
+    return queue_resource(sqs, name, tag_keys=keys)
 
 
-async def list_queue_tags(broker: Broker, request: ListQueueTagsRequest, call: Call) -> ListQueueTagsResult:
-    queue = held_queue(broker, request.QueueUrl, call)
-    await broker.settled()
+async def untag_queue(sqs: Sqs, request: UntagQueueRequest, call: Call) -> None:
+    queue, removed = call.resource.queue, call.resource.tag_keys
+    await sqs.broker.tag(queue, {key: value for key, value in queue.tags.items() if key not in removed})
+
+
+async def list_queue_tags(sqs: Sqs, request: ListQueueTagsRequest, call: Call) -> ListQueueTagsResult:
+    queue = call.resource.queue
+    await sqs.broker.settled()
     return ListQueueTagsResult(Tags=queue.tags or None)
 
 
 def merged(tags: dict[str, str], added: dict[str, str], queue: str) -> dict[str, str]:
-    """``tags`` with ``added`` over them, all found valid."""
+    """``tags`` overwritten by ``added``. Raises Fault if they are invalid."""
     check_tags(added, queue)
     both = {**tags, **added}
     _check_count(both, queue)
@@ -69,13 +67,15 @@ def check_tags(tags: Mapping[str, str], queue: str) -> None:
     _check_count(tags, queue)
     for key, value in tags.items():
         _check_key_length(key)
-        if not _is_clean(key):
+        if not _is_valid(key):
             raise invalid_parameter(f"Tag keys {_SYMBOLS}")
         if key.lower().startswith("aws:"):
             raise invalid_parameter("Tag keys must not begin with 'aws:'. This prefix is reserved.")
-        if len(value) > _VALUE_LENGTH_MAX:
-            raise invalid_parameter("Tag values must be between 0 and 256 characters in length.")
-        if not _is_clean(value):
+        if len(value) > TAG_VALUE_LENGTH_MAX:
+            raise invalid_parameter(
+                f"Tag values must be between 0 and {TAG_VALUE_LENGTH_MAX} characters in length."
+            )
+        if not _is_valid(value):
             raise invalid_parameter(f"Tag values {_SYMBOLS}")
 
 
@@ -85,9 +85,9 @@ def _check_count(tags: Mapping[str, str], queue: str) -> None:
 
 
 def _check_key_length(key: str) -> None:
-    if not 1 <= len(key) <= _KEY_LENGTH_MAX:
-        raise invalid_parameter("Tag keys must be between 1 and 128 characters in length.")
+    if not 1 <= len(key) <= TAG_KEY_LENGTH_MAX:
+        raise invalid_parameter(f"Tag keys must be between 1 and {TAG_KEY_LENGTH_MAX} characters in length.")
 
 
-def _is_clean(text: str) -> bool:
+def _is_valid(text: str) -> bool:
     return _TEXT.fullmatch(text) is not None and is_legal(text)

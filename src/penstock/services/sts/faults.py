@@ -1,22 +1,14 @@
-"""The errors of STS, in its words."""
+"""The errors of STS."""
 
 from __future__ import annotations
 
+from penstock.auth.authorize import AccessDenied
 from penstock.errors import SignatureMissing
 from penstock.wire.service import Fault
 
 
 def access_denied(message: str) -> Fault:
     return _fault("AccessDenied", 403, message)
-
-
-def not_authorized(arn: str, action: str, resource: str) -> Fault:
-    """AWS: whether the role is there, and which policy said no, is not for the caller to know."""
-    return access_denied(f"User: {arn} is not authorized to perform: {action} on resource: {resource}")
-
-
-def unsigned() -> Fault:
-    return _fault("MissingAuthenticationToken", 403, "Request is missing Authentication Token")
 
 
 def validation_error(message: str) -> Fault:
@@ -36,7 +28,15 @@ def packed_too_large(message: str) -> Fault:
 
 
 def to_fault(error: Exception) -> Fault | None:
-    return unsigned() if isinstance(error, SignatureMissing) else None
+    if isinstance(error, SignatureMissing):
+        return _fault("MissingAuthenticationToken", 403, "Request is missing Authentication Token")
+    if isinstance(error, AccessDenied):
+        # AWS: the caller is told neither whether the role exists nor which policy denied it.
+        asked = error.question
+        return access_denied(
+            f"User: {asked.principal.arn} is not authorized to perform: {asked.action} on resource: {asked.resource}"
+        )
+    return None
 
 
 def _fault(code: str, status: int, message: str) -> Fault:

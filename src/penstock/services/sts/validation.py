@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from penstock.services.sts.faults import access_denied, invalid_parameter_value, validation_error
-from penstock.services.sts.operations import AssumeRoleRequest, GetSessionTokenRequest, Tag
+from penstock.services.sts.structs import AssumeRoleRequest, GetSessionTokenRequest, Tag
 
 DURATION_MIN_S = 900
 TAGS_MAX = 50
@@ -124,6 +124,6 @@ def _check_tags_agree(request: AssumeRoleRequest) -> None:
 
 
 def _check_no_mfa(request: AssumeRoleRequest | GetSessionTokenRequest) -> None:
-    """Nobody here has a device, so no code can be right."""
+    """No MFA devices are supported, so no code can be valid."""
     if request.SerialNumber is not None or request.TokenCode is not None:
         raise access_denied("MultiFactorAuthentication failed with invalid MFA one time pass code.")

@@ -1,7 +1,7 @@
-"""The actions of STS that we have, as typed pairs: what a request holds and what its answer holds.
+"""Requests and responses of STS. Names are those of the wire.
 
-Names are those of the wire, to the letter. Every member of a request may be absent: what is required is for the
-handler to say. Members that we cannot honour are here too, so that a request with one is refused, not half done.
+Every member of a request may be absent: handlers check what is required. Members that are not supported are
+here too, so that a request with one of them is refused.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ AnyMember = TypeVar("AnyMember")
 Many = Annotated[list[AnyMember], Meta(max_length=MEMBERS_MAX)]
 
 
-class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+class StsStruct(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Absent members are None and are not written."""
 
 
-class Tag(Wire):
+class Tag(StsStruct):
     Key: Text = None
     Value: Text = None
 
 
-class PolicyDescriptorType(Wire):
+class PolicyDescriptorType(StsStruct):
     arn: Text = None
 
 
-class ProvidedContext(Wire):
+class ProvidedContext(StsStruct):
     ProviderArn: Text = None
     ContextAssertion: Text = None
 
 
-class Credentials(Wire):
+class Credentials(StsStruct):
     AccessKeyId: str
     SecretAccessKey: str
     SessionToken: str
     Expiration: str
 
 
-class AssumedRoleUser(Wire):
+class AssumedRoleUser(StsStruct):
     AssumedRoleId: str
     Arn: str
 
 
-class GetCallerIdentityRequest(Wire, AtRoot):
+class GetCallerIdentityRequest(StsStruct, AtRoot):
     pass
 
 
-class GetCallerIdentityResult(Wire):
+class GetCallerIdentityResult(StsStruct):
     UserId: str
     Account: str
     Arn: str
 
 
-class GetSessionTokenRequest(Wire, AtRoot):
+class GetSessionTokenRequest(StsStruct, AtRoot):
     DurationSeconds: Integer = None
     SerialNumber: Text = None
     TokenCode: Text = None
     MinimumSessionTokenSize: Integer = None
 
 
-class GetSessionTokenResult(Wire):
+class GetSessionTokenResult(StsStruct):
     Credentials: Credentials
 
 
-class AssumeRoleRequest(Wire, AtRoot):
+class AssumeRoleRequest(StsStruct, AtRoot):
     RoleArn: Text = None
     RoleSessionName: Text = None
     PolicyArns: Many[PolicyDescriptorType] | None = None
@@ -86,7 +86,7 @@ class AssumeRoleRequest(Wire, AtRoot):
     MinimumSessionTokenSize: Integer = None
 
 
-class AssumeRoleResult(Wire):
+class AssumeRoleResult(StsStruct):
     Credentials: Credentials
     AssumedRoleUser: AssumedRoleUser
     PackedPolicySize: Integer = None

@@ -1,9 +1,10 @@
 """The 23 actions of SQS as typed pairs: what a request holds and what its answer holds.
 
 Names are those of the JSON wire, to the letter (``tags`` but ``Tags``, ``queueUrls`` but ``QueueUrls``).
-Every member of a request may be absent: what is required is the handler's to say, in AWS's words.
-``Many`` and ``Named`` are the lists and maps that a request may hold: bounded, whatever its handler says then.
-:class:`Flat` gives the Query protocol's name of a list or map; there a queue may be named by the path instead.
+Every member of a request may be absent: what is required is the handler's to say, in AWS's words. ``Many``
+and ``Named`` are the lists and maps that a request may hold: bounded, whatever its handler says then.
+:class:`Flat` gives the Query protocol's name of a list or map; there a queue may be named by the path
+instead.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ AttributeNames = Annotated[Many[str] | None, Flat("AttributeName")]
 TagMap = Annotated[Named[str] | None, Flat("Tag", key="Key")]
 
 
-class Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
+class SqsStruct(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Absent members are None and are not written."""
 
 
-class MessageAttributeValue(Wire):
+class MessageAttributeValue(SqsStruct):
     StringValue: Annotated[Text, AnyText()] = None
     BinaryValue: bytes | None = None
     StringListValues: Annotated[Many[str] | None, Flat("StringListValue")] = None
@@ -44,39 +45,39 @@ MessageAttributes = Annotated[Named[MessageAttributeValue] | None, Flat("Message
 MessageSystemAttributes = Annotated[Named[MessageAttributeValue] | None, Flat("MessageSystemAttribute")]
 
 
-class OnQueue(Wire):
+class OnQueue(SqsStruct):
     QueueUrl: QueueUrl = None
 
 
 # Queues
 
 
-class CreateQueueRequest(Wire, AtRoot):
+class CreateQueueRequest(SqsStruct, AtRoot):
     QueueName: Text = None
     Attributes: QueueAttributes = None
     tags: TagMap = None
 
 
-class CreateQueueResult(Wire):
+class CreateQueueResult(SqsStruct):
     QueueUrl: str
 
 
-class GetQueueUrlRequest(Wire):
+class GetQueueUrlRequest(SqsStruct):
     QueueName: Text = None
     QueueOwnerAWSAccountId: Text = None
 
 
-class GetQueueUrlResult(Wire):
+class GetQueueUrlResult(SqsStruct):
     QueueUrl: str
 
 
-class ListQueuesRequest(Wire, AtRoot):
+class ListQueuesRequest(SqsStruct, AtRoot):
     QueueNamePrefix: Text = None
     NextToken: Text = None
     MaxResults: Integer = None
 
 
-class ListQueuesResult(Wire):
+class ListQueuesResult(SqsStruct):
     QueueUrls: Annotated[list[str] | None, Flat("QueueUrl", json="queueUrls")] = None
     NextToken: Text = None
 
@@ -93,7 +94,7 @@ class GetQueueAttributesRequest(OnQueue):
     AttributeNames: AttributeNames = None
 
 
-class GetQueueAttributesResult(Wire):
+class GetQueueAttributesResult(SqsStruct):
     Attributes: QueueAttributes = None
 
 
@@ -106,7 +107,7 @@ class ListDeadLetterSourceQueuesRequest(OnQueue):
     MaxResults: Integer = None
 
 
-class ListDeadLetterSourceQueuesResult(Wire):
+class ListDeadLetterSourceQueuesResult(SqsStruct):
     queueUrls: Annotated[list[str] | None, Flat("QueueUrl")] = None
     NextToken: Text = None
 
@@ -126,7 +127,7 @@ class ListQueueTagsRequest(OnQueue):
     pass
 
 
-class ListQueueTagsResult(Wire):
+class ListQueueTagsResult(SqsStruct):
     Tags: TagMap = None
 
 
@@ -146,8 +147,8 @@ class RemovePermissionRequest(OnQueue):
 # Messages
 
 
-class MessageParts(Wire):
-    """What a message is made of, sent alone or in a batch."""
+class MessageParts(SqsStruct):
+    """A message to send, alone or in a batch."""
 
     MessageBody: Annotated[Text, AnyText()] = None
     DelaySeconds: Integer = None
@@ -161,7 +162,7 @@ class SendMessageRequest(MessageParts):
     QueueUrl: QueueUrl = None
 
 
-class SendMessageResult(Wire):
+class SendMessageResult(SqsStruct):
     MessageId: str
     MD5OfMessageBody: str
     MD5OfMessageAttributes: Text = None
@@ -182,7 +183,7 @@ class ReceiveMessageRequest(OnQueue):
     ReceiveRequestAttemptId: Text = None
 
 
-class Message(Wire):
+class Message(SqsStruct):
     MessageId: str
     ReceiptHandle: str
     MD5OfBody: str
@@ -192,7 +193,7 @@ class Message(Wire):
     MessageAttributes: MessageAttributes = None
 
 
-class ReceiveMessageResult(Wire):
+class ReceiveMessageResult(SqsStruct):
     Messages: Annotated[list[Message] | None, Flat("Message", json="messages")] = None
 
 
@@ -208,7 +209,7 @@ class ChangeMessageVisibilityRequest(OnQueue):
 # Batches
 
 
-class BatchResultErrorEntry(Wire):
+class BatchResultErrorEntry(SqsStruct):
     Id: str
     SenderFault: bool
     Code: str
@@ -226,7 +227,7 @@ class SendMessageBatchRequest(OnQueue):
     Entries: Annotated[Many[SendMessageBatchRequestEntry] | None, Flat("SendMessageBatchRequestEntry")] = None
 
 
-class SendMessageBatchResultEntry(Wire):
+class SendMessageBatchResultEntry(SqsStruct):
     Id: str
     MessageId: str
     MD5OfMessageBody: str
@@ -235,14 +236,14 @@ class SendMessageBatchResultEntry(Wire):
     SequenceNumber: Text = None
 
 
-class SendMessageBatchResult(Wire):
+class SendMessageBatchResult(SqsStruct):
     Successful: Annotated[list[SendMessageBatchResultEntry] | None, Flat("SendMessageBatchResultEntry")] = (
         None
     )
     Failed: FailedEntries = None
 
 
-class DeleteMessageBatchRequestEntry(Wire):
+class DeleteMessageBatchRequestEntry(SqsStruct):
     Id: Text = None
     ReceiptHandle: Text = None
 
@@ -253,18 +254,18 @@ class DeleteMessageBatchRequest(OnQueue):
     ] = None
 
 
-class DeleteMessageBatchResultEntry(Wire):
+class DeleteMessageBatchResultEntry(SqsStruct):
     Id: str
 
 
-class DeleteMessageBatchResult(Wire):
+class DeleteMessageBatchResult(SqsStruct):
     Successful: Annotated[
         list[DeleteMessageBatchResultEntry] | None, Flat("DeleteMessageBatchResultEntry")
     ] = None
     Failed: FailedEntries = None
 
 
-class ChangeMessageVisibilityBatchRequestEntry(Wire):
+class ChangeMessageVisibilityBatchRequestEntry(SqsStruct):
     Id: Text = None
     ReceiptHandle: Text = None
     VisibilityTimeout: Integer = None
@@ -277,11 +278,11 @@ class ChangeMessageVisibilityBatchRequest(OnQueue):
     ] = None
 
 
-class ChangeMessageVisibilityBatchResultEntry(Wire):
+class ChangeMessageVisibilityBatchResultEntry(SqsStruct):
     Id: str
 
 
-class ChangeMessageVisibilityBatchResult(Wire):
+class ChangeMessageVisibilityBatchResult(SqsStruct):
     Successful: Annotated[
         list[ChangeMessageVisibilityBatchResultEntry] | None, Flat("ChangeMessageVisibilityBatchResultEntry")
     ] = None
@@ -291,30 +292,30 @@ class ChangeMessageVisibilityBatchResult(Wire):
 # Move tasks
 
 
-class StartMessageMoveTaskRequest(Wire):
+class StartMessageMoveTaskRequest(SqsStruct):
     SourceArn: Text = None
     DestinationArn: Text = None
     MaxNumberOfMessagesPerSecond: Integer = None
 
 
-class StartMessageMoveTaskResult(Wire):
+class StartMessageMoveTaskResult(SqsStruct):
     TaskHandle: str
 
 
-class CancelMessageMoveTaskRequest(Wire):
+class CancelMessageMoveTaskRequest(SqsStruct):
     TaskHandle: Text = None
 
 
-class CancelMessageMoveTaskResult(Wire):
+class CancelMessageMoveTaskResult(SqsStruct):
     ApproximateNumberOfMessagesMoved: int
 
 
-class ListMessageMoveTasksRequest(Wire):
+class ListMessageMoveTasksRequest(SqsStruct):
     SourceArn: Text = None
     MaxResults: Integer = None
 
 
-class ListMessageMoveTasksResultEntry(Wire):
+class ListMessageMoveTasksResultEntry(SqsStruct):
     Status: str
     SourceArn: str
     StartedTimestamp: int
@@ -326,7 +327,7 @@ class ListMessageMoveTasksResultEntry(Wire):
     FailureReason: Text = None
 
 
-class ListMessageMoveTasksResult(Wire):
+class ListMessageMoveTasksResult(SqsStruct):
     Results: Annotated[
         list[ListMessageMoveTasksResultEntry] | None, Flat("ListMessageMoveTasksResultEntry")
     ] = None

@@ -1,0 +1,161 @@
+"""Authorization: whether the policies allow a caller to perform an action on a resource. All services ask
+here.
+
+    authorize(call, action, resource)  # raises AccessDenied, which the service words
+
+``action`` is the row of the service's table, ``resource`` what the row found in the request. The dispatcher
+calls it before every handler; a handler calls it again for further permissions, such as sending to the
+destination of a move task.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from penstock.auth.policy import (
+    Policy,
+    PolicyInvalid,
+    Question,
+    Verdict,
+    compile_policy,
+    decide,
+    is_fixed,
+    refusal,
+)
+from penstock.auth.principal import Principal
+from penstock.cache import BoundedCache
+from penstock.errors import PenstockError
+
+_log = logging.getLogger("penstock.auth")
+
+_DENY_ALL = compile_policy(
+    '{"Statement":{"Effect":"Deny","Principal":"*","Action":"*","Resource":"*"}}', kind="resource"
+)
+
+
+class CallContext(Protocol):
+    """The part of a call that policies can look at, and where the decision is recorded for the audit log."""
+
+    principal: Any  # a Principal; None on an open server
+    base_url: str
+    source_ip: str
+    secure: bool
+    source_arn: str  # the resource for which a service calls
+    source_account: str
+    resource_arn: str
+    verdict: Any
+
+
+class Permission(Protocol):
+    """What is known about an action whatever the policies say."""
+
+    @property
+    def permission(self) -> str: ...  # "sqs:SendMessage"
+
+    @property
+    def grantable(self) -> bool: ...
+
+    @property
+    def root_always(self) -> bool: ...
+
+
+class ProtectedResource(Protocol):
+    """What the action acts on. It need not exist: a caller without permission is not told whether it does."""
+
+    @property
+    def arn(self) -> str: ...
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def policy(self) -> Policy | str | None: ...
+
+    @property
+    def tags(self) -> Mapping[str, str]: ...
+
+    @property
+    def request_tags(self) -> Mapping[str, str]: ...  # tags that the request sets
+
+    @property
+    def tag_keys(self) -> tuple[str, ...]: ...  # tags that the request sets or removes
+
+    @property
+    def keys(self) -> Mapping[str, str | tuple[str, ...]]: ...  # condition keys of the service itself
+
+
+class AccessDenied(PenstockError):
+    """The policies do not allow it. Each service has its own words for that."""
+
+    def __init__(
+        self, question: Question, verdict: Verdict, resource: ProtectedResource, address: str
+    ) -> None:
+        super().__init__(question.action)
+        self.question = question
+        self.verdict = verdict
+        self.resource = resource
+        self.address = address  # the URL under which the caller reached the server
+
+    def __str__(self) -> str:
+        return refusal(self.question, self.verdict, address=self.address)
+
+
+class _Allowed(NamedTuple):
+    """A verdict that depends only on its key. It holds the principal so that no other one gets the same id."""
+
+    principal: Principal
+    verdict: Verdict
+
+
+_allowed: BoundedCache[tuple[int, str, str, Policy | str | None], _Allowed] = BoundedCache(8192)
+_unreadable: BoundedCache[str, Policy] = BoundedCache(64)  # each is logged once
+
+
+def authorize(call: CallContext, action: Permission, resource: ProtectedResource) -> None:
+    principal = call.principal
+    if principal is None:
+        return
+    arn, policy = resource.arn, resource.policy
+    key = (id(principal), action.permission, arn, policy)
+    known = _allowed.get(key)
+    if known is not None:
+        call.resource_arn, call.verdict = arn, known.verdict
+        return
+    question = Question(
+        principal=principal,
+        action=action.permission,
+        resource=arn,
+        resource_account=resource.account,
+        resource_policy=_compiled(policy) if isinstance(policy, str) else policy,
+        resource_tags=resource.tags,
+        request_tags=resource.request_tags,
+        tag_keys=resource.tag_keys,
+        source_ip=call.source_ip,
+        secure=call.secure,
+        now_s=time.time(),
+        source_arn=call.source_arn,
+        source_account=call.source_account,
+        keys=resource.keys,
+        grantable=action.grantable,
+        root_always=action.root_always,
+    )
+    verdict = decide(question)
+    call.resource_arn, call.verdict = arn, verdict
+    if not verdict.allowed:
+        raise AccessDenied(question, verdict, resource, f"{call.base_url}/")
+    # The policy of a session is chosen by its caller and cached in one place only, which is bounded by size.
+    if is_fixed(question) and principal.session_policy is None:
+        _allowed.put(key, _Allowed(principal, verdict))
+
+
+def _compiled(text: str) -> Policy:
+    try:
+        return compile_policy(text, kind="resource")
+    except PolicyInvalid as error:
+        # It was stored by an earlier version, and may forbid anything. The account's root can still replace it.
+        if _unreadable.get(text) is None:
+            _log.error("a stored resource policy cannot be read and denies all access: %s", error)
+        return _unreadable.put(text, _DENY_ALL)

@@ -1,0 +1,172 @@
+"""StartMessageMoveTask, CancelMessageMoveTask, ListMessageMoveTasks.
+
+SQS: a task handle is the base64 of a JSON object that names the task and its source.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from penstock.auth.authorize import authorize
+from penstock.names import Arn, QueueName
+from penstock.services.sqs.faults import resource_missing
+from penstock.services.sqs.limits import MOVE_TASKS_LISTED_MAX
+from penstock.services.sqs.redrive import read_object, write_object
+from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, can_exist, queue_resource
+from penstock.services.sqs.structs import (
+    CancelMessageMoveTaskRequest,
+    CancelMessageMoveTaskResult,
+    ListMessageMoveTasksRequest,
+    ListMessageMoveTasksResult,
+    ListMessageMoveTasksResultEntry,
+    StartMessageMoveTaskRequest,
+    StartMessageMoveTaskResult,
+)
+from penstock.services.sqs.validation import required
+from penstock.store.changes import MoveTaskRecord
+from penstock.wire.faults import invalid_parameter
+from penstock.wire.service import Call
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+
+_TO_TAKE_MESSAGES = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+
+
+def source_to_move(sqs: Sqs, request: StartMessageMoveTaskRequest, call: Call) -> QueueResource | AbsentQueue:
+    source = _arn(required(request.SourceArn, "SourceArn"), "SourceArn")
+    if request.DestinationArn:
+        _arn(request.DestinationArn, "DestinationArn")
+    rate = request.MaxNumberOfMessagesPerSecond
+    _check_between(rate, sqs.broker.limits.move_rate_max, "MaxNumberOfMessagesPerSecond")
+    return _queue(sqs, source, call, "SourceArn")
+
+
+async def start_message_move_task(
+    sqs: Sqs, request: StartMessageMoveTaskRequest, call: Call
+) -> StartMessageMoveTaskResult:
+    source, rate = _permitted_source(sqs, call), request.MaxNumberOfMessagesPerSecond
+    if request.DestinationArn:
+        destination = _destination(sqs, _arn(request.DestinationArn, "DestinationArn"), source, call)
+        task = await sqs.broker.start_move(source, destination, rate)
+    else:
+        task = await sqs.broker.start_move(source, None, rate, _permitted_sources(sqs, source, call))
+    return StartMessageMoveTaskResult(TaskHandle=_handle(task))
+
+
+def source_of_handle(
+    sqs: Sqs, request: CancelMessageMoveTaskRequest, call: Call
+) -> QueueResource | AbsentQueue:
+    _, source = _read_handle(required(request.TaskHandle, "TaskHandle"))
+    return _queue(sqs, source, call, "SourceArn")
+
+
+async def cancel_message_move_task(
+    sqs: Sqs, request: CancelMessageMoveTaskRequest, call: Call
+) -> CancelMessageMoveTaskResult:
+    source = _permitted_source(sqs, call)
+    task_id, _ = _read_handle(required(request.TaskHandle, "TaskHandle"))
+    task = await sqs.broker.cancel_move(source, task_id)
+    return CancelMessageMoveTaskResult(ApproximateNumberOfMessagesMoved=task.moved)
+
+
+def source_of_tasks(
+    sqs: Sqs, request: ListMessageMoveTasksRequest, call: Call
+) -> QueueResource | AbsentQueue:
+    source = _arn(required(request.SourceArn, "SourceArn"), "SourceArn")
+    _check_between(request.MaxResults, MOVE_TASKS_LISTED_MAX, "MaxResults")
+    return _queue(sqs, source, call, "SourceArn")
+
+
+async def list_message_move_tasks(
+    sqs: Sqs, request: ListMessageMoveTasksRequest, call: Call
+) -> ListMessageMoveTasksResult:
+    source = _permitted_source(sqs, call)
+    await sqs.broker.settled()
+    tasks = sqs.broker.moves(source)[: request.MaxResults or 1]
+    return ListMessageMoveTasksResult(Results=[_entry(task) for task in tasks] or None)
+
+
+def _entry(task: MoveTaskRecord) -> ListMessageMoveTasksResultEntry:
+    return ListMessageMoveTasksResultEntry(
+        TaskHandle=_handle(task) if task.status == "RUNNING" else None,
+        Status=task.status,
+        SourceArn=task.source.arn,
+        DestinationArn=task.destination.arn if task.destination else None,
+        MaxNumberOfMessagesPerSecond=task.rate,
+        ApproximateNumberOfMessagesMoved=task.moved,
+        ApproximateNumberOfMessagesToMove=task.to_move,
+        FailureReason=task.failure if task.status == "FAILED" else None,
+        StartedTimestamp=task.started_ms,
+    )
+
+
+def _arn(text: str, parameter: str) -> Arn:
+    arn = Arn.parse(text)
+    if arn is None:
+        raise invalid_parameter(
+            f"You must use this format to specify the {parameter}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        )
+    return arn
+
+
+def _queue(sqs: Sqs, arn: Arn, call: Call, parameter: str) -> QueueResource | AbsentQueue:
+    missing = resource_missing(parameter)
+    if arn.service != "sqs" or arn.queue.space != call.space or not can_exist(arn.queue):
+        raise missing
+    return queue_resource(sqs, arn.queue, missing=missing)
+
+
+def _permitted_source(sqs: Sqs, call: Call) -> LiveQueue:
+    """SQS: a caller that moves messages out of a queue must be allowed to take them from there."""
+    source: LiveQueue = call.resource.queue
+    for action in _TO_TAKE_MESSAGES:
+        authorize(call, sqs.actions[action], call.resource)
+    return source
+
+
+def _permitted_sources(sqs: Sqs, dead_letters: LiveQueue, call: Call) -> frozenset[QueueName] | None:
+    """The queues that messages may go back to. None on an open server: wherever they came from."""
+    if call.principal is None:
+        return None
+    sources = sqs.broker.sources_of(dead_letters.name)
+    for name in sources:
+        authorize(call, sqs.actions["SendMessage"], queue_resource(sqs, name))
+    return frozenset(sources)
+
+
+def _destination(sqs: Sqs, arn: Arn, source: LiveQueue, call: Call) -> LiveQueue:
+    resource = _queue(sqs, arn, call, "DestinationArn")
+    authorize(call, sqs.actions["SendMessage"], resource)
+    destination = resource.queue
+    if destination.id == source.id:
+        raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
+    if destination.settings.fifo != source.settings.fifo:
+        raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
+    return destination
+
+
+def _check_between(value: int | None, high: int, parameter: str) -> None:
+    if value is not None and not 1 <= value <= high:
+        raise invalid_parameter(
+            f"Value for parameter {parameter} is invalid. "
+            f"Reason: You must enter a number that's between 1 and {high}."
+        )
+
+
+def _handle(task: MoveTaskRecord) -> str:
+    return base64.b64encode(write_object({"taskId": task.id, "sourceArn": task.source.arn}).encode()).decode()
+
+
+def _read_handle(handle: str) -> tuple[str, Arn]:
+    try:
+        document = read_object(base64.b64decode(handle, validate=True)) or {}
+    except ValueError:
+        document = {}
+    task_id, source = document.get("taskId"), document.get("sourceArn")
+    arn = Arn.parse(source) if isinstance(source, str) else None
+    if not isinstance(task_id, str) or arn is None:
+        raise invalid_parameter("Value for parameter TaskHandle is invalid.")
+    return task_id, arn

@@ -1,0 +1,174 @@
+"""The queue that a request names: by its URL, for the rows of :mod:`penstock.services.sqs.actions`.
+
+On a secured server a queue that does not exist is a resource like any other, so that authorization comes
+before the answer that it does not exist. On an open server the queues of other accounts do not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from penstock.cache import BoundedCache
+from penstock.errors import QueueMissing
+from penstock.names import QueueName, is_account, region_of_host
+from penstock.services.sqs.faults import sqs_fault
+from penstock.services.sqs.limits import QUEUE_URL_LENGTH_MAX
+from penstock.services.sqs.structs import OnQueue
+from penstock.services.sqs.validation import is_queue_name
+from penstock.wire.service import Action, Call
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.live_queue import LiveQueue
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+_URL = re.compile(
+    r"(?P<origin>https?://(?P<host>\[[^]/]*\]|[^/:]*)(?::\d+)?)?/(?:[^?#]*/)?(?P<account>[^/?#]+)/(?P<name>[^/?#]+)"
+)
+_AMAZON_HOST = re.compile(
+    r"(?:sqs\.(?P<region>[a-z0-9-]+)|(?P<legacy>[a-z0-9-]+)\.queue|queue)\.amazonaws\.com(?:\.cn)?"
+)
+
+
+class Sqs(msgspec.Struct, frozen=True):
+    """What the handlers of SQS need."""
+
+    broker: Broker
+    actions: Mapping[str, Action] = _NOTHING  # the rows, for handlers that need further permissions
+    host: str = ""  # of queue URLs, if it names the region: sqs.{region}.localhost
+
+
+class QueueResource(msgspec.Struct):
+    """A queue that exists."""
+
+    queue: LiveQueue
+    request_tags: Mapping[str, str] = _NOTHING
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str] = _NOTHING
+    is_hidden: bool = False  # a caller without permission is told that it does not exist
+
+    @property
+    def arn(self) -> str:
+        return self.queue.name.arn
+
+    @property
+    def account(self) -> str:
+        return self.queue.name.account
+
+    @property
+    def policy(self) -> str | None:
+        return self.queue.settings.policy
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return self.queue.tags
+
+
+class AbsentQueue(msgspec.Struct):
+    """A queue that does not exist, as a caller with permission will be told by ``error``."""
+
+    name: QueueName
+    error: Exception
+    request_tags: Mapping[str, str] = _NOTHING
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str] = _NOTHING
+    is_hidden: bool = False
+    policy: None = None
+    tags: Mapping[str, str] = _NOTHING
+
+    @property
+    def arn(self) -> str:
+        return self.name.arn
+
+    @property
+    def account(self) -> str:
+        return self.name.account
+
+    @property
+    def queue(self) -> NoReturn:
+        raise self.error
+
+
+def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | AbsentQueue:
+    """The resource of every action whose request has a QueueUrl."""
+    name = queue_named(sqs, request.QueueUrl, call)
+    try:
+        return QueueResource(sqs.broker.find(name))
+    except QueueMissing as missing:
+        if call.principal is None:
+            raise
+        return AbsentQueue(name, missing)
+
+
+def queue_resource(
+    sqs: Sqs,
+    name: QueueName,
+    *,
+    missing: Exception | None = None,
+    request_tags: Mapping[str, str] = _NOTHING,
+    tag_keys: tuple[str, ...] = (),
+    is_hidden: bool = False,
+) -> QueueResource | AbsentQueue:
+    """The queue of that name with the tags that the request gives or takes, and the error if it is not
+    there.
+    """
+    try:
+        queue = sqs.broker.find(name)
+    except QueueMissing as error:
+        return AbsentQueue(name, missing or error, request_tags, tag_keys, is_hidden=is_hidden)
+    return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
+
+
+_names: BoundedCache[tuple[str, str, str, str], QueueName] = BoundedCache(4096)
+
+
+def queue_named(sqs: Sqs, url: str | None, call: Call) -> QueueName:
+    """The name in a queue URL, whatever its host; a bare name is one of the caller's own. Raises
+    QueueMissing.
+    """
+    space = call.space
+    key = (url or "", space.account, space.region, sqs.host)
+    name = _names.get(key)
+    if name is None:
+        if len(key[0]) > QUEUE_URL_LENGTH_MAX:
+            raise QueueMissing
+        name = _names.put(key, read_url(*key))
+    if call.principal is None and name.account != space.account:
+        raise QueueMissing
+    return name
+
+
+def read_url(url: str, account: str, region: str, host_pattern: str = "") -> QueueName:
+    """The name in a queue URL for a caller of that account and region."""
+    if "/" not in url:
+        return _possible(QueueName(account, region, url))
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise QueueMissing
+    host, owner = found["host"] or "", found["account"]
+    region = region_of_host(host, host_pattern) or region
+    if owner == "queue":  # ElasticMQ's older URLs: http://host/queue/NAME
+        return _possible(QueueName(account, region, found["name"]))
+    if owner != account:
+        # SQS: the host is not looked at, except for another region's and another account's together.
+        amazon = _AMAZON_HOST.fullmatch(host)
+        if amazon and (amazon["region"] or amazon["legacy"] or "us-east-1") != region:
+            message = f"The address {found['origin']}/ is not valid for this endpoint."
+            raise sqs_fault("InvalidAddress", message)
+    return _possible(QueueName(owner, region, found["name"]))
+
+
+def can_exist(name: QueueName) -> bool:
+    return is_account(name.account) and is_queue_name(name.name)
+
+
+def _possible(name: QueueName) -> QueueName:
+    if not can_exist(name):
+        raise QueueMissing
+    return name

@@ -1,0 +1,151 @@
+"""Authorization of calls: service principals, cached verdicts, and what is recorded for the audit log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.auth import authorize as module
+from penstock.auth.authorize import AccessDenied, authorize
+from penstock.auth.policy import Question, Verdict, compile_policy, decide
+from penstock.auth.principal import ANONYMOUS, Principal, service_principal
+from penstock.names import Space
+from penstock.services.sqs import ACTIONS
+from penstock.wire.service import Call
+
+ACCOUNT = "123456789012"
+ARN = f"arn:aws:sqs:us-east-1:{ACCOUNT}:orders"
+TOPIC = f"arn:aws:sns:us-east-1:{ACCOUNT}:news"
+SNS = service_principal("sns.amazonaws.com")
+SEND = ACTIONS["SendMessage"]
+
+
+class Queue(msgspec.Struct):
+    policy: str | None = None
+    arn: str = ARN
+    account: str = ACCOUNT
+    tags: Mapping[str, str] = {}
+    request_tags: Mapping[str, str] = {}
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str] = {}
+
+
+def call(principal: Principal | None, **members: Any) -> Call:
+    return Call(
+        request_id="r",
+        space=Space(ACCOUNT, "us-east-1"),
+        sender="s",
+        base_url="http://h",
+        principal=principal,
+        **members,
+    )
+
+
+def statement(principal: Any, effect: str = "Allow", **parts: Any) -> dict[str, Any]:
+    return {"Effect": effect, "Principal": principal, "Action": "sqs:SendMessage", "Resource": ARN, **parts}
+
+
+def policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def is_allowed(caller: Call, queue: Queue, action: Any = SEND) -> bool:
+    try:
+        authorize(caller, action, queue)
+    except AccessDenied:
+        return False
+    return True
+
+
+FROM_TOPIC = {"ArnEquals": {"aws:SourceArn": TOPIC}}
+FROM_ACCOUNT = {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
+BY_SERVICE = {"Bool": {"aws:PrincipalIsAWSService": "true"}}
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        statement({"Service": "sns.amazonaws.com"}),
+        statement({"Service": ["s3.amazonaws.com", "sns.amazonaws.com"]}, Condition=FROM_TOPIC),
+        statement({"Service": "sns.amazonaws.com"}, Condition={**FROM_TOPIC, **FROM_ACCOUNT}),
+        statement("*", Condition=FROM_TOPIC),
+        statement({"AWS": "*"}, Condition=FROM_TOPIC),
+        statement("*", Condition=BY_SERVICE),
+        statement("*", Condition={"StringEquals": {"aws:PrincipalServiceName": "sns.amazonaws.com"}}),
+    ],
+)
+def test_the_usual_policies_for_topics_let_the_service_send(usual: dict[str, Any]) -> None:
+    queue = Queue(policy(usual))
+    assert is_allowed(call(SNS, source_arn=TOPIC, source_account=ACCOUNT), queue)
+    if "Condition" in usual and usual["Condition"].keys() & FROM_TOPIC.keys():
+        assert not is_allowed(call(SNS, source_arn=f"{TOPIC}2", source_account="999999999999"), queue)
+    if usual["Principal"] not in ("*", {"AWS": "*"}):
+        assert not is_allowed(call(service_principal("events.amazonaws.com"), source_arn=TOPIC), queue)
+        assert not is_allowed(call(ANONYMOUS, source_arn=TOPIC), queue)
+
+
+def test_a_service_needs_the_policy_of_the_queue() -> None:
+    assert not is_allowed(call(SNS), Queue())
+    assert not is_allowed(call(SNS), Queue(policy(statement({"AWS": ACCOUNT}))))
+    everything = {**statement("*"), "Action": "sqs:*"}
+    assert is_allowed(call(SNS), Queue(policy(everything)))
+    assert not is_allowed(call(SNS), Queue(policy(everything)), ACTIONS["DeleteQueue"]), "owner only"
+
+
+def test_denies_name_services_too() -> None:
+    open_to_all = statement("*")
+    for deny, allowed in (
+        (statement({"Service": "sns.amazonaws.com"}, "Deny"), False),
+        (statement({"Service": "s3.amazonaws.com"}, "Deny"), True),
+        ({**statement(None, "Deny"), "NotPrincipal": {"Service": "sns.amazonaws.com"}}, True),
+        ({**statement(None, "Deny"), "NotPrincipal": {"Service": "s3.amazonaws.com"}}, False),
+    ):
+        if "NotPrincipal" in deny:
+            del deny["Principal"]
+        assert is_allowed(call(SNS), Queue(policy(open_to_all, deny))) is allowed
+
+
+def test_an_account_named_like_a_service_is_not_a_service() -> None:
+    user = Principal(kind="user", account="", arn="sns.amazonaws.com", id="sns.amazonaws.com")
+    assert not is_allowed(call(user), Queue(policy(statement({"Service": "sns.amazonaws.com"}))))
+
+
+def test_a_verdict_is_cached_only_if_it_depends_on_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Question] = []
+
+    def counting(question: Question) -> Verdict:
+        asked.append(question)
+        return decide(question)
+
+    monkeypatch.setattr(module, "decide", counting)
+    text = '{"Statement":{"Effect":"Allow","Action":"sqs:*","Resource":"*"}}'
+    user = Principal(
+        kind="user",
+        account=ACCOUNT,
+        arn=f"arn:aws:iam::{ACCOUNT}:user/a",
+        id="AIDA",
+        policies=(compile_policy(text, kind="identity"),),
+    )
+    for _ in range(3):
+        caller = call(user)
+        authorize(caller, SEND, Queue())
+        assert (caller.resource_arn, caller.verdict.allowed) == (ARN, True)
+    assert len(asked) == 1
+    for _ in range(3):
+        authorize(call(user), SEND, Queue(policy(statement("*", Condition=FROM_TOPIC))))
+    assert len(asked) == 4
+    authorize(call(None), ACTIONS["DeleteQueue"], Queue())
+    assert len(asked) == 4, "an open server asks no policy"
+
+
+def test_a_denial_is_recorded_and_carries_what_a_service_words() -> None:
+    caller = call(ANONYMOUS)
+    with pytest.raises(AccessDenied) as caught:
+        authorize(caller, SEND, Queue())
+    assert str(caught.value) == "Access to the resource http://h/ is denied."
+    assert (caller.resource_arn, caller.verdict) == (ARN, caught.value.verdict)
+    assert caught.value.question.action == "sqs:SendMessage"
