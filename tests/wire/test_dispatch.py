@@ -1,4 +1,4 @@
-"""From target and bytes to an answer: exactly one, whatever happens."""
+"""From an HTTP request to its response: which service, action and protocol; exactly one response in any case."""
 
 from __future__ import annotations
 
@@ -150,18 +150,18 @@ def test_errors_name_their_type_and_the_older_code(
     assert b"secret" not in answer.body
 
 
-def test_an_unknown_action_is_named_in_the_answer() -> None:
+def test_an_unknown_action_is_named_in_the_response() -> None:
     assert json.loads(ask("Echo.Shout", b"").body)["message"] == (
         "The action Shout is not valid for this endpoint."
     )
 
 
-def test_a_full_disk_is_told() -> None:
+def test_the_response_says_that_the_disk_is_full() -> None:
     assert b"full" in ask("Echo.Say", b'{"Text":"full"}').body
 
 
 @pytest.mark.parametrize("text", ["bug 4711", "unwritable"])
-def test_the_unforeseen_is_logged_with_the_request_id_and_without_the_text(
+def test_an_unexpected_error_is_logged_with_the_request_id_and_without_its_text(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "penstock.wire"):
@@ -173,7 +173,7 @@ def test_the_unforeseen_is_logged_with_the_request_id_and_without_the_text(
     assert "4711" not in caplog.text
 
 
-def test_an_answer_comes_once_and_when_its_value_comes() -> None:
+def test_the_response_comes_once_when_the_promise_is_resolved() -> None:
     answers: list[Answer] = []
     dispatcher.answer(json_request("Echo.Say", b'{"Text":"wait"}'), call(), answers.append)
     assert answers == []
@@ -220,7 +220,7 @@ def test_a_form_is_answered_in_json_if_that_is_accepted() -> None:
         (b"Action=%", b"http://echo.example/"),
     ],
 )
-def test_the_version_tells_services_apart(form: bytes, namespace: bytes) -> None:
+def test_the_version_decides_between_services(form: bytes, namespace: bytes) -> None:
     assert namespace in query(form).body
 
 
@@ -249,18 +249,18 @@ def test_errors_of_a_form(form: bytes, status: int, code: str, message: str | No
     assert message is None or f"<Message>{message}</Message>".encode() in document
 
 
-def test_a_form_without_an_action_is_no_operation() -> None:
+def test_a_form_without_an_action_is_an_unknown_operation() -> None:
     for form in (b"", b"Version=2001-01-01", b"Action="):
         answer = query(form, accept=b"application/json", method=b"GET")
         assert (answer.status, answer.headers[0]) == (404, (b"Content-Type", b"text/xml"))
         assert answer.body.startswith(b"<UnknownOperationException")
 
 
-def test_a_long_action_is_not_all_said_again() -> None:
+def test_a_long_action_name_is_cut_in_the_response() -> None:
     assert len(query(b"Action=" + b"a" * 1_000_000).body) < 1000
 
 
-def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> None:
+def test_an_error_that_no_service_gave_is_in_the_protocol_of_the_request() -> None:
     fault = service_unavailable("Not ready.")
     for request, type_ in (
         (json_request("Echo.Say"), b"application/x-amz-json-1.0"),
@@ -276,7 +276,7 @@ def test_an_error_that_no_service_gave_is_in_the_protocol_of_whoever_asked() -> 
         assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")
 
 
-def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_on_end_does_not_change_the_response(caplog: pytest.LogCaptureFixture) -> None:
     def fail(service: Service, action: Action, request: Echo, *_: Any) -> None:
         raise RuntimeError(request.Text)
 
@@ -287,7 +287,7 @@ def test_whoever_is_told_of_the_end_cannot_spoil_it(caplog: pytest.LogCaptureFix
     assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text
 
 
-def test_an_error_quotes_only_so_much_of_what_was_sent() -> None:
+def test_the_text_of_an_error_is_bounded() -> None:
     fault = Fault("InvalidAttributeValue", "InvalidAttributeValue", 400, "x" * 7_000_000, modelled=True)
     assert len(fault.message) == len(fault.query_message) == 4097
 

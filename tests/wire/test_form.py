@@ -20,7 +20,7 @@ def at(tree: Branch, *names: str) -> str | None:
     return tree.value
 
 
-def test_a_name_is_a_way_through_the_tree() -> None:
+def test_the_parts_of_a_name_are_levels_of_the_tree() -> None:
     tree = read_form(b"Action=A&Tag.2.Key=colour&Tag.2.Value=deep+blue&Tag.1.Key=&&flag&=x")
     assert at(tree, "Action") == tree.text("Action") == "A"
     assert at(tree, "Tag", "2", "Key") == "colour"
@@ -31,7 +31,7 @@ def test_a_name_is_a_way_through_the_tree() -> None:
     assert tree.text("Other") == ""
 
 
-def test_what_was_given_first_counts_and_the_url_comes_before_the_body() -> None:
+def test_the_first_of_two_values_counts_and_the_url_comes_before_the_body() -> None:
     assert at(read_form(b"a=1&a=2", b"a=3&b=4"), "a") == "1"
     assert at(read_form(b"a=1", b"b=4"), "b") == "4"
 
@@ -39,13 +39,13 @@ def test_what_was_given_first_counts_and_the_url_comes_before_the_body() -> None
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.sampled_from(["", "=&/.+-_,;: ~*\r\n"])
 )
-def test_escapes_are_decoded_as_everywhere(text: str, safe: str) -> None:
+def test_escapes_are_decoded_as_urllib_does(text: str, safe: str) -> None:
     for encoded in (quote(text, safe=safe), quote(text, safe=safe).lower(), quote_plus(text)):
         assert decode_parameter(encoded.encode()) == unquote_plus(encoded)
 
 
 @given(st.lists(st.tuples(st.from_regex("[a-z]{1,5}", fullmatch=True), st.text()), unique_by=lambda p: p[0]))
-def test_what_was_encoded_comes_back(pairs: list[tuple[str, str]]) -> None:
+def test_encoded_pairs_are_decoded(pairs: list[tuple[str, str]]) -> None:
     try:
         encoded = urlencode(pairs).encode()
     except UnicodeEncodeError:
@@ -54,7 +54,7 @@ def test_what_was_encoded_comes_back(pairs: list[tuple[str, str]]) -> None:
     assert {name: branch.value for name, branch in tree.below.items()} == dict(pairs)
 
 
-def test_a_surrogate_is_let_through_for_its_field_to_judge() -> None:
+def test_a_surrogate_is_let_through_for_its_field_to_check() -> None:
     assert decode_parameter(b"%ED%A0%80") == "\ud800"
 
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_decoded_is_malformed(text: bytes) -> None:
 
 
 @given(st.text("%\r\n4aG=_+é", max_size=12))
-def test_an_escape_is_broken_or_it_is_not(text: str) -> None:
+def test_only_two_hexadecimal_digits_are_an_escape(text: str) -> None:
     given = text.encode()
     is_broken = re.search(rb"%(?![0-9A-Fa-f]{2})", given) is not None
     try:
@@ -81,7 +81,7 @@ def test_an_escape_is_broken_or_it_is_not(text: str) -> None:
         assert plain == unquote_plus(text)
 
 
-def test_what_nobody_asks_for_is_not_decode_parameter() -> None:
+def test_a_value_that_is_not_read_is_not_decoded() -> None:
     tree = read_form(b"Action=A&Waste=%&" + b"%41" * 1000 + b"=a name that long is no field's")
     assert at(tree, "Action") == "A"
     assert set(tree.below) == {"Action", "Waste"}
@@ -107,7 +107,7 @@ def test_the_levels_of_a_name_are_bounded() -> None:
     assert depth == LEVELS_MAX + 1
 
 
-def test_the_largest_body_is_decoded_in_an_instant() -> None:
+def test_the_largest_body_is_decoded_quickly() -> None:
     begun = process_time()
     assert len(decode_parameter(b"a%20" * 2_000_000)) == 4_000_000
     assert process_time() - begun < 1

@@ -1,4 +1,4 @@
-"""AWS JSON 1.0 without sockets or services: what is read, what is refused, what is written."""
+"""AWS JSON without sockets or services: what is read, what is refused, what is written."""
 
 from __future__ import annotations
 
@@ -119,19 +119,19 @@ def test_wrong_types_get_the_texts_of_aws(body: bytes, message: str) -> None:
     ],
     ids=lambda body: repr(body[:24]),
 )
-def test_what_is_no_request_is_malformed_input(body: bytes) -> None:
+def test_a_body_that_is_not_a_request_is_malformed_input(body: bytes) -> None:
     with pytest.raises(Fault) as caught:
         decode(body)
     assert caught.value.code == "MalformedInput"
 
 
-def test_a_long_number_that_nobody_asked_for_is_passed_over_up_to_its_bound() -> None:
+def test_a_long_number_of_an_unknown_member_is_ignored_up_to_a_limit() -> None:
     assert decode(b'{"Name":5,"Other":' + b"9" * 40 + b"}").Name == "5"
 
 
 @pytest.mark.parametrize("stray", [{}, {"Name": 5}], ids=["read in one go", "read by hand"])
 @pytest.mark.parametrize("field", ["Many", "Named"])
-def test_a_list_or_map_has_a_limit_and_the_limit_itself_passes(field: str, stray: dict[str, int]) -> None:
+def test_a_list_or_map_may_have_as_many_members_as_the_limit(field: str, stray: dict[str, int]) -> None:
     def body(members: int) -> bytes:
         names = [str(number) for number in range(members)]
         return msgspec.json.encode({field: names if field == "Many" else dict.fromkeys(names, ""), **stray})
@@ -143,7 +143,7 @@ def test_a_list_or_map_has_a_limit_and_the_limit_itself_passes(field: str, stray
     assert caught.value.message == "The request has a list or map, or several, of more than 2000 members."
 
 
-def test_what_is_read_by_hand_has_a_limit_for_all_lists_together() -> None:
+def test_all_lists_that_are_read_member_by_member_have_a_limit_together() -> None:
     groups = [[""] * 1000] * 19
     assert decode(msgspec.json.encode({"Groups": groups, "Name": 5})) == Request(Groups=groups, Name="5")
     with pytest.raises(Fault) as caught:
@@ -151,13 +151,13 @@ def test_what_is_read_by_hand_has_a_limit_for_all_lists_together() -> None:
     assert caught.value.message == "The request has a list or map, or several, of more than 20000 members."
 
 
-def test_a_list_that_is_too_long_is_refused_before_its_members_are_looked_at() -> None:
+def test_a_list_that_is_too_long_is_refused_before_its_members_are_read() -> None:
     body = b'{"Parts":{' + b",".join(b'"%d":{}' % number for number in range(MEMBERS_MAX + 1)) + b',"x":5}}'
     with pytest.raises(Fault, match="more than 2000 members"):
         decode(body)
 
 
-def test_commas_and_braces_in_a_text_are_no_members() -> None:
+def test_commas_and_braces_in_a_text_are_not_members() -> None:
     text = ',{"a":[],' * 100_000
     assert decode(msgspec.json.encode({"Body": text, "Many": [text]})) == Request(Body=text, Many=[text])
 
@@ -189,7 +189,7 @@ def test_no_bytes_raise_anything_but_a_fault(body: bytes) -> None:
         assert fault.code == "MalformedInput"
 
 
-def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
+def test_absent_members_are_not_written_and_no_result_has_no_bytes() -> None:
     operation = Action("Do", Request, Request, lambda context, request, call: None)  # type: ignore[arg-type,return-value]
 
     def written(response: Request | None) -> bytes:
@@ -200,7 +200,7 @@ def test_writing_leaves_out_what_is_absent_and_void_has_no_bytes() -> None:
     assert written(Request(Name="é", Names=["a"])) == '{"Name":"é","Names":["a"]}'.encode()
 
 
-def test_the_smallest_and_the_largest_number_are_taken_however_they_are_read() -> None:
+def test_the_smallest_and_the_largest_number_are_accepted_by_both_readers() -> None:
     for number in (-(2**63), 2**63 - 1):
         # msgspec does not take a number for text, so all of this is read member by member.
         assert decode(b'{"Count":%d}' % number) == Request(Count=number)
@@ -225,7 +225,7 @@ def test_an_error_is_two_members_in_order_without_whitespace() -> None:
     assert b"com.amazon.coral.service#InvalidParameterValueException" in of_framework
 
 
-def test_a_struct_tells_its_shape() -> None:
+def test_the_shape_of_a_struct() -> None:
     fields = {field.name: field for field in struct_shape(Request).fields}
     assert (fields["Map"].spelling.name, fields["Map"].spelling.item) == ("Entry", None)
     assert isinstance(fields["Parts"].shape, MapOf)

@@ -167,7 +167,7 @@ def test_what_is_written_botocore_reads(thing: Thing) -> None:
 
 
 @given(_thing)
-def test_the_json_rendering_is_json_and_has_every_member(thing: Thing) -> None:
+def test_a_response_in_json_has_every_member(thing: Thing) -> None:
     answer = QueryJsonWriter().success(ACTION, thing, "rid")
     document = json.loads(answer.body)["DoResponse"]
     assert document["ResponseMetadata"] == {"RequestId": "rid"}
@@ -203,7 +203,7 @@ def test_the_json_rendering_is_json_and_has_every_member(thing: Thing) -> None:
         (b"One.Text=%ED%A0%80", Thing(One=Part(Text="\ud800"))),
     ],
 )  # fmt: skip
-def test_reading(form: bytes, expected: Thing) -> None:
+def test_tolerant_reading(form: bytes, expected: Thing) -> None:
     assert read(form) == expected
 
 
@@ -245,7 +245,7 @@ def test_half_an_entry_is_a_missing_parameter(form: bytes, name: str) -> None:
     assert caught.value.message == f"The request must contain the parameter {name}."
 
 
-def test_the_path_names_a_resource_and_the_parameter_wins() -> None:
+def test_the_path_names_the_resource_unless_a_parameter_does() -> None:
     at_path = FormDecoder(AtPath)
     assert at_path(Form(read_form(b""), "/1/q")) == AtPath(Url="/1/q")
     assert at_path(Form(read_form(b"Url=u"), "/1/q")) == AtPath(Url="u")
@@ -258,7 +258,7 @@ def asked(
     return PlainRequest(method, target, {b"content-type": type_}, body)
 
 
-def test_which_requests_speak_query() -> None:
+def test_which_requests_use_the_query_protocol() -> None:
     assert is_query(asked())
     assert is_query(asked(type_=b"application/X-WWW-form-urlencoded; charset=utf-8"))
     assert is_query(asked(b"GET", type_=b""))
@@ -291,13 +291,13 @@ def test_a_void_action_has_no_result_and_an_empty_result_is_one_element() -> Non
     }
 
 
-def test_texts_are_escaped() -> None:
+def test_text_is_escaped() -> None:
     body = XML.success(ACTION, Thing(Name="\"\r\n\t<&>]]>'é😀\ufffd", Flag=True), "rid").body.decode()
     assert "<Name>&quot;&#xD;\n\t&lt;&amp;&gt;]]&gt;'é😀\ufffd</Name><Flag>true</Flag>" in body
 
 
 @given(st.text(st.characters(), max_size=8))
-def test_whatever_is_said_is_a_document(text: str) -> None:
+def test_any_text_makes_a_well_formed_document(text: str) -> None:
     for answer in (
         XML.success(ACTION, Thing(Name=text, Pairs={text: text}), "rid"),
         XML.error(missing_parameter(text), "rid"),

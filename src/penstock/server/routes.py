@@ -59,6 +59,7 @@ class Routes:
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
         self.dispatch: Dispatch | None = None  # set when the store is loaded
+        self.methods = {b"POST", b"GET"}  # of requests to services
         self._callers = callers
         self._origins = origins
         self._cors = cors
@@ -85,7 +86,7 @@ class Routes:
                 request.cors_headers = self._cors.response_headers(request)
             if b"x-amz-target" not in headers and (mount := self._mount_of(request)) is not None:
                 self._serve_mount(mount, request)
-            elif method == b"POST" or method == b"GET":
+            elif method in self.methods:
                 self._serve_call(request)
             else:
                 self._serve_other(request)

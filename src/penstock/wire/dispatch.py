@@ -79,6 +79,7 @@ class Dispatcher:
         for service in services:
             self._add(service)
         self._uris.sort(key=lambda uri: uri[0].label_count)  # "/things/new" before "/things/{Name}"
+        self.methods = {b"POST", b"GET", *(template.method for template, _ in self._uris)}
 
     def _add(self, service: Service) -> None:
         for name in service.protocols:
