@@ -168,8 +168,8 @@ def test_what_is_left_out_of_a_queue_is_noted_beside_it(body: str, note: str, tm
     ],
 )  # fmt: skip
 def test_what_is_left_out_otherwise_is_noted_at_the_top(text: str, note: str, tmp_path: Path) -> None:
-    config, said = elasticmq(text, tmp_path)
-    assert note in said
+    config, text = elasticmq(text, tmp_path)
+    assert note in text
     assert config.queues == ()
 
 
@@ -183,12 +183,12 @@ def test_a_fifo_queue_gets_the_suffix_that_sqs_requires(tmp_path: Path) -> None:
     text = (
         "queues { a { fifo = true, deadLettersQueue { name = b, maxReceiveCount = 2 } }, b { fifo = true } }"
     )
-    config, said = elasticmq(text, tmp_path)
+    config, text = elasticmq(text, tmp_path)
     assert queue(config, "a.fifo")["dead_letter"] == ("b.fifo", 2)
-    assert 'it was called "a": the name of a FIFO queue ends in .fifo' in said
-    config, said = elasticmq('queues { a { fifo = true }, "a.fifo" { delay = 1 s } }', tmp_path)
+    assert 'it was called "a": the name of a FIFO queue ends in .fifo' in text
+    config, text = elasticmq('queues { a { fifo = true }, "a.fifo" { delay = 1 s } }', tmp_path)
     assert queue(config, "a.fifo")["DelaySeconds"] == "1"
-    assert 'the queue "a" was left out: another one is called "a.fifo" here' in said
+    assert 'the queue "a" was left out: another one is called "a.fifo" here' in text
 
 
 # -- HOCON ---------------------------------------------------------------------------------------------------

@@ -28,9 +28,9 @@ def written(one: AuditEvent) -> dict[str, Any]:
 
 
 def test_a_change_by_a_user() -> None:
-    said = written(event(parameters={"queueName": "orders"}, response={"queueUrl": QUEUE_URL}))
-    uuid.UUID(said.pop("eventID"))
-    assert said == {
+    line = written(event(parameters={"queueName": "orders"}, response={"queueUrl": QUEUE_URL}))
+    uuid.UUID(line.pop("eventID"))
+    assert line == {
         "eventVersion": "1.11",
         "userIdentity": {
             "type": "IAMUser",
@@ -106,21 +106,21 @@ def test_the_resource_of_assume_role_is_the_role() -> None:
     )
 
 
-def resource_of(said: dict[str, Any]) -> tuple[str, str]:
-    (resource,) = said["resources"]
+def resource_of(line: dict[str, Any]) -> tuple[str, str]:
+    (resource,) = line["resources"]
     return resource["type"], resource["ARN"]
 
 
 def test_a_denial_names_the_statement() -> None:
     by_statement = Verdict(False, "explicit deny", "resource", "NoPlainHttp")
-    said = written(event(verdict=by_statement, error_code="AccessDenied", error_message="User: ... denied"))
-    assert said["additionalEventData"] == {
+    line = written(event(verdict=by_statement, error_code="AccessDenied", error_message="User: ... denied"))
+    assert line["additionalEventData"] == {
         "decision": "denied",
         "policy": "resource",
         "statement": "NoPlainHttp",
         "reason": "explicit deny",
     }
-    assert (said["errorCode"], said["errorMessage"]) == ("AccessDenied", "User: ... denied")
+    assert (line["errorCode"], line["errorMessage"]) == ("AccessDenied", "User: ... denied")
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ _DATA = [name for name, row in ACTIONS.items() if row.audit.category != "Managem
 def test_an_error_that_may_quote_a_message_is_recorded_by_its_code_only(
     action: str, quoted: str, code: str
 ) -> None:
-    said = written(event(action=action, error_code=code, error_message=f'"{quoted}" is invalid.'))
-    assert said["errorCode"] == code
-    assert "errorMessage" not in said
+    line = written(event(action=action, error_code=code, error_message=f'"{quoted}" is invalid.'))
+    assert line["errorCode"] == code
+    assert "errorMessage" not in line
 
 
 @pytest.mark.parametrize("action", ["", "CreateQueue", "SendMessage"])
 def test_a_quoted_authorization_header_is_not_recorded(action: str) -> None:
     header = "Authorization=AWS4-HMAC-SHA256 Signature=abc"
-    said = written(refused(action=action, error_code="IncompleteSignature", error_message=header))
-    assert said["eventName"] == (action or "Unknown")
-    assert said["errorCode"] == "IncompleteSignature" and "errorMessage" not in said
+    line = written(refused(action=action, error_code="IncompleteSignature", error_message=header))
+    assert line["eventName"] == (action or "Unknown")
+    assert line["errorCode"] == "IncompleteSignature" and "errorMessage" not in line
 
 
 def test_a_wrong_clock_of_a_client_is_visible() -> None:
@@ -234,8 +234,8 @@ def test_a_change_is_recorded_whole_however_large() -> None:
         },
         "tags": {f"{i:02}".ljust(128, wide): wide * 256 for i in range(50)},
     }
-    said = written(event(parameters=largest))
-    assert said["requestParameters"] == largest and "parametersSize" not in said["additionalEventData"]
+    line = written(event(parameters=largest))
+    assert line["requestParameters"] == largest and "parametersSize" not in line["additionalEventData"]
 
 
 GRANTED = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:*","Resource":"*"}]}'
@@ -243,11 +243,11 @@ GRANTED = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:*","Res
 
 def test_a_grant_cannot_be_hidden_behind_padding() -> None:
     padded = {"queueUrl": "q", "attributes": {"Policy": GRANTED, "RedrivePolicy": "{}" + " " * 1_000_000}}
-    said = written(event(action="SetQueueAttributes", parameters=padded))
-    shown = said["requestParameters"]
+    line = written(event(action="SetQueueAttributes", parameters=padded))
+    shown = line["requestParameters"]
     assert shown["queueUrl"] == "q" and shown["attributes"]["Policy"] == GRANTED
     assert shown["attributes"]["RedrivePolicy"].startswith("{} ")
-    assert said["additionalEventData"]["parametersSize"] > 1_000_000
+    assert line["additionalEventData"]["parametersSize"] > 1_000_000
     accounts = ["222222222222", "x" * 1_000_000]
     shown = written(event(parameters={"actions": ["*"], "aWSAccountIds": accounts}))["requestParameters"]
     assert shown["actions"] == ["*"] and shown["aWSAccountIds"][0] == "222222222222"
@@ -256,18 +256,18 @@ def test_a_grant_cannot_be_hidden_behind_padding() -> None:
 def test_parameters_of_a_denied_request_are_cut() -> None:
     policy = {"attributes": {"Policy": "p" * 8192, "DelaySeconds": "1"}}
     assert written(event(parameters=policy))["requestParameters"] == policy
-    said = written(event(parameters=policy, verdict=DENIED))
-    shown = said["requestParameters"]["attributes"]
+    line = written(event(parameters=policy, verdict=DENIED))
+    shown = line["requestParameters"]["attributes"]
     assert shown["DelaySeconds"] == "1" and shown["Policy"].startswith("p" * 1900)
-    assert said["additionalEventData"]["parametersSize"] > 8192
+    assert line["additionalEventData"]["parametersSize"] > 8192
 
 
 def test_parameters_of_a_request_that_failed_before_a_decision_are_cut() -> None:
     long = {"attributes": {"Policy": "p" * 8192}}
     for changes in ({"verdict": None}, {"verdict": None, "principal": ANONYMOUS}):
         assert event(error_code="MissingParameter", **changes).capped_outcome is not None
-        said = written(event(error_code="MissingParameter", parameters=long, **changes))
-        assert len(encode(said["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
+        line = written(event(error_code="MissingParameter", parameters=long, **changes))
+        assert len(encode(line["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
     assert event(verdict=None).capped_outcome is not None, "no policy is evaluated for GetCallerIdentity"
     assert event(verdict=None, principal=None).capped_outcome is None, "the server is open"
 
@@ -278,9 +278,9 @@ def test_parameters_of_an_allowed_request_that_failed_are_cut() -> None:
     for changes in ({}, {"principal": None, "verdict": None}):
         failed = event(error_code="InvalidAttributeName", parameters=long, **changes)
         assert failed.capped_outcome is not None
-        said = written(failed)
-        assert len(encode(said["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
-        assert said["additionalEventData"]["parametersSize"] > 158_000
+        line = written(failed)
+        assert len(encode(line["requestParameters"])) <= CAPPED_PARAMETERS_BYTES_MAX
+        assert line["additionalEventData"]["parametersSize"] > 158_000
         assert event(parameters=long, **changes).capped_outcome is None
 
 
@@ -294,8 +294,8 @@ def test_control_characters_are_escaped_everywhere(text: str) -> None:
 
 
 def test_escaped_characters_count_with_their_escapes() -> None:
-    said = written(event(verdict=DENIED, parameters={"queueName": "\x9b" * 2000}))
-    shown = said["requestParameters"]
+    line = written(event(verdict=DENIED, parameters={"queueName": "\x9b" * 2000}))
+    shown = line["requestParameters"]
     assert shown["queueName"].startswith("\x9b" * 300)
     assert len(encode(shown)) <= CAPPED_PARAMETERS_BYTES_MAX
 

@@ -289,8 +289,8 @@ def test_events_beyond_the_buffer_are_lost_and_counted(path: Path) -> None:
         assert 40 < lost < 50
         broken.broken.clear()
         assert audit.flush()
-        told = [each for each in events(path) if each["eventName"] == "EventsLost"]
-        assert [each["serviceEventDetails"] for each in told] == [{"count": lost}]
+        lost_events = [each for each in events(path) if each["eventName"] == "EventsLost"]
+        assert [each["serviceEventDetails"] for each in lost_events] == [{"count": lost}]
         assert names(path).count("CreateQueue") == 50 - lost
         audit.record(event())
     assert names(path)[-2:] == ["CreateQueue", "StopLogging"]

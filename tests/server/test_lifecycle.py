@@ -34,7 +34,7 @@ class Server:
 
     def _line(self) -> str:
         assert self.process.stderr is not None
-        assert select.select([self.process.stderr], [], [], 10)[0], "the server says nothing"
+        assert select.select([self.process.stderr], [], [], 10)[0], "the server logs nothing"
         return self.process.stderr.readline()
 
     def ask(self, action: str, timeout: float = 10, **request: Any) -> tuple[int, Any]:
@@ -78,7 +78,7 @@ def refused(*arguments: str, code: int = 2) -> str:
     return done.stderr
 
 
-def test_it_says_what_it_is_and_stops_with_0(tmp_path: Path) -> None:
+def test_the_startup_report_and_exit_code_0(tmp_path: Path) -> None:
     with server("--data", str(tmp_path / "data")) as running:
         assert running.ready["message"] == "ready"
         assert running.ready["data"] == str(tmp_path / "data")
@@ -90,7 +90,7 @@ def test_it_says_what_it_is_and_stops_with_0(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
-def test_the_banner_for_people() -> None:
+def test_the_banner_in_a_terminal() -> None:
     process = subprocess.Popen(
         command("--memory", "--log-format", "human", "--host", "0.0.0.0"),
         stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
@@ -107,7 +107,7 @@ def test_the_banner_for_people() -> None:
     assert "aws --endpoint-url http://127.0.0.1:" in text
 
 
-def test_a_stop_answers_a_long_poll_with_nothing() -> None:
+def test_a_stop_answers_a_long_poll_without_messages() -> None:
     with server("--memory") as running:
         running.ask("CreateQueue", QueueName="a")
         answers: list[tuple[int, Any]] = []
@@ -115,7 +115,7 @@ def test_a_stop_answers_a_long_poll_with_nothing() -> None:
             target=lambda: answers.append(running.ask("ReceiveMessage", 30, QueueUrl="a", WaitTimeSeconds=20))
         )
         poll.start()
-        time.sleep(0.3)  # another process: only time tells that the poll has arrived there
+        time.sleep(0.3)  # nothing else tells that the poll has arrived in the other process
         begun = time.monotonic()
         assert running.stop() == 0
         assert time.monotonic() - begun < 5
@@ -146,7 +146,7 @@ def test_declared_queues_in_any_order_and_again_with_other_values(tmp_path: Path
         assert (status, page["Messages"][0]["Body"]) == (200, "kept")
 
 
-def test_a_dead_letter_queue_that_is_nowhere(tmp_path: Path) -> None:
+def test_a_dead_letter_queue_that_does_not_exist(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[queues.a]\ndead_letter = {queue = "nowhere", max_receives = 2}\n')
     assert "cannot create the declared queues: invalid queue queues.a: " in refused(
@@ -164,7 +164,7 @@ def test_a_port_in_use() -> None:
     )
 
 
-def test_an_address_that_is_not_ours() -> None:
+def test_an_address_of_another_machine() -> None:
     assert "cannot listen on 192.0.2.1:0" in refused("--memory", "--host", "192.0.2.1")
 
 
@@ -177,14 +177,14 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert f"tls_certificate {key} holds no certificate in PEM form" in line
 
 
-def test_a_root_key_that_is_not_there_yet_is_worth_another_try(tmp_path: Path) -> None:
-    """Service managers start it again after a 1, and leave it after a 2, which says that somebody must act."""
+def test_a_root_key_that_is_not_available_yet_exits_with_1(tmp_path: Path) -> None:
+    """Service managers restart after a 1, but not after a 2, which means that the operator must act."""
     line = refused("--memory", "--root-key-command", "false", code=1)
     assert "root_key_command ended with status 1" in line
     assert "cannot read the root key file" in refused("--memory", "--root-key-file", str(tmp_path / "none"))
 
 
-def test_a_hang_up_signal_while_it_starts_does_not_end_it(tmp_path: Path) -> None:
+def test_sighup_during_the_start_does_not_end_the_process(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked; sleep 1; echo {'00' * 32}\n")
     slow.chmod(0o700)
@@ -211,15 +211,15 @@ def test_a_data_directory_in_use(tmp_path: Path) -> None:
         assert str(tmp_path) in refused("--data", str(tmp_path))
 
 
-def test_a_data_directory_that_cannot_be_one(tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused("--data", str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_second_signal_leaves_at_once(number: signal.Signals) -> None:
+def test_the_second_signal_exits_at_once(number: signal.Signals) -> None:
     with server("--memory", "--stop-timeout", "60s") as running:
-        # A request that never ends: its body is announced and not sent.
+        # A request that never ends: its body is not sent.
         hanging = socket.create_connection(("127.0.0.1", running.port))
         hanging.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
         assert running.ask("ListQueues")[0] == 200
@@ -232,7 +232,7 @@ def test_the_second_signal_leaves_at_once(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("queue", ["standard", "ordered.fifo"])
-def test_a_poll_whose_caller_is_gone_costs_the_message_nothing(queue: str) -> None:
+def test_a_poll_of_a_disconnected_client_does_not_count_as_a_receive(queue: str) -> None:
     fifo = {"Attributes": {"FifoQueue": "true"}} if queue.endswith(".fifo") else {}
     ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
     with server("--memory") as running:
@@ -241,7 +241,7 @@ def test_a_poll_whose_caller_is_gone_costs_the_message_nothing(queue: str) -> No
         head = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\nContent-Length: %d\r\n\r\n"
         with socket.create_connection(("127.0.0.1", running.port)) as dead:
             dead.sendall(head % len(body) + body)
-            time.sleep(0.2)  # the poll waits there by now
+            time.sleep(0.2)  # until the poll waits
         assert running.ask("SendMessage", QueueUrl=queue, MessageBody="once", **ids)[0] == 200
         wanted = {"QueueUrl": queue, "WaitTimeSeconds": 2, "AttributeNames": ["ApproximateReceiveCount"]}
         status, page = running.ask("ReceiveMessage", **wanted)

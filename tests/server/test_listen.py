@@ -144,8 +144,8 @@ def test_a_server_serves_all_its_addresses() -> None:
         assert server.facts["listening"] == first != second
         for url in (first, second):
             assert ask(url, "/health")[0] == 200
-            said = CliRunner().invoke(main, ["health"], env={"PENSTOCK_LISTEN": urlsplit(url).netloc})
-            assert said.output == "ready\n"
+            result = CliRunner().invoke(main, ["health"], env={"PENSTOCK_LISTEN": urlsplit(url).netloc})
+            assert result.output == "ready\n"
         assert server.stop() == 0
 
 
@@ -201,8 +201,8 @@ def test_the_health_page_that_scripts_for_localstack_wait_for() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(("flags", "said"), [((), ""), (("--print-ready",), "Ready.\n")])
-def test_ready_is_printed_on_request(flags: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("flags", "printed"), [((), ""), (("--print-ready",), "Ready.\n")])
+def test_ready_is_printed_on_request(flags: tuple[str, ...], printed: str) -> None:
     command = [
         sys.executable,
         "-m",
@@ -218,8 +218,8 @@ def test_ready_is_printed_on_request(flags: tuple[str, ...], said: str) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     assert '"ready"' in process.stderr.readline()
-    if said:
-        assert process.stdout.readline() == said
+    if printed:
+        assert process.stdout.readline() == printed
     process.terminate()
     output, _ = process.communicate(timeout=20)
     assert output == ""

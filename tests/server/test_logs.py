@@ -1,4 +1,4 @@
-"""What a log line looks like, and what can never be in one."""
+"""The format of log lines, and what is never logged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_human_lines() -> None:
     assert line.endswith('\\x1b[2Jgone  request_id=r-1  path="a b"\n')
 
 
-def test_errors_carry_their_traceback() -> None:
+def test_errors_have_a_traceback() -> None:
     stream = io.StringIO()
     set_up_logs("info", "json", stream)
     try:
@@ -78,7 +78,7 @@ def test_each_request_is_a_debug_line_with_its_id_and_without_its_body() -> None
     assert "secret" not in stream.getvalue().lower()
 
 
-def test_an_answer_of_500_and_more_is_a_warning() -> None:
+def test_a_status_of_500_and_more_is_a_warning() -> None:
     stream = io.StringIO()
     set_up_logs("info", "json", stream)
 

@@ -1,6 +1,6 @@
-"""Logs: for people in a terminal, as JSON lines for everything else.
+"""Log formats: text for a terminal, JSON lines for everything else.
 
-Fields are passed as ``extra`` and stay fields. No message body, attribute or receipt handle is ever logged.
+Fields are passed as ``extra``. Message bodies, attributes and receipt handles are never logged.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import sys
 import time
 from typing import IO, Any
 
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {
-        name: value for name, value in vars(record).items() if name not in _OWN and value not in (None, "")
+        name: value
+        for name, value in vars(record).items()
+        if name not in _STANDARD_FIELDS and value not in (None, "")
     }
 
 
@@ -27,9 +29,9 @@ def _time(record: logging.LogRecord) -> str:
 
 class HumanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f"  {name}={_shown(value)}" for name, value in _fields(record).items())
+        fields = "".join(f"  {name}={_quoted(value)}" for name, value in _fields(record).items())
         line = (
-            f"{_time(record)[11:-1]} {record.levelname.lower():<7} {_shown_line(record.getMessage())}{fields}"
+            f"{_time(record)[11:-1]} {record.levelname.lower():<7} {_printable(record.getMessage())}{fields}"
         )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -49,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
-    """``style``: human, json, or auto (human if the stream is a terminal). Answers whether it is human."""
+    """``style``: human, json, or auto (human if the stream is a terminal). Returns whether it is human."""
     stream = stream or sys.stderr
     human = style == "human" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
@@ -58,7 +60,7 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level.upper())
-    # What the event loop has to say (a failed accept, an error in a callback) belongs in the same log.
+    # Errors of the event loop (a failed accept, an error in a callback) belong in the same log.
     loop_log = logging.getLogger("asyncio")
     loop_log.handlers[:] = [handler]
     loop_log.propagate = False
@@ -66,11 +68,11 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
     return human
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     return text if text.isprintable() and " " not in text else json.dumps(text)
 
 
-def _shown_line(text: str) -> str:
-    """Control characters could steer the terminal; the line breaks of a traceback are wanted."""
+def _printable(text: str) -> str:
+    """Without characters that control the terminal, except the line breaks of a traceback."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
