@@ -1,4 +1,4 @@
-"""The cases: what is done to a system in one round, and which figure to look at first."""
+"""The cases: the load of one round, and which figure to look at first."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Case:
     headline: str = "cpu_us"
     quick: bool = False
     rounds_max: int | None = None
-    fresh: bool = False  # each round has a server of its own
+    fresh: bool = False  # each round has a new server
     warm: bool = True  # the first round does not count
     fits: Callable[[System], bool] = lambda system: not system.is_echo
 

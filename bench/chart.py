@@ -1,7 +1,6 @@
 """A chart as SVG: for each case a line, on it a dot for each system, with the spread of its rounds.
 
-The axis is logarithmic, since the systems are far apart: equal distances are equal ratios. So there are no bars,
-whose lengths would mean nothing.
+The axis is logarithmic, since the systems are far apart: equal distances are equal ratios, and bars would mislead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The processes that make the load, apart from the servers and from the process that watches.
+"""The processes that generate the load, separate from the servers and from the process that reports.
 
-A job is shared out over as many processes as the machine can spare, so that the generator is not what is measured;
-how busy the busiest of them was is a figure of its own.
+A job is divided over as many processes as the machine can spare, so that the generator is not the bottleneck; how
+busy the busiest of them was is one of the figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machine a run was made on: figures mean nothing without it."""
+"""The machine of a run, without which its figures mean nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def described(disk: Path) -> dict[str, str]:
-    """``disk`` is a directory on the disk that keeps the data."""
+    """``disk`` is a directory on the disk with the data."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": f"{_processor()}, {os.cpu_count()} cores",

@@ -1,4 +1,4 @@
-"""What a backlog costs: memory, restart, and rates against an empty queue, measured in one run.
+"""The cost of a backlog: memory, restart, and rates compared with an empty queue in the same run.
 
     .venv/bin/python -m bench.paging [--messages 1000000] [--scenario one|many|delayed|groups|purge|flow|consumers]
 

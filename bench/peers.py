@@ -1,6 +1,6 @@
-"""Other servers that speak SQS: got from the package registries into ``.bench/``, run as their documents say.
+"""Other servers that speak SQS: installed from the package registries into ``.bench/``, run as their documents say.
 
-In memory and with their own defaults; only the port is ours. What cannot be had here is named with the reason.
+In memory and with their own defaults, except for the port. One that cannot be installed is listed with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Command(NamedTuple):
 class Peer(NamedTuple):
     name: str
     prepare: Callable[[int], Command]
-    """Install it if need be; answers how to start it on a port. Raises Absent."""
+    """Install it if it is missing; gives the command that starts it on a port. Raises Absent."""
 
 
 def _do(words: list[str], what: str, directory: Path | None = None) -> str:
@@ -42,13 +42,13 @@ def _do(words: list[str], what: str, directory: Path | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise Absent(f"{what} took more than {INSTALL_LIMIT_S} s") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Absent(f"{what} failed: {said[-1] if said else done.returncode}")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise Absent(f"{what} failed: {output[-1] if output else done.returncode}")
     return done.stdout
 
 
 def _from_pypi(package: str, requirement: str, program: str) -> tuple[str, str]:
-    """(version, path of the program) in a virtual environment of its own."""
+    """(version, path of the program) in a separate virtual environment."""
     place = HOME / package
     path = place / "bin" / program
     if not path.exists():

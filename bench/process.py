@@ -73,7 +73,7 @@ class Process:
         return self._process.poll() is None
 
     def lines(self, within_s: float = START_LIMIT_S) -> Iterator[str]:
-        """What it says, line by line, until it ends or the time is over."""
+        """Its output, line by line, until it ends or the time is over."""
         part = ""
         while time.perf_counter() - self.begun < within_s:
             running = self.is_running
@@ -87,7 +87,7 @@ class Process:
                 time.sleep(0.002)
 
     def complaints(self) -> str:
-        """What it said since it was last read."""
+        """Its output since it was last read."""
         return self._log.read()
 
     def await_answer(self, url: str) -> float:
@@ -97,7 +97,7 @@ class Process:
         return time.perf_counter() - self.begun
 
     def stop(self) -> None:
-        """Politely, so that a server with data closes it well; then not."""
+        """With SIGTERM, so that a server closes its data; after 30 s with SIGKILL."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(30)
@@ -106,7 +106,7 @@ class Process:
 
     def kill(self) -> None:
         if self.is_running:
-            os.killpg(self.pid, signal.SIGKILL)  # a group of its own, made above
+            os.killpg(self.pid, signal.SIGKILL)  # of the session that was created above
         self._process.wait(30)
 
 
@@ -117,9 +117,9 @@ class Server(Process):
         place = ["--memory"] if data is None else ["--data", str(data)]
         command = checkout.command("serve", "--port", "0", "--log-format", "json")
         super().__init__([*command, *place, *flags], checkout.environment)
-        said = []
+        output = []
         for line in self.lines():
-            said.append(line)
+            output.append(line)
             fact = json.loads(line) if line.startswith("{") else {}
             if fact.get("message") == "ready":
                 self.start_seconds = time.perf_counter() - self.begun
@@ -128,7 +128,7 @@ class Server(Process):
                 self.port = int(fact["listening"].rsplit(":", 1)[1])
                 return
         self.kill()
-        raise RuntimeError(f"the server did not start: {''.join(said)}")
+        raise RuntimeError(f"the server did not start: {''.join(output)}")
 
     @property
     def url(self) -> str:

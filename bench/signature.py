@@ -1,7 +1,7 @@
 """What it costs the server to verify one signature: ``python -m bench.signature``.
 
 CPU time, on one core and without a socket, of a signed SendMessage as botocore sends it. The least of several rounds
-is shown, because whatever else the machine does can only add to it.
+is shown, because other load on the machine can only add to it.
 """
 
 from __future__ import annotations

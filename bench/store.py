@@ -1,4 +1,4 @@
-"""What the SQLite store costs: microseconds a row for each kind of write, and the reads on a large backlog.
+"""The cost of the SQLite store: microseconds a row for each kind of write, and the reads on a large backlog.
 
 python -m bench.store [--rows 1000000] [--directory DIR]
 """

@@ -11,10 +11,13 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import yaml
 
 import compatibility
 from e2e.process import ServerProcess
+from penstock.cli import main
 from penstock.server.settings.config import Setting, settings
 from penstock.server.settings.load import load_config
 from penstock.services.sqs import ACTIONS
@@ -33,6 +36,7 @@ EXAMPLE = ROOT / "docs/examples/penstock.toml"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_COMMAND = re.compile(r"(?:^|[`/ ])penstock ([a-z][a-z-]+)((?: [a-z-]+)?)", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -162,6 +166,18 @@ def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> Non
         assert restored.stop() == 0
 
 
+def test_every_container_in_the_documents_has_valid_settings() -> None:
+    """The environment of the Kubernetes manifest; that of the Compose file is tested with the migration guide."""
+    (manifest,) = (yaml.safe_load(text) for text in blocks(ROOT / "docs/running.md", "yaml"))
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    config = load_config({}, {each["name"]: each["value"] for each in container["env"]})
+    (port,) = {address.port for address in config.addresses}
+    assert container["ports"] == [{"containerPort": port}]
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == port
+    assert any(config.data.is_relative_to(mount["mountPath"]) for mount in container["volumeMounts"])
+
+
 # -- names and links -----------------------------------------------------------------------------------------
 
 
@@ -178,6 +194,19 @@ def test_every_dependency_has_its_reason() -> None:
     for requirement in project["dependencies"]:
         name = re.split(r"[^\w-]", requirement)[0]
         assert f"\n| {name} | " in architecture, name
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS[:3], *DOCUMENTS[4:]], ids=lambda path: path.name)
+def test_every_command_exists(document: Path) -> None:
+    """``penstock key rotate``, in examples and in the text. The changelog may name former commands."""
+    for name, rest in re.findall(
+        r"(?:^|[`/ ])penstock ([a-z][a-z-]+)((?: [a-z-]+)?)", document.read_text(), re.MULTILINE
+    ):
+        command = main.get_command(click.Context(main), name)
+        if command is None:
+            continue  # prose: "beside a Service named penstock"
+        if isinstance(command, click.Group) and rest:
+            assert rest.strip() in command.commands, f"penstock {name}{rest}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
