@@ -13,8 +13,8 @@ import pytest
 from http_requests import json_request
 from penstock.names import Space
 from penstock.services.sqs import sqs_service
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Call, Response
 from sim.world import World
 
 SPACE = Space("000000000000", "eu-west-1")
@@ -29,7 +29,7 @@ class Face:
         self._answer = Dispatcher([sqs_service(world.broker)]).answer
 
     def ask(self, action: str, **request: Any) -> Any:
-        answers: list[Answer] = []
+        answers: list[Response] = []
         call = Call(request_id="r", space=SPACE, sender="s", base_url="http://h")
         self._answer(json_request(f"AmazonSQS.{action}", json.dumps(request).encode()), call, answers.append)
         self._world.run()

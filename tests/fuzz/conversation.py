@@ -14,7 +14,7 @@ import msgspec
 
 from fuzz.server import FuzzServer
 from http_requests import form_request, json_request
-from penstock.wire.dispatch import Answer
+from penstock.wire.service import Response
 
 REQUESTS_MAX = 8
 
@@ -28,7 +28,7 @@ class Conversation:
         self._values: dict[bytes, bytes] = {}
         self._only_anonymous = True
 
-    def json(self, line: bytes) -> Answer:
+    def json(self, line: bytes) -> Response:
         """``alice AmazonSQS.SendMessage {"QueueUrl":"q"}``"""
         who, target, body = _words(line, 3)
         body = _REFERENCE.sub(lambda found: self._values.get(found[1], b""), body)
@@ -36,7 +36,7 @@ class Conversation:
         assert isinstance(msgspec.json.decode(answer.body or b"{}"), dict)
         return self._checked(who, answer)
 
-    def query(self, line: bytes) -> Answer:
+    def query(self, line: bytes) -> Response:
         """``alice POST /111122223333/q xml Action=SendMessage&MessageBody=x``: the third is the answer's format."""
         who, method, address, accept, body = _words(line, 5)
         path, _, query = address.partition(b"?")
@@ -53,7 +53,7 @@ class Conversation:
     def _filled(self, form: bytes) -> bytes:
         return _REFERENCE.sub(lambda found: quote_from_bytes(self._values.get(found[1], b"")).encode(), form)
 
-    def _checked(self, who: bytes, answer: Answer) -> Answer:
+    def _checked(self, who: bytes, answer: Response) -> Response:
         self._only_anonymous &= who == b"anonymous"
         assert answer.status != 200 or not self._only_anonymous, "no policy admits anonymous callers yet"
         self._values.update(_VALUE.findall(answer.body))

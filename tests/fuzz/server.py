@@ -30,8 +30,8 @@ from penstock.services.sts import sts_service
 from penstock.store.changes import Changes
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Call, Response
 from sim.runtime import SimulatedRuntime
 
 REGION = "us-east-1"
@@ -123,7 +123,7 @@ class TemporaryCredentials(NamedTuple):
     token: str
 
 
-def credentials_in(answer: Answer) -> TemporaryCredentials:
+def credentials_in(answer: Response) -> TemporaryCredentials:
     found = {
         element.tag.rpartition("}")[2]: element.text or ""
         for element in ElementTree.fromstring(answer.body).iter()
@@ -164,20 +164,20 @@ class FuzzServer:
     def _state(self) -> tuple[int, int]:
         return self.store.appends, self.clock.now_ms()
 
-    def ask_sts(self, who: bytes, form: bytes) -> Answer:
+    def ask_sts(self, who: bytes, form: bytes) -> Response:
         return self.ask(who, form_request(form))
 
     def principal(self, who: bytes) -> Principal | None:
         """None for an open server."""
         return self._principals.get(who)
 
-    def ask(self, who: bytes, request: PlainRequest) -> Answer:
+    def ask(self, who: bytes, request: PlainRequest) -> Response:
         """A request of the principal with that name; an unknown name calls an open server."""
         principal = self.principal(who)
         space = Space(principal.account if principal and principal.account else HOME, REGION)
         call = Call(request_id="rid", space=space, sender="S", base_url="http://localhost")
         call.principal, call.source_ip = principal, "192.0.2.7"
-        answers: list[Answer] = []
+        answers: list[Response] = []
         dispatcher = self._open if principal is None else self._secured
         with self._logged_errors:
             dispatcher.answer(request, call, answers.append)

@@ -38,7 +38,7 @@ from penstock.server.settings.load import load_config
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Resealed
 from penstock.wire.faults import wrong_signature
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 from .certificates import ServerFiles
 from .composed import loaded, serving

@@ -20,7 +20,7 @@ from penstock.names import Space
 from penstock.server.callers import _FAULTS, SignedCallers
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 HOME = Space("000000000000", "us-east-1")
 

@@ -22,8 +22,8 @@ from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import sqs_service
 from penstock.store.changes import MoveTaskRecord
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Call, Response
 
 ACCOUNT, REGION = "123456789012", "eu-west-1"
 SPACE = Space(ACCOUNT, REGION)
@@ -135,7 +135,7 @@ class FakeBroker:
 
 
 class Reply:
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Response) -> None:
         self.status = answer.status
         self.raw = answer.body
         self.headers = dict(answer.headers)
@@ -170,9 +170,9 @@ class Face:
         (answer,) = self.start(action, json.dumps(members).encode())
         return Reply(answer)
 
-    def start(self, action: str, body: bytes) -> list[Answer]:
+    def start(self, action: str, body: bytes) -> list[Response]:
         """The answer, as soon as it is there."""
-        answers: list[Answer] = []
+        answers: list[Response] = []
         call = Call(
             request_id="rid", space=self.space, sender="AIDASENDER", base_url=self.base_url, trace=self.trace
         )

@@ -18,8 +18,8 @@ from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.principal import Principal
 from penstock.names import Space
 from penstock.services.sts import sts_service
-from penstock.wire.call import Call
-from penstock.wire.dispatch import Answer, Dispatcher
+from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Call, Response
 
 MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
 ROLE = f"arn:aws:iam::{HOME}:role/worker"
@@ -31,7 +31,7 @@ class Sts:
 
     def __init__(self, town: Town, *, is_open: bool = False) -> None:
         self.town = town
-        self.last: Answer
+        self.last: Response
         self.call: Call
         self._dispatcher = Dispatcher(
             [sts_service(None if is_open else town.credentials, town.clock)], authorize=authorize
@@ -49,21 +49,21 @@ class Sts:
 
     def answer(
         self, who: Principal | None, body: bytes, *, method: bytes = b"POST", query: bytes = b""
-    ) -> Answer:
+    ) -> Response:
         space = Space(who.account if who else HOME, "us-east-1")
         self.call = Call(request_id="rid", space=space, sender="s", base_url="http://x")
         self.call.principal = who
         self.call.source_ip = "10.1.2.3"
-        answers: list[Answer] = []
+        answers: list[Response] = []
         request = form_request(body, target=b"/?" + query, method=method)
         self._dispatcher.answer(request, self.call, answers.append)
         (self.last,) = answers
         return self.last
 
-    def answer_json(self, who: Principal | None, action: str, body: bytes) -> Answer:
+    def answer_json(self, who: Principal | None, action: str, body: bytes) -> Response:
         self.call = Call(request_id="rid", space=Space(HOME, "us-east-1"), sender="s", base_url="http://x")
         self.call.principal = who
-        answers: list[Answer] = []
+        answers: list[Response] = []
         request = json_request(f"AWSSecurityTokenServiceV20110615.{action}", body)
         self._dispatcher.answer(request, self.call, answers.append)
         (self.last,) = answers

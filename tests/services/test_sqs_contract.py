@@ -11,7 +11,7 @@ from botocore.loaders import Loader
 from penstock.services.sqs import ACTIONS
 from penstock.wire import json as wire_json
 from penstock.wire.json import JsonDecoder
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 from penstock.wire.shapes import MEMBERS_MAX, Field, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
 
 MODEL = Loader().load_service_model("sqs", "service-2")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.auth.policy import read_document
 from penstock.services.sqs.permissions import check_policy, with_permission, without_permission
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 ARN = "arn:aws:sqs:eu-west-1:123456789012:q"
 ROOT = "arn:aws:iam::{}:root"

@@ -14,7 +14,7 @@ from http_requests import PlainRequest, form_request, json_request
 from penstock.errors import QueueMissing, StoreError, StoreFull
 from penstock.names import Space
 from penstock.promise import Promise
-from penstock.wire.dispatch import Answer, Dispatcher, refusal
+from penstock.wire.dispatch import Dispatcher, refusal
 from penstock.wire.faults import access_denied, missing_parameter, service_unavailable
 from penstock.wire.service import Action, Call, Fault, Response, Service
 
@@ -84,8 +84,8 @@ def call() -> Call:
     return Call(request_id="rid", space=Space("0", "r"), sender="AIDA", base_url="http://host")
 
 
-def ask(target: str | None, body: bytes) -> Answer:
-    answers: list[Answer] = []
+def ask(target: str | None, body: bytes) -> Response:
+    answers: list[Response] = []
     request = json_request(target, body) if target is not None else PlainRequest(body=body)
     dispatcher.answer(request, call(), answers.append)
     (answer,) = answers
@@ -174,15 +174,15 @@ def test_an_unexpected_error_is_logged_with_the_request_id_and_without_its_text(
 
 
 def test_the_response_comes_once_when_the_promise_is_resolved() -> None:
-    answers: list[Answer] = []
+    answers: list[Response] = []
     dispatcher.answer(json_request("Echo.Say", b'{"Text":"wait"}'), call(), answers.append)
     assert answers == []
     waiting.resolve("later")
     assert [answer.body for answer in answers] == [b'{"Text":"later"}']
 
 
-def query(form: bytes, accept: bytes = b"", method: bytes = b"POST") -> Answer:
-    answers: list[Answer] = []
+def query(form: bytes, accept: bytes = b"", method: bytes = b"POST") -> Response:
+    answers: list[Response] = []
     url, body = (b"/", form) if method == b"POST" else (b"/?" + form, b"")
     dispatcher.answer(form_request(body, target=url, method=method, accept=accept), call(), answers.append)
     (answer,) = answers
@@ -281,7 +281,7 @@ def test_an_error_in_on_end_does_not_change_the_response(caplog: pytest.LogCaptu
         raise RuntimeError(request.Text)
 
     told = Dispatcher([service("Echo", "", Say=Echo)], fail)
-    answers: list[Answer] = []
+    answers: list[Response] = []
     told.answer(json_request("Echo.Say", b'{"Text":"body 4711"}'), call(), answers.append)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]
     assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text
@@ -402,15 +402,19 @@ def test_which_of_two_services_with_the_same_action(
 
 def test_a_request_that_may_only_read() -> None:
     """A link in a mail or a web page must not change anything on an open server."""
-    for safe, status in ((True, 200), (False, 403)):
-        dispatcher, steps = secured(safe=safe, read_only=True)
+    for flags, status in (
+        ({"read_only": True}, 200),
+        ({}, 403),
+        ({"read_only": True, "has_effects": True}, 403),
+    ):
+        dispatcher, steps = secured(**flags)
         asking = call()
         asking.principal, asking.signed_for = Caller("alice"), "echo"
         asking.write_refusal = access_denied("not from a page")
         answers: list[Response] = []
         dispatcher.answer(json_request("Echo.Say", b"{}"), asking, answers.append)
         assert answers[0].status == status
-        assert bool(steps) == safe
+        assert bool(steps) == (status == 200)
 
 
 def test_a_handler_may_await_a_future_after_a_promise() -> None:

@@ -90,11 +90,12 @@ class Parts:
         self.health.show("sends", self._send_state)
         services = [msgspec.structs.replace(service, context=context(self)) for service, context in SERVICES]
         recorder = self.security.witness
-        self._routes.dispatch = Dispatcher(
+        dispatcher = Dispatcher(
             services,
             recorder.answered if recorder is not None else None,
             authorize if self.security.credentials is not None else None,
-        ).answer
+        )
+        self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
         self.health.done(_LOADING)
         await declare_queues(self.broker, self.config.queues, self.config.space)
         encryption.start(self._store, self._runtime, self.broker, self._on_fatal)

@@ -35,7 +35,6 @@ from penstock.wire.service import (
 )
 from penstock.wire.shapes import AtRoot
 
-Answer = Response
 Done = Callable[[Response], None]
 OnEnd = Callable[[Service, Action, Any, Call, Any, Fault | None], None]
 """Called at the end of every action with its request and response (None if there was none) and its fault."""
@@ -45,8 +44,6 @@ Authorize = Callable[[Call, Action, Any], None]
 
 _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128
-# AWS names actions so. ReceiveMessage is none of them, although CloudTrail calls it read-only: it hides messages.
-_READING = ("Get", "List", "Describe")
 _QUERY_JSON = QueryJsonWriter()
 _BARE_XML = QueryProtocol("")
 _BARE_CBOR = CborProtocol("")
@@ -117,7 +114,7 @@ class Dispatcher:
         try:
             if call.principal is not None:
                 _check_signature(service, action, call)
-            if call.write_refusal is not None and not (action.safe or action.name.startswith(_READING)):
+            if call.write_refusal is not None and (action.has_effects or not action.read_only):
                 raise call.write_refusal
             decoded = route.decode(given)
             if action.resource is not None:

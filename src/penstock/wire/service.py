@@ -62,7 +62,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     source_account: str = ""
     certificate: str = ""  # subject of the client certificate
     user_agent: str = ""
-    # Raised for an action that is not safe: a request that a web page may have caused must not change anything.
+    # Raised for an action that has effects: a request that a web page may have caused must not change anything.
     write_refusal: Fault | None = None
     # Set on the way, for the handler and the audit log.
     action: str = ""
@@ -187,8 +187,10 @@ class Action(msgspec.Struct, frozen=True):
     grantable: bool = False  # a policy of the resource may grant it to other accounts
     root_always: bool = False  # no policy can keep the root of the owning account from it
     anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
-    read_only: bool = False  # as CloudTrail has it: ReceiveMessage is, although it hides messages
-    safe: bool = False  # as HTTP has it: it changes nothing, so a web page may cause it
+    read_only: bool = False  # as CloudTrail has it
+    has_effects: bool = (
+        False  # although it is read-only: ReceiveMessage hides messages, AssumeRole gives credentials
+    )
     audit: AuditRule = AuditRule()
     metric: str = ""  # the name under which it is counted, if not its own
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"

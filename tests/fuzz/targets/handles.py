@@ -13,7 +13,7 @@ from penstock.names import Arn
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.services.sqs.move_tasks import _read_handle as read_task_handle
 from penstock.services.sqs.paging import read_token
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 _QUEUE = 7
 _SIGNER = ReceiptSigner(b"a secret of the shard")

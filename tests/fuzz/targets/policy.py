@@ -17,7 +17,7 @@ from penstock.auth.policy import Kind, Policy, PolicyInvalid, Question, compile_
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.services.sqs.permissions import check_policy
-from penstock.wire.registry import Fault
+from penstock.wire.service import Fault
 
 QUEUE_POLICY = (
     '{"Version":"2012-10-17","Id":"i","Statement":[{"Sid":"s","Effect":"Allow","Principal":{"AWS":["444455556666",'

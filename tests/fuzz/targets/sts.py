@@ -11,7 +11,7 @@ from identities import HOME
 from penstock.auth.identity.open_sessions import open_account
 from penstock.auth.principal import Principal
 from penstock.services.sts import ACTIONS
-from penstock.wire.dispatch import Answer
+from penstock.wire.service import Response
 
 _ROLE = quote(ROLE_ARN)
 _POLICY = quote('{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sqs:*","Resource":"*"}}')
@@ -54,7 +54,7 @@ def check(data: bytes) -> None:
             _check_issued(answer, server.principal(line.partition(b" ")[0]))
 
 
-def _check_issued(answer: Answer, caller: Principal | None) -> None:
+def _check_issued(answer: Response, caller: Principal | None) -> None:
     key, secret, token = credentials_in(answer)
     assert (open_account(token) is not None) == (caller is None)
     if caller is None:

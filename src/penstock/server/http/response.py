@@ -7,7 +7,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 from penstock.server.http.request import HttpError
-from penstock.wire.json10 import FRAMEWORK_VOICE
+from penstock.wire.json import FRAMEWORK_ERRORS
 from penstock.wire.service import Fault, Headers, Response
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -69,4 +69,4 @@ def with_headers(response: Response, more: Headers) -> Response:
 def error_response(error: HttpError, request_id: str) -> Response:
     code = _ERROR_NAMES.get(error.status, "MalformedHttpRequest")
     fault = Fault(f"{code}Exception", code, error.status, error.message, modelled=False)
-    return FRAMEWORK_VOICE.error(fault, request_id)
+    return FRAMEWORK_ERRORS.error(fault, request_id)

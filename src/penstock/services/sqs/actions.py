@@ -135,7 +135,7 @@ _ROWS = (
     Action(
         "ReceiveMessage", st.ReceiveMessageRequest, st.ReceiveMessageResult,
         receive_message, queue_of_url, "sqs:ReceiveMessage",
-        grantable=True, anonymous=True, read_only=True,
+        grantable=True, anonymous=True, read_only=True, has_effects=True,
         audit=AuditRule(
             "Data",
             ("QueueUrl", "MaxNumberOfMessages", "VisibilityTimeout", "WaitTimeSeconds"),

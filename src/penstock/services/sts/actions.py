@@ -17,7 +17,7 @@ from penstock.wire.service import Action, AuditRule
 _ROWS = (
     Action(
         "AssumeRole", st.AssumeRoleRequest, st.AssumeRoleResult, assume_role, role_to_assume, "sts:AssumeRole",
-        grantable=True, read_only=True,
+        grantable=True, read_only=True, has_effects=True,
         audit=AuditRule(
             "Management",
             ("RoleArn", "RoleSessionName", "DurationSeconds", "Policy", "pairs(Tags) as tags"),
@@ -32,7 +32,7 @@ _ROWS = (
     ),
     Action(
         "GetSessionToken", st.GetSessionTokenRequest, st.GetSessionTokenResult, get_session_token,
-        read_only=True,
+        read_only=True, has_effects=True,
         audit=AuditRule(
             "Management",
             ("DurationSeconds",),
