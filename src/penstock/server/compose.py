@@ -36,7 +36,7 @@ _STOPPING = "the server is stopping"
 
 
 class Parts:
-    """The parts of one server. ``load`` and ``unload`` await only promises."""
+    """The parts of one server."""
 
     def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
         """Raises one of SETUP_ERRORS."""
@@ -119,7 +119,12 @@ class Parts:
         """Commit the last changes and close the store."""
         self.security.encryption.stop()
         await self.broker.stop()
-        await self._runtime.write(self._store.close)
+        await asyncio.to_thread(self._close_store)
+
+    def _close_store(self) -> None:
+        # Queued reads may each ask for another one. Jobs given after this are never run.
+        self._runtime.close()
+        self._store.close()
 
     def close(self) -> None:
         self._runtime.close()
