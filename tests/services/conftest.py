@@ -1,4 +1,4 @@
-"""SQS over a broker that only remembers what it was asked, with requests as bytes; and STS in a small town."""
+"""Clients of SQS over a broker that only records its calls, and of STS with a few users and roles."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ class Reply:
         return self.code, self.message
 
 
-class Face:
-    """A client of the face: ``face("SendMessage", QueueUrl="q", MessageBody="x")``."""
+class SqsClient:
+    """A client without a transport: ``sqs("SendMessage", QueueUrl="q", MessageBody="x")``."""
 
     def __init__(self) -> None:
         self.broker = FakeBroker()
@@ -194,8 +194,8 @@ class Face:
 
 
 @pytest.fixture
-def face() -> Face:
-    return Face()
+def sqs() -> SqsClient:
+    return SqsClient()
 
 
 def arn(name: str, region: str = REGION, account: str = ACCOUNT) -> str:

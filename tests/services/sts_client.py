@@ -1,4 +1,4 @@
-"""A client of STS for tests: requests go in as forms, answers are read by botocore's own parser."""
+"""A client of STS for tests: requests are forms, responses are parsed by botocore."""
 
 from __future__ import annotations
 

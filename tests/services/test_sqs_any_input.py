@@ -1,4 +1,4 @@
-"""Whatever a request says, the answer is a result or an error of AWS's: never an internal one."""
+"""No input causes an internal error."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ REQUESTS = st.dictionaries(st.sampled_from(MEMBERS), VALUES, max_size=6)
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(members=REQUESTS, named=st.booleans())
-def test_no_input_is_an_internal_error(face: Any, action: str, members: dict[str, Any], named: bool) -> None:
+def test_no_input_is_an_internal_error(sqs: Any, action: str, members: dict[str, Any], named: bool) -> None:
     for name in ("q", "q.fifo"):
-        face("CreateQueue", QueueName=name, Attributes={"FifoQueue": "true"} if "." in name else {})
+        sqs("CreateQueue", QueueName=name, Attributes={"FifoQueue": "true"} if "." in name else {})
     if named:
         members = {**members, "QueueUrl": "q"}
-    if not face.broker.tasks:
-        face("StartMessageMoveTask", SourceArn="arn:aws:sqs:eu-west-1:123456789012:q")
-    reply = face(action, **members)
+    if not sqs.broker.tasks:
+        sqs("StartMessageMoveTask", SourceArn="arn:aws:sqs:eu-west-1:123456789012:q")
+    reply = sqs(action, **members)
     assert reply.status < 500, (action, json.dumps(members))

@@ -1,4 +1,4 @@
-"""Queue attributes: ranges, names, policies, what is shown and what can be taken away."""
+"""Queue attributes: ranges, names, policies, how they are shown and removed."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ FIFO = {
 }
 
 
-def set_(face: Any, queue: str = "a", **attributes: str) -> Any:
-    return face("SetQueueAttributes", QueueUrl=queue, Attributes=attributes)
+def set_(sqs: Any, queue: str = "a", **attributes: str) -> Any:
+    return sqs("SetQueueAttributes", QueueUrl=queue, Attributes=attributes)
 
 
-def test_all_on_a_fresh_queue_is_exactly_the_twelve_and_four_more_on_fifo(face: Any) -> None:
-    face.make("a")
-    face.make("a.fifo")
-    assert face.attributes("a") == ALWAYS
-    assert face.attributes("a.fifo") == {**ALWAYS, **FIFO, "QueueArn": ALWAYS["QueueArn"] + ".fifo"}
+def test_all_on_a_fresh_queue_is_exactly_the_twelve_and_four_more_on_fifo(sqs: Any) -> None:
+    sqs.make("a")
+    sqs.make("a.fifo")
+    assert sqs.attributes("a") == ALWAYS
+    assert sqs.attributes("a.fifo") == {**ALWAYS, **FIFO, "QueueArn": ALWAYS["QueueArn"] + ".fifo"}
 
 
-def test_get_attributes_by_name(face: Any) -> None:
-    face.make("a")
-    assert face("GetQueueAttributes", QueueUrl="a").raw == b"{}"
-    reply = face("GetQueueAttributes", QueueUrl="a", AttributeNames=["DelaySeconds", "FifoQueue", "Policy"])
+def test_get_attributes_by_name(sqs: Any) -> None:
+    sqs.make("a")
+    assert sqs("GetQueueAttributes", QueueUrl="a").raw == b"{}"
+    reply = sqs("GetQueueAttributes", QueueUrl="a", AttributeNames=["DelaySeconds", "FifoQueue", "Policy"])
     assert reply.body == {"Attributes": {"DelaySeconds": "0"}}
-    assert face("GetQueueAttributes", QueueUrl="a", AttributeNames=["RedrivePolicy"]).raw == b"{}"
+    assert sqs("GetQueueAttributes", QueueUrl="a", AttributeNames=["RedrivePolicy"]).raw == b"{}"
     for unknown in ("Foobar", "", "delayseconds"):
-        reply = face("GetQueueAttributes", QueueUrl="a", AttributeNames=["All", unknown])
+        reply = sqs("GetQueueAttributes", QueueUrl="a", AttributeNames=["All", unknown])
         assert reply.error == ("InvalidAttributeName", f"Unknown Attribute {unknown}.")
 
 
@@ -61,15 +61,15 @@ def test_get_attributes_by_name(face: Any) -> None:
         ("VisibilityTimeout", 0, 43200),
     ],
 )
-def test_whole_numbers_have_ranges_on_create_and_set(face: Any, name: str, low: int, high: int) -> None:
-    face.make("a")
+def test_integers_have_ranges_on_create_and_set(sqs: Any, name: str, low: int, high: int) -> None:
+    sqs.make("a")
     for value in (str(low), str(high)):
-        assert set_(face, **{name: value}).raw == b""
-        assert face.attributes("a")[name] == value
+        assert set_(sqs, **{name: value}).raw == b""
+        assert sqs.attributes("a")[name] == value
     for value in (str(low - 1), str(high + 1), "", "x", "1.0", " 60", "٦٠", "9" * 5000):
         expected = ("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
-        assert set_(face, **{name: value}).error == expected
-        assert face("CreateQueue", QueueName="b", Attributes={name: value}).error == expected
+        assert set_(sqs, **{name: value}).error == expected
+        assert sqs("CreateQueue", QueueName="b", Attributes={name: value}).error == expected
 
 
 @pytest.mark.parametrize(
@@ -139,67 +139,67 @@ def test_whole_numbers_have_ranges_on_create_and_set(face: Any, name: str, low: 
         ),
     ],
 )  # fmt: skip
-def test_set_refuses(face: Any, queue: str, name: str, value: str, code: str, message: str) -> None:
-    face.make("a")
-    face.make("a.fifo")
-    before = face.attributes(queue)
-    assert set_(face, queue, **{name: value}).error == (code, message)
-    assert face.attributes(queue) == before
+def test_set_refuses(sqs: Any, queue: str, name: str, value: str, code: str, message: str) -> None:
+    sqs.make("a")
+    sqs.make("a.fifo")
+    before = sqs.attributes(queue)
+    assert set_(sqs, queue, **{name: value}).error == (code, message)
+    assert sqs.attributes(queue) == before
 
 
-def test_set_needs_an_attribute(face: Any) -> None:
-    face.make("a")
+def test_set_needs_an_attribute(sqs: Any) -> None:
+    sqs.make("a")
     expected = ("MissingParameter", "The request must contain the parameter Attribute.Name.")
-    assert set_(face).error == expected
-    assert face("SetQueueAttributes", QueueUrl="a").error == expected
+    assert set_(sqs).error == expected
+    assert sqs("SetQueueAttributes", QueueUrl="a").error == expected
 
 
-def test_fifo_queue_true_on_a_fifo_queue_changes_nothing(face: Any) -> None:
-    face.make("a.fifo")
-    assert set_(face, "a.fifo", FifoQueue="true").status == 200
+def test_fifo_queue_true_on_a_fifo_queue_changes_nothing(sqs: Any) -> None:
+    sqs.make("a.fifo")
+    assert set_(sqs, "a.fifo", FifoQueue="true").status == 200
 
 
-def test_a_later_dedup_scope_is_shown_but_the_first_one_stays(face: Any) -> None:
-    face.make("a.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
-    assert set_(face, "a.fifo", DeduplicationScope="queue", FifoThroughputLimit="perQueue").status == 200
-    assert face.attributes("a.fifo")["DeduplicationScope"] == "queue"
-    (queue,) = face.broker.queues.values()
+def test_a_later_dedup_scope_is_shown_but_the_first_one_stays(sqs: Any) -> None:
+    sqs.make("a.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    assert set_(sqs, "a.fifo", DeduplicationScope="queue", FifoThroughputLimit="perQueue").status == 200
+    assert sqs.attributes("a.fifo")["DeduplicationScope"] == "queue"
+    (queue,) = sqs.broker.queues.values()
     assert queue.settings.dedup_scope == "messageGroup"
 
 
-def test_booleans_come_in_any_case_and_go_out_lower(face: Any) -> None:
-    face.make("a.fifo", ContentBasedDeduplication="True", SqsManagedSseEnabled="FALSE")
-    shown = face.attributes("a.fifo")
+def test_booleans_come_in_any_case_and_go_out_lower(sqs: Any) -> None:
+    sqs.make("a.fifo", ContentBasedDeduplication="True", SqsManagedSseEnabled="FALSE")
+    shown = sqs.attributes("a.fifo")
     assert (shown["ContentBasedDeduplication"], shown["SqsManagedSseEnabled"]) == ("true", "false")
 
 
-def test_one_kind_of_encryption_at_a_time(face: Any) -> None:
-    face.make("a")
-    assert set_(face, KmsMasterKeyId="testKeyId", KmsDataKeyReusePeriodSeconds="60").status == 200
-    shown = face.attributes("a")
+def test_one_kind_of_encryption_at_a_time(sqs: Any) -> None:
+    sqs.make("a")
+    assert set_(sqs, KmsMasterKeyId="testKeyId", KmsDataKeyReusePeriodSeconds="60").status == 200
+    shown = sqs.attributes("a")
     assert (shown["KmsMasterKeyId"], shown["KmsDataKeyReusePeriodSeconds"]) == ("testKeyId", "60")
     assert shown["SqsManagedSseEnabled"] == "false"
-    assert set_(face, KmsMasterKeyId="k", SqsManagedSseEnabled="true").error == (
+    assert set_(sqs, KmsMasterKeyId="k", SqsManagedSseEnabled="true").error == (
         "InvalidAttributeName",
         "You can use one type of server-side encryption (SSE) at one time. "
         "You can either enable KMS SSE or SQS SSE.",
     )
-    assert set_(face, KmsMasterKeyId="", KmsDataKeyReusePeriodSeconds="300").status == 200
-    shown = face.attributes("a")
+    assert set_(sqs, KmsMasterKeyId="", KmsDataKeyReusePeriodSeconds="300").status == 200
+    shown = sqs.attributes("a")
     assert "KmsMasterKeyId" not in shown and "KmsDataKeyReusePeriodSeconds" not in shown
     assert shown["SqsManagedSseEnabled"] == "false"
 
 
-def test_a_policy_is_shown_byte_for_byte_and_goes_with_an_empty_value(face: Any) -> None:
-    face.make("a")
+def test_a_policy_is_shown_byte_for_byte_and_removed_by_an_empty_value(sqs: Any) -> None:
+    sqs.make("a")
     policy = (
         '{ "Version":"2012-10-17",  "Statement":[{"Effect":"Allow","Principal":"*",'
         '"Action":"sqs:SendMessage","Resource":"$sqs_queue_arn"}]}'
     )
-    assert set_(face, Policy=policy).status == 200
-    assert face.attributes("a")["Policy"] == policy
-    assert set_(face, Policy="").status == 200
-    assert "Policy" not in face.attributes("a")
+    assert set_(sqs, Policy=policy).status == 200
+    assert sqs.attributes("a")["Policy"] == policy
+    assert set_(sqs, Policy="").status == 200
+    assert "Policy" not in sqs.attributes("a")
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_a_policy_is_shown_byte_for_byte_and_goes_with_an_empty_value(face: Any)
     ],
     ids=lambda text: text[:60],
 )
-def test_what_is_no_policy_is_refused(face: Any, policy: str) -> None:
-    face.make("a")
-    assert set_(face, Policy=policy).error == (
+def test_an_invalid_policy_is_refused(sqs: Any, policy: str) -> None:
+    sqs.make("a")
+    assert set_(sqs, Policy=policy).error == (
         "InvalidAttributeValue",
         "Invalid value for the parameter Policy.",
     )
@@ -235,19 +235,19 @@ def redrive(target: Any, count: Any = 3, **more: Any) -> str:
     return json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count, **more})
 
 
-def test_redrive_is_shown_canonical_and_goes_with_an_empty_value(face: Any, arn: Any) -> None:
-    face.make("dlq")
-    face.make("a", RedrivePolicy=redrive(arn("dlq"), "5"))
-    assert face.attributes("a")["RedrivePolicy"] == (
+def test_a_redrive_policy_is_shown_canonical_and_removed_by_an_empty_value(sqs: Any, arn: Any) -> None:
+    sqs.make("dlq")
+    sqs.make("a", RedrivePolicy=redrive(arn("dlq"), "5"))
+    assert sqs.attributes("a")["RedrivePolicy"] == (
         f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":5}}'
     )
-    assert set_(face, RedrivePolicy="").status == 200
-    assert "RedrivePolicy" not in face.attributes("a")
+    assert set_(sqs, RedrivePolicy="").status == 200
+    assert "RedrivePolicy" not in sqs.attributes("a")
 
 
-def test_a_queue_may_be_its_own_dead_letter_queue(face: Any, arn: Any) -> None:
-    face.make("a", RedrivePolicy=redrive(arn("a")))
-    assert set_(face, RedrivePolicy=redrive(arn("a"), 4)).status == 200
+def test_a_queue_may_be_its_own_dead_letter_queue(sqs: Any, arn: Any) -> None:
+    sqs.make("a", RedrivePolicy=redrive(arn("a")))
+    assert set_(sqs, RedrivePolicy=redrive(arn("a"), 4)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -302,35 +302,35 @@ def test_a_queue_may_be_its_own_dead_letter_queue(face: Any, arn: Any) -> None:
         ),
     ],
 )  # fmt: skip
-def test_redrive_refuses_with_the_raw_document(face: Any, document: dict[str, Any], reason: str) -> None:
-    face.make("dlq.fifo")
-    face.make("a")
+def test_redrive_refuses_with_the_raw_document(sqs: Any, document: dict[str, Any], reason: str) -> None:
+    sqs.make("dlq.fifo")
+    sqs.make("a")
     text = json.dumps(document)
     expected = (
         "InvalidParameterValue",
         f"Value {text} for parameter RedrivePolicy is invalid. Reason: {reason}",
     )
-    assert set_(face, RedrivePolicy=text).error == expected
-    assert face("CreateQueue", QueueName="b", Attributes={"RedrivePolicy": text}).error == expected
+    assert set_(sqs, RedrivePolicy=text).error == expected
+    assert sqs("CreateQueue", QueueName="b", Attributes={"RedrivePolicy": text}).error == expected
 
 
-def test_redrive_documents_have_a_size(face: Any, arn: Any) -> None:
-    face.make("dlq")
-    face.make("a")
+def test_redrive_documents_have_a_size(sqs: Any, arn: Any) -> None:
+    sqs.make("dlq")
+    sqs.make("a")
     documents = {
         "RedrivePolicy": redrive(arn("dlq")),
         "RedriveAllowPolicy": '{"redrivePermission":"denyAll"}',
     }
     for name, text in documents.items():
-        assert set_(face, **{name: text.ljust(8193)}).code == "InvalidParameterValue"
-        assert name not in face.attributes("a")
-        assert set_(face, **{name: text.ljust(8192)}).status == 200
+        assert set_(sqs, **{name: text.ljust(8193)}).code == "InvalidParameterValue"
+        assert name not in sqs.attributes("a")
+        assert set_(sqs, **{name: text.ljust(8192)}).status == 200
 
 
 @pytest.mark.parametrize("text", ["x", "[]", '"{\\"maxReceiveCount\\":1}"', "[" * 100_000])
-def test_redrive_that_is_no_object_also_encoded_twice_is_refused(face: Any, text: str) -> None:
-    face.make("a")
-    assert set_(face, RedrivePolicy=text).error == (
+def test_redrive_that_is_no_object_also_encoded_twice_is_refused(sqs: Any, text: str) -> None:
+    sqs.make("a")
+    assert set_(sqs, RedrivePolicy=text).error == (
         "InvalidParameterValue",
         "Invalid value for the parameter RedrivePolicy. Reason: Redrive policy is not a valid JSON map.",
     )
@@ -345,18 +345,18 @@ def test_redrive_that_is_no_object_also_encoded_twice_is_refused(face: Any, text
         ({"redrivePermission": "byQueue", "sourceQueueArns": ["arn:aws:sqs:eu-west-1:123456789012:b"]}, False),
     ],
 )  # fmt: skip
-def test_a_dead_letter_queue_says_who_may_use_it(
-    face: Any, arn: Any, allow: dict[str, Any], accepted: bool
+def test_a_dead_letter_queue_allows_its_sources(
+    sqs: Any, arn: Any, allow: dict[str, Any], accepted: bool
 ) -> None:
-    face.make("dlq", RedriveAllowPolicy=json.dumps(allow))
-    assert json.loads(face.attributes("dlq")["RedriveAllowPolicy"]) == allow
-    face.make("a")
-    reply = set_(face, RedrivePolicy=redrive(arn("dlq")))
+    sqs.make("dlq", RedriveAllowPolicy=json.dumps(allow))
+    assert json.loads(sqs.attributes("dlq")["RedriveAllowPolicy"]) == allow
+    sqs.make("a")
+    reply = set_(sqs, RedrivePolicy=redrive(arn("dlq")))
     assert reply.status == (200 if accepted else 400)
     if not accepted:
         assert reply.code == "InvalidParameterValue"
-    assert set_(face, "dlq", RedriveAllowPolicy="").status == 200
-    assert set_(face, RedrivePolicy=redrive(arn("dlq"))).status == 200
+    assert set_(sqs, "dlq", RedriveAllowPolicy="").status == 200
+    assert set_(sqs, RedrivePolicy=redrive(arn("dlq"))).status == 200
 
 
 FORMAT = "Amazon SQS can't create the redrive allow policy, as it’s in an unsupported format."
@@ -366,9 +366,9 @@ CANNOT = "Amazon SQS can't create the redrive allow policy. "
 @pytest.mark.parametrize(
     "text", ["x", "[]", "{}", '{"redrivePermission":"some"}', '{"redrivePermission":"allowAll","x":1}']
 )
-def test_redrive_allow_of_unknown_form_is_refused(face: Any, text: str) -> None:
-    face.make("a")
-    assert set_(face, RedriveAllowPolicy=text).error == (
+def test_redrive_allow_of_unknown_form_is_refused(sqs: Any, text: str) -> None:
+    sqs.make("a")
+    assert set_(sqs, RedriveAllowPolicy=text).error == (
         "InvalidParameterValue",
         f"Invalid value for the parameter RedriveAllowPolicy. Reason: {FORMAT}",
     )
@@ -392,12 +392,12 @@ def test_redrive_allow_of_unknown_form_is_refused(face: Any, text: str) -> None:
     ],
 )
 def test_redrive_allow_needs_sources_that_fit(
-    face: Any, arn: Any, permission: str, sources: int, reason: str
+    sqs: Any, arn: Any, permission: str, sources: int, reason: str
 ) -> None:
-    face.make("a")
+    sqs.make("a")
     arns = [arn(f"s{number}") for number in range(sources)]
     text = json.dumps({"redrivePermission": permission, "sourceQueueArns": arns})
-    assert set_(face, RedriveAllowPolicy=text).error == (
+    assert set_(sqs, RedriveAllowPolicy=text).error == (
         "InvalidParameterValue",
         f"Value {text} for parameter RedriveAllowPolicy is invalid. Reason: {CANNOT}{reason}",
     )

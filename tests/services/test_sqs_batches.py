@@ -1,4 +1,4 @@
-"""Batches: what refuses the whole, what fails one entry, and what the rest comes to."""
+"""Batches: errors of the whole request, errors of one entry, and the outcome of the other entries."""
 
 from __future__ import annotations
 
@@ -20,99 +20,99 @@ LEGACY = "AWS.SimpleQueueService."
 
 
 @pytest.fixture(autouse=True)
-def queues(face: Any) -> None:
-    face.make("q")
-    face.make("q.fifo")
-    face.make("small", MaximumMessageSize="1024")
+def queues(sqs: Any) -> None:
+    sqs.make("q")
+    sqs.make("q.fifo")
+    sqs.make("small", MaximumMessageSize="1024")
 
 
-def send(face: Any, *entries: dict[str, Any], queue: str = "q") -> Any:
+def send(sqs: Any, *entries: dict[str, Any], queue: str = "q") -> Any:
     numbered = [{"Id": f"e{number}", **entry} for number, entry in enumerate(entries, 1)]
-    return face("SendMessageBatch", QueueUrl=queue, Entries=numbered)
+    return sqs("SendMessageBatch", QueueUrl=queue, Entries=numbered)
 
 
 @pytest.mark.parametrize("action", BATCHES)
-def test_a_batch_needs_entries_and_no_more_than_ten(face: Any, action: str) -> None:
+def test_a_batch_needs_entries_and_no_more_than_ten(sqs: Any, action: str) -> None:
     kind, entry = BATCHES[action]
     for entries in (None, []):
-        assert face(action, QueueUrl="q", Entries=entries).error == (
+        assert sqs(action, QueueUrl="q", Entries=entries).error == (
             f"{LEGACY}EmptyBatchRequest",
             f"There should be at least one {kind} in the request.",
         )
     many = [{"Id": str(number), **entry} for number in range(11)]
-    assert face(action, QueueUrl="q", Entries=many).error == (
+    assert sqs(action, QueueUrl="q", Entries=many).error == (
         f"{LEGACY}TooManyEntriesInBatchRequest",
         "Maximum number of entries per request are 10. You have sent 11.",
     )
-    assert len(face(action, QueueUrl="q", Entries=many[:10]).body["Successful"]) == 10
+    assert len(sqs(action, QueueUrl="q", Entries=many[:10]).body["Successful"]) == 10
 
 
 @pytest.mark.parametrize("entry_id", ["1", 1], ids=["read in one go", "read by hand"])
-def test_far_too_many_entries_are_counted_until_there_are_too_many_to_read(face: Any, entry_id: Any) -> None:
+def test_far_too_many_entries_are_counted_until_there_are_too_many_to_read(sqs: Any, entry_id: Any) -> None:
     many = [{"Id": entry_id}] * 2001
-    assert face("SendMessageBatch", QueueUrl="q", Entries=many[:2000]).error == (
+    assert sqs("SendMessageBatch", QueueUrl="q", Entries=many[:2000]).error == (
         f"{LEGACY}TooManyEntriesInBatchRequest",
         "Maximum number of entries per request are 10. You have sent 2000.",
     )
-    assert face("SendMessageBatch", QueueUrl="q", Entries=many).error == (
+    assert sqs("SendMessageBatch", QueueUrl="q", Entries=many).error == (
         "MalformedInput",
         "The request has a list or map, or several, of more than 2000 members.",
     )
 
 
 @pytest.mark.parametrize("action", BATCHES)
-def test_entries_need_ids_that_are_well_formed_and_distinct(face: Any, action: str) -> None:
+def test_entries_need_ids_that_are_well_formed_and_distinct(sqs: Any, action: str) -> None:
     kind, entry = BATCHES[action]
-    assert face(action, QueueUrl="q", Entries=[{"Id": "1", **entry}, entry]).error == (
+    assert sqs(action, QueueUrl="q", Entries=[{"Id": "1", **entry}, entry]).error == (
         "MissingParameter",
         f"The request must contain the parameter {kind}.2.Id.",
     )
     for bad in ("", "a b", "x" * 81, "a\n"):
-        assert face(action, QueueUrl="q", Entries=[{"Id": bad, **entry}]).error == (
+        assert sqs(action, QueueUrl="q", Entries=[{"Id": bad, **entry}]).error == (
             f"{LEGACY}InvalidBatchEntryId",
             "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
             "It can be at most 80 letters long.",
         )
     ids = ("id_1", "id_2", "id_2", "id_1")
-    assert face(action, QueueUrl="q", Entries=[{"Id": id_, **entry} for id_ in ids]).error == (
+    assert sqs(action, QueueUrl="q", Entries=[{"Id": id_, **entry} for id_ in ids]).error == (
         f"{LEGACY}BatchEntryIdsNotDistinct",
         "Id id_2 repeated.",
     )
 
 
-def test_a_batch_is_too_long_only_past_the_sum_whatever_the_queues_limit(face: Any) -> None:
+def test_a_batch_is_too_long_only_past_the_sum_whatever_the_queues_limit(sqs: Any) -> None:
     third = {"MessageBody": "x" * 200_000}
-    assert len(send(face, third, third, third).body["Successful"]) == 3
+    assert len(send(sqs, third, third, third).body["Successful"]) == 3
     half = {"MessageBody": "x" * 524_288}
-    assert send(face, half, half).status == 200
+    assert send(sqs, half, half).status == 200
     for queue in ("q", "small"):
-        assert send(face, half, half, {"MessageBody": "x"}, queue=queue).error == (
+        assert send(sqs, half, half, {"MessageBody": "x"}, queue=queue).error == (
             f"{LEGACY}BatchRequestTooLong",
             "Batch requests cannot be longer than 1048576 bytes. You have sent 1048577 bytes.",
         )
     attribute = {"MessageAttributes": {"k": {"DataType": "String", "StringValue": "x"}}}
-    assert send(face, {"MessageBody": "x" * 1_048_569, **attribute}).code == f"{LEGACY}BatchRequestTooLong"
+    assert send(sqs, {"MessageBody": "x" * 1_048_569, **attribute}).code == f"{LEGACY}BatchRequestTooLong"
 
 
-def test_fifo_entries_without_group_or_id_refuse_the_whole(face: Any) -> None:
+def test_fifo_entries_without_group_or_id_refuse_the_whole(sqs: Any) -> None:
     fine = {"MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
     no_group = {"MessageBody": "x", "MessageDeduplicationId": "d"}
     no_dedup = {"MessageBody": "x", "MessageGroupId": "g"}
-    assert send(face, fine, no_group, queue="q.fifo").error == (
+    assert send(sqs, fine, no_group, queue="q.fifo").error == (
         "InvalidParameterValue",
         "The request must contain the parameter MessageGroupId.",
     )
-    assert send(face, fine, no_dedup, queue="q.fifo").error == (
+    assert send(sqs, fine, no_dedup, queue="q.fifo").error == (
         "InvalidParameterValue",
         "The queue should either have ContentBasedDeduplication enabled "
         "or MessageDeduplicationId provided explicitly",
     )
-    assert face.broker.sent == []
+    assert sqs.broker.sent == []
 
 
-def test_wrong_entries_fail_alone_and_the_rest_goes_in_order_in_one_commit(face: Any) -> None:
+def test_invalid_entries_fail_alone_and_the_others_are_sent_in_order_in_one_commit(sqs: Any) -> None:
     reply = send(
-        face,
+        sqs,
         {"MessageBody": "one"},
         {"MessageBody": ""},
         {"MessageBody": "\x01"},
@@ -147,24 +147,24 @@ def test_wrong_entries_fail_alone_and_the_rest_goes_in_order_in_one_commit(face:
     assert failed["e6"]["Message"] == (
         "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes."
     )
-    assert [message.body for message in face.broker.sent] == ["one", "two"]
-    assert face.broker.commits == 1
+    assert [message.body for message in sqs.broker.sent] == ["one", "two"]
+    assert sqs.broker.commits == 1
 
 
-def test_nothing_is_sent_when_every_entry_is_wrong(face: Any) -> None:
-    reply = send(face, {"MessageBody": ""})
+def test_nothing_is_sent_when_every_entry_is_invalid(sqs: Any) -> None:
+    reply = send(sqs, {"MessageBody": ""})
     assert set(reply.body) == {"Failed"}
-    assert face.broker.commits == 0
+    assert sqs.broker.commits == 0
 
 
-def test_without_failures_there_is_no_failed(face: Any) -> None:
-    assert set(send(face, {"MessageBody": "x"}).body) == {"Successful"}
+def test_without_failures_there_is_no_failed(sqs: Any) -> None:
+    assert set(send(sqs, {"MessageBody": "x"}).body) == {"Successful"}
 
 
-def test_delete_batch_outcomes(face: Any) -> None:
-    face.broker.outcomes = {"x": HandleInvalid(), "old": HandleExpired()}
+def test_delete_batch_outcomes(sqs: Any) -> None:
+    sqs.broker.outcomes = {"x": HandleInvalid(), "old": HandleExpired()}
     handles = {"a": "good", "b": "x", "c": "old", "d": None}
-    reply = face(
+    reply = sqs(
         "DeleteMessageBatch",
         QueueUrl="q.fifo",
         Entries=[{"Id": id_, "ReceiptHandle": handle} for id_, handle in handles.items()],
@@ -180,10 +180,10 @@ def test_delete_batch_outcomes(face: Any) -> None:
     }
 
 
-def test_change_visibility_batch_outcomes(face: Any) -> None:
-    face.broker.outcomes = {"x": HandleInvalid(), "gone": MessageNotAvailable()}
+def test_change_visibility_batch_outcomes(sqs: Any) -> None:
+    sqs.broker.outcomes = {"x": HandleInvalid(), "gone": MessageNotAvailable()}
     rows = {"a": ("good", 60), "b": ("x", 0), "c": ("gone", 0), "d": ("good", -85), "e": ("good", None)}
-    reply = face(
+    reply = sqs(
         "ChangeMessageVisibilityBatch",
         QueueUrl="q",
         Entries=[

@@ -1,4 +1,4 @@
-"""MD5 of bodies and attributes, against digests that Amazon gave."""
+"""MD5 digests of bodies and attributes, against digests recorded from Amazon SQS."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_names_are_sorted_by_code_unit() -> None:
     assert both == hashlib.md5(parts).hexdigest()
 
 
-def test_the_digest_of_a_body_is_of_its_utf8_bytes(face: Any) -> None:
-    face.make("q")
+def test_the_digest_of_a_body_is_of_its_utf8_bytes(sqs: Any) -> None:
+    sqs.make("q")
     body = "héllo\r\n\U0001f600"
-    sent = face("SendMessage", QueueUrl="q", MessageBody=body)
+    sent = sqs("SendMessage", QueueUrl="q", MessageBody=body)
     assert sent.body["MD5OfMessageBody"] == hashlib.md5(body.encode()).hexdigest()

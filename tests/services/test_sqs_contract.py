@@ -1,4 +1,4 @@
-"""Properties of the whole table of actions, told by the structs themselves."""
+"""The structs of all actions, compared with the model of botocore."""
 
 from __future__ import annotations
 

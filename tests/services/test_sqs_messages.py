@@ -1,4 +1,4 @@
-"""Sending, receiving, deleting, hiding: one message at a time."""
+"""SendMessage, ReceiveMessage, DeleteMessage, ChangeMessageVisibility."""
 
 from __future__ import annotations
 
@@ -35,65 +35,65 @@ def blob(value: bytes, type_: str = "Binary") -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def queues(face: Any) -> None:
-    face.make("q")
-    face.make("q.fifo")
-    face.make("small", MaximumMessageSize="1024")
+def queues(sqs: Any) -> None:
+    sqs.make("q")
+    sqs.make("q.fifo")
+    sqs.make("small", MaximumMessageSize="1024")
 
 
-def send(face: Any, queue: str = "q", body: Any = "hello", **members: Any) -> Any:
-    return face("SendMessage", QueueUrl=queue, MessageBody=body, **members)
+def send(sqs: Any, queue: str = "q", body: Any = "hello", **members: Any) -> Any:
+    return sqs("SendMessage", QueueUrl=queue, MessageBody=body, **members)
 
 
-def test_send_answers_with_digests_only_of_what_was_sent(face: Any) -> None:
-    assert send(face).body == {
+def test_send_returns_digests_only_of_what_was_sent(sqs: Any) -> None:
+    assert send(sqs).body == {
         "MD5OfMessageBody": "5d41402abc4b2a76b9719d911017c592",
         "MessageId": "id-hello",
     }
     reply = send(
-        face,
+        sqs,
         MessageAttributes={"timestamp": text("1493147359900", "Number")},
         MessageSystemAttributes={"AWSTraceHeader": text(TRACE)},
     )
     assert reply.body["MD5OfMessageAttributes"] == "235c5c510d26fb653d073faed50ae77c"
     assert reply.body["MD5OfMessageSystemAttributes"] == "5ae4d5d7636402d80f4eb6d213245a88"
-    sent = face.broker.sent[-1]
+    sent = sqs.broker.sent[-1]
     assert (sent.trace, sent.sender) == (TRACE, "AIDASENDER")
     assert sent.attributes == {"timestamp": Attribute("Number", "1493147359900")}
 
 
-def test_send_to_fifo_answers_with_a_sequence_number_of_twenty_digits(face: Any) -> None:
-    reply = send(face, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
+def test_send_to_fifo_returns_a_sequence_number_of_twenty_digits(sqs: Any) -> None:
+    reply = send(sqs, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
     assert len(reply.body["SequenceNumber"]) == 20
     assert reply.body["SequenceNumber"].isdecimal()
 
 
-def test_the_trace_header_of_the_request_goes_with_the_message_unless_one_is_sent(face: Any) -> None:
-    face.trace = "Root=1-header"
-    assert "MD5OfMessageSystemAttributes" not in send(face).body
-    assert face.broker.sent[-1].trace == "Root=1-header"
-    send(face, MessageSystemAttributes={"AWSTraceHeader": text(TRACE)})
-    assert face.broker.sent[-1].trace == TRACE
+def test_the_trace_header_of_the_request_goes_with_the_message_unless_one_is_sent(sqs: Any) -> None:
+    sqs.trace = "Root=1-header"
+    assert "MD5OfMessageSystemAttributes" not in send(sqs).body
+    assert sqs.broker.sent[-1].trace == "Root=1-header"
+    send(sqs, MessageSystemAttributes={"AWSTraceHeader": text(TRACE)})
+    assert sqs.broker.sent[-1].trace == TRACE
 
 
 @pytest.mark.parametrize("body", ["é😀", "&quot;\r\n\t]]>", "\ufffd", "\ud7ff\ue000", "\x7f\x85"])
-def test_bodies_pass_as_they_are(face: Any, body: str) -> None:
-    reply = send(face, body=body)
+def test_bodies_pass_as_they_are(sqs: Any, body: str) -> None:
+    reply = send(sqs, body=body)
     assert reply.body["MD5OfMessageBody"] == hashlib.md5(body.encode()).hexdigest()
-    assert face.broker.sent[-1].body == body
+    assert sqs.broker.sent[-1].body == body
 
 
-def test_a_number_as_body_is_taken_as_text(face: Any) -> None:
-    assert send(face, body=12).status == 200
-    assert face.broker.sent[-1].body == "12"
+def test_a_number_as_body_is_converted_to_text(sqs: Any) -> None:
+    assert send(sqs, body=12).status == 200
+    assert sqs.broker.sent[-1].body == "12"
 
 
 @pytest.mark.parametrize(
     ("body", "hex_"),
     [("\x01", "1"), ("a\x00", "0"), ("\x0b\x01", "B"), ("\ufffe", "FFFE"), ("a\ud800b", "D800")],
 )
-def test_a_character_that_xml_cannot_carry_is_refused_by_its_number(face: Any, body: str, hex_: str) -> None:
-    assert send(face, body=body).error == (
+def test_a_character_that_xml_cannot_carry_is_refused_by_its_number(sqs: Any, body: str, hex_: str) -> None:
+    assert send(sqs, body=body).error == (
         "InvalidMessageContents",
         f"Invalid binary character '#x{hex_}' was found in the message body, the set of allowed characters "
         "is #x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF].",
@@ -171,35 +171,35 @@ def test_a_character_that_xml_cannot_carry_is_refused_by_its_number(face: Any, b
         ),
     ],
 )
-def test_send_refuses(face: Any, queue: str, members: dict[str, Any], code: str, message: str) -> None:
-    assert send(face, queue, **members).error == (code, message)
-    assert face.broker.sent == []
+def test_send_refuses(sqs: Any, queue: str, members: dict[str, Any], code: str, message: str) -> None:
+    assert send(sqs, queue, **members).error == (code, message)
+    assert sqs.broker.sent == []
 
 
-def test_a_group_on_a_standard_queue_is_a_fair_queues_tenant(face: Any) -> None:
-    assert "SequenceNumber" not in send(face, MessageGroupId="tenant!~").body
-    assert face.broker.sent[-1].group == "tenant!~"
+def test_a_group_on_a_standard_queue_is_a_fair_queues_tenant(sqs: Any) -> None:
+    assert "SequenceNumber" not in send(sqs, MessageGroupId="tenant!~").body
+    assert sqs.broker.sent[-1].group == "tenant!~"
 
 
-def test_delays_are_the_messages_on_standard_and_the_queues_on_fifo(face: Any) -> None:
+def test_delays_are_the_messages_on_standard_and_the_queues_on_fifo(sqs: Any) -> None:
     for delay, expected in ((None, None), (0, 0), (900, 900_000)):
-        send(face, DelaySeconds=delay)
-        assert face.broker.sent[-1].delay_ms == expected
-    send(face, "q.fifo", DelaySeconds=0, MessageGroupId="g", MessageDeduplicationId="d")
-    assert face.broker.sent[-1].delay_ms is None
+        send(sqs, DelaySeconds=delay)
+        assert sqs.broker.sent[-1].delay_ms == expected
+    send(sqs, "q.fifo", DelaySeconds=0, MessageGroupId="g", MessageDeduplicationId="d")
+    assert sqs.broker.sent[-1].delay_ms is None
 
 
-def test_size_is_body_and_attributes_in_utf8_and_the_limit_itself_passes(face: Any) -> None:
+def test_size_is_body_and_attributes_in_utf8_and_the_limit_itself_passes(sqs: Any) -> None:
     attributes = {"k": text("x")}  # 1 + 6 + 1 bytes
-    assert send(face, "small", "x" * 1016, MessageAttributes=attributes).status == 200
-    assert send(face, "small", "x" * 1017, MessageAttributes=attributes).code == "InvalidParameterValue"
-    assert send(face, "small", "é" * 512).status == 200
-    assert send(face, "small", "é" * 512 + "x").code == "InvalidParameterValue"
+    assert send(sqs, "small", "x" * 1016, MessageAttributes=attributes).status == 200
+    assert send(sqs, "small", "x" * 1017, MessageAttributes=attributes).code == "InvalidParameterValue"
+    assert send(sqs, "small", "é" * 512).status == 200
+    assert send(sqs, "small", "é" * 512 + "x").code == "InvalidParameterValue"
     binary = {"k": blob(b"x" * 100)}  # 1 + 6 + 100: the bytes, not their base64
-    assert send(face, "small", "x" * 917, MessageAttributes=binary).status == 200
-    assert send(face, "small", "x" * 918, MessageAttributes=binary).code == "InvalidParameterValue"
+    assert send(sqs, "small", "x" * 917, MessageAttributes=binary).status == 200
+    assert send(sqs, "small", "x" * 918, MessageAttributes=binary).code == "InvalidParameterValue"
     trace = {"AWSTraceHeader": text(TRACE)}
-    assert send(face, "small", "x" * 1024, MessageSystemAttributes=trace).status == 200
+    assert send(sqs, "small", "x" * 1024, MessageSystemAttributes=trace).status == 200
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ def test_size_is_body_and_attributes_in_utf8_and_the_limit_itself_passes(face: A
         ("N", text("\x01"), "Message (user) attribute 'N' contains a character that is not allowed."),
     ],
 )  # fmt: skip
-def test_attribute_rules(face: Any, name: str, value: dict[str, str], message: str) -> None:
-    reply = send(face, MessageAttributes={name: value})
+def test_attribute_rules(sqs: Any, name: str, value: dict[str, str], message: str) -> None:
+    reply = send(sqs, MessageAttributes={name: value})
     assert reply.error == ("InvalidParameterValue", message)
 
 
@@ -293,64 +293,64 @@ def test_attribute_rules(face: Any, name: str, value: dict[str, str], message: s
         ("N", text("\r\n\t")),
     ],
 )
-def test_attributes_pass_and_their_types_are_kept(face: Any, name: str, value: dict[str, str]) -> None:
-    assert send(face, MessageAttributes={name: value}).status == 200
-    assert face.broker.sent[-1].attributes[name].type == value["DataType"]
+def test_attributes_pass_and_their_types_are_kept(sqs: Any, name: str, value: dict[str, str]) -> None:
+    assert send(sqs, MessageAttributes={name: value}).status == 200
+    assert sqs.broker.sent[-1].attributes[name].type == value["DataType"]
 
 
-def test_ten_attributes_at_most(face: Any) -> None:
+def test_ten_attributes_at_most(sqs: Any) -> None:
     def attributes(count: int) -> dict[str, Any]:
         return {f"n{number}": text("x") for number in range(count)}
 
-    assert send(face, MessageAttributes=attributes(10)).status == 200
-    assert send(face, MessageAttributes=attributes(11)).error == (
+    assert send(sqs, MessageAttributes=attributes(10)).status == 200
+    assert send(sqs, MessageAttributes=attributes(11)).error == (
         "InvalidParameterValue",
         "Number of message attributes [11] exceeds the allowed maximum [10].",
     )
 
 
-def test_null_attributes_are_refused_and_their_null_members_ignored(face: Any) -> None:
-    assert send(face, MessageAttributes={"a": None, "b": text("x")}).code == "MalformedInput"
-    reply = send(face, MessageAttributes={"b": {**text("x"), "BinaryValue": None}})
+def test_null_attributes_are_refused_and_their_null_members_ignored(sqs: Any) -> None:
+    assert send(sqs, MessageAttributes={"a": None, "b": text("x")}).code == "MalformedInput"
+    reply = send(sqs, MessageAttributes={"b": {**text("x"), "BinaryValue": None}})
     assert reply.status == 200
-    assert list(face.broker.sent[-1].attributes) == ["b"]
-    assert send(face, MessageAttributes={}).status == 200
-    assert face.broker.sent[-1].attributes is None
+    assert list(sqs.broker.sent[-1].attributes) == ["b"]
+    assert send(sqs, MessageAttributes={}).status == 200
+    assert sqs.broker.sent[-1].attributes is None
 
 
-def test_list_values_are_not_supported(face: Any) -> None:
+def test_list_values_are_not_supported(sqs: Any) -> None:
     for value in ({"StringListValues": ["a"]}, {"BinaryListValues": ["aGk="]}):
-        assert send(face, MessageAttributes={"N": {"DataType": "String", **value}}).error == (
+        assert send(sqs, MessageAttributes={"N": {"DataType": "String", **value}}).error == (
             "AWS.SimpleQueueService.UnsupportedOperation",
             "Message attribute list values in SendMessage operation are not supported.",
         )
 
 
-def test_only_the_trace_header_is_a_system_attribute(face: Any) -> None:
-    assert send(face, MessageSystemAttributes={"X": text("x")}).error == (
+def test_only_the_trace_header_is_a_system_attribute(sqs: Any) -> None:
+    assert send(sqs, MessageSystemAttributes={"X": text("x")}).error == (
         "InvalidParameterValue",
         "Message system attribute name 'X' is invalid.",
     )
-    assert send(face, MessageSystemAttributes={"AWSTraceHeader": text("")}).error == (
+    assert send(sqs, MessageSystemAttributes={"AWSTraceHeader": text("")}).error == (
         "InvalidParameterValue",
         "Message system attribute 'AWSTraceHeader' must contain a non-empty value of type 'String'.",
     )
 
 
-def test_a_trace_header_counts_for_no_size_and_has_a_limit_of_its_own(face: Any) -> None:
+def test_a_trace_header_counts_for_no_size_and_has_a_limit_of_its_own(sqs: Any) -> None:
     too_long = (
         "InvalidParameterValue",
         "Message system attribute 'AWSTraceHeader' must not be longer than 1024 bytes.",
     )
     binary = {"DataType": "Binary", "BinaryValue": base64.b64encode(b"x" * 1025).decode()}
-    assert send(face, MessageSystemAttributes={"AWSTraceHeader": text("x" * 1024)}).status == 200
+    assert send(sqs, MessageSystemAttributes={"AWSTraceHeader": text("x" * 1024)}).status == 200
     for value in (text("x" * 1025), text("é" * 513), binary):
-        assert send(face, MessageSystemAttributes={"AWSTraceHeader": value}).error == too_long
+        assert send(sqs, MessageSystemAttributes={"AWSTraceHeader": value}).error == too_long
 
 
-def test_a_full_deduplication_memory_throttles(face: Any) -> None:
-    face.broker.raises = DedupFull()
-    reply = send(face, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
+def test_full_deduplication_memory_throttles_sends(sqs: Any) -> None:
+    sqs.broker.raises = DedupFull()
+    reply = send(sqs, "q.fifo", MessageGroupId="g", MessageDeduplicationId="d")
     assert (reply.status, reply.code) == (403, "RequestThrottled")
 
 
@@ -385,20 +385,20 @@ SYSTEM = {
 }
 
 
-def receive(face: Any, queue: str = "q", **members: Any) -> Any:
-    return face("ReceiveMessage", QueueUrl=queue, **members)
+def receive(sqs: Any, queue: str = "q", **members: Any) -> Any:
+    return sqs("ReceiveMessage", QueueUrl=queue, **members)
 
 
-def test_an_empty_receive_is_an_empty_object_and_asks_for_the_queues_own(face: Any) -> None:
-    assert receive(face).raw == b"{}"
-    assert face.broker.asked == {"count": 1, "visibility_ms": None, "wait_ms": None, "attempt_id": None}
-    receive(face, MaxNumberOfMessages=10, VisibilityTimeout=0, WaitTimeSeconds=20)
-    assert face.broker.asked == {"count": 10, "visibility_ms": 0, "wait_ms": 20_000, "attempt_id": None}
+def test_an_empty_receive_is_an_empty_object_and_uses_the_defaults_of_the_queue(sqs: Any) -> None:
+    assert receive(sqs).raw == b"{}"
+    assert sqs.broker.asked == {"count": 1, "visibility_ms": None, "wait_ms": None, "attempt_id": None}
+    receive(sqs, MaxNumberOfMessages=10, VisibilityTimeout=0, WaitTimeSeconds=20)
+    assert sqs.broker.asked == {"count": 10, "visibility_ms": 0, "wait_ms": 20_000, "attempt_id": None}
 
 
-def test_nothing_is_shown_that_was_not_asked_for(face: Any) -> None:
-    face.broker.receivable = [RECEIVED]
-    assert receive(face).body["Messages"] == [
+def test_only_requested_attributes_are_returned(sqs: Any) -> None:
+    sqs.broker.receivable = [RECEIVED]
+    assert receive(sqs).body["Messages"] == [
         {
             "MessageId": "id-1",
             "ReceiptHandle": "AQEB",
@@ -420,23 +420,23 @@ def test_nothing_is_shown_that_was_not_asked_for(face: Any) -> None:
         ({"AttributeNames": ["SequenceNumber", "Nonsense"]}, {"SequenceNumber"}),
     ],
 )  # fmt: skip
-def test_system_attributes_by_either_list(face: Any, members: dict[str, Any], names: set[str]) -> None:
-    face.broker.receivable = [RECEIVED]
-    (message,) = receive(face, **members).body["Messages"]
+def test_system_attributes_by_either_list(sqs: Any, members: dict[str, Any], names: set[str]) -> None:
+    sqs.broker.receivable = [RECEIVED]
+    (message,) = receive(sqs, **members).body["Messages"]
     assert message["Attributes"] == {name: SYSTEM[name] for name in names}
 
 
-def test_system_attributes_that_do_not_apply_are_left_out(face: Any) -> None:
+def test_system_attributes_that_do_not_apply_are_left_out(sqs: Any) -> None:
     plain = Received(Content("id", "x", "S", 1), "h", 1, 2, None, None, None)
-    face.broker.receivable = [plain]
-    (message,) = receive(face, AttributeNames=["All"]).body["Messages"]
+    sqs.broker.receivable = [plain]
+    (message,) = receive(sqs, AttributeNames=["All"]).body["Messages"]
     assert set(message["Attributes"]) == {
         "SenderId",
         "SentTimestamp",
         "ApproximateReceiveCount",
         "ApproximateFirstReceiveTimestamp",
     }
-    (message,) = receive(face, AttributeNames=["MessageGroupId"]).body["Messages"]
+    (message,) = receive(sqs, AttributeNames=["MessageGroupId"]).body["Messages"]
     assert "Attributes" not in message
 
 
@@ -455,14 +455,14 @@ def test_system_attributes_that_do_not_apply_are_left_out(face: Any) -> None:
     ],
 )
 def test_message_attribute_names_filter_and_the_digest_covers_what_is_returned(
-    face: Any, names: list[str], shown: set[str]
+    sqs: Any, names: list[str], shown: set[str]
 ) -> None:
-    face.broker.receivable = [RECEIVED]
-    (message,) = receive(face, MessageAttributeNames=names).body["Messages"]
+    sqs.broker.receivable = [RECEIVED]
+    (message,) = receive(sqs, MessageAttributeNames=names).body["Messages"]
     assert set(message.get("MessageAttributes", {})) == shown
     assert ("MD5OfMessageAttributes" in message) == bool(shown)
     if shown == {"Hello"}:
-        sent = send(face, MessageAttributes={"Hello": text("a")}).body
+        sent = send(sqs, MessageAttributes={"Hello": text("a")}).body
         assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
         assert message["MessageAttributes"] == {"Hello": text("a")}
     if "Other" in shown:
@@ -480,28 +480,28 @@ def test_message_attribute_names_filter_and_the_digest_covers_what_is_returned(
         ("VisibilityTimeout", -1, "Must be >= 0 and <= 43200, if provided."),
     ],
 )
-def test_receive_ranges(face: Any, name: str, value: int, reason: str) -> None:
-    assert receive(face, **{name: value}).error == (
+def test_receive_ranges(sqs: Any, name: str, value: int, reason: str) -> None:
+    assert receive(sqs, **{name: value}).error == (
         "InvalidParameterValue",
         f"Value {value} for parameter {name} is invalid. Reason: {reason}",
     )
 
 
-def test_a_waiting_receive_does_not_hold_its_lists_of_names(face: Any) -> None:
+def test_a_waiting_receive_does_not_hold_its_lists_of_names(sqs: Any) -> None:
     never: Promise[list[Received]] = Promise()
 
     async def wait(*_: Any, **__: Any) -> list[Received]:
         return await never
 
-    face.broker.receive = wait
+    sqs.broker.receive = wait
     members = ("AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames")
     body = json.dumps(
         {"QueueUrl": "q"} | {member: [f"n{number:07}" for number in range(2000)] for member in members}
     ).encode()
-    face.start("ReceiveMessage", body)
+    sqs.start("ReceiveMessage", body)
     tracemalloc.start()
     for _ in range(10):
-        face.start("ReceiveMessage", body)
+        sqs.start("ReceiveMessage", body)
     gc.collect()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -509,22 +509,22 @@ def test_a_waiting_receive_does_not_hold_its_lists_of_names(face: Any) -> None:
 
 
 @pytest.mark.parametrize("member", ["AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"])
-def test_what_a_receive_asks_for_is_bounded_as_it_may_wait_for_long(face: Any, member: str) -> None:
-    assert receive(face, **{member: ["a" * 8192, "b" * 8192]}).status == 200
-    assert receive(face, **{member: ["a" * 8192, "b" * 8193]}).code == "InvalidParameterValue"
+def test_the_names_in_a_receive_are_bounded(sqs: Any, member: str) -> None:
+    assert receive(sqs, **{member: ["a" * 8192, "b" * 8192]}).status == 200
+    assert receive(sqs, **{member: ["a" * 8192, "b" * 8193]}).code == "InvalidParameterValue"
 
 
-def test_an_attempt_id_is_ignored_on_standard_and_checked_on_fifo(face: Any) -> None:
-    assert receive(face, ReceiveRequestAttemptId="any thing").status == 200
-    assert face.broker.asked["attempt_id"] is None
-    assert receive(face, "q.fifo", ReceiveRequestAttemptId="a1").status == 200
-    assert face.broker.asked["attempt_id"] == "a1"
-    assert receive(face, "q.fifo", ReceiveRequestAttemptId="a b").code == "InvalidParameterValue"
+def test_an_attempt_id_is_ignored_on_standard_and_checked_on_fifo(sqs: Any) -> None:
+    assert receive(sqs, ReceiveRequestAttemptId="any thing").status == 200
+    assert sqs.broker.asked["attempt_id"] is None
+    assert receive(sqs, "q.fifo", ReceiveRequestAttemptId="a1").status == 200
+    assert sqs.broker.asked["attempt_id"] == "a1"
+    assert receive(sqs, "q.fifo", ReceiveRequestAttemptId="a b").code == "InvalidParameterValue"
 
 
-def test_too_many_in_flight_is_over_limit_403(face: Any) -> None:
-    face.broker.raises = TooManyInFlight()
-    reply = receive(face)
+def test_too_many_in_flight_is_over_limit_403(sqs: Any) -> None:
+    sqs.broker.raises = TooManyInFlight()
+    reply = receive(sqs)
     assert (reply.status, reply.code) == (403, "OverLimit")
     assert reply.message.startswith("Too many messages have been received without being deleted.")
 
@@ -534,17 +534,17 @@ def test_too_many_in_flight_is_over_limit_403(face: Any) -> None:
 
 @pytest.mark.parametrize("action", ["DeleteMessage", "ChangeMessageVisibility"])
 @pytest.mark.parametrize("handle", [None, ""])
-def test_the_handle_is_required(face: Any, action: str, handle: str | None) -> None:
-    assert face(action, QueueUrl="q", ReceiptHandle=handle).error == (
+def test_the_handle_is_required(sqs: Any, action: str, handle: str | None) -> None:
+    assert sqs(action, QueueUrl="q", ReceiptHandle=handle).error == (
         "MissingParameter",
         "The request must contain the parameter ReceiptHandle.",
     )
 
 
-def test_delete_is_void_and_a_garbage_handle_is_404(face: Any) -> None:
-    assert face("DeleteMessage", QueueUrl="q", ReceiptHandle="AQEB").raw == b""
-    face.broker.outcomes["garbage"] = HandleInvalid()
-    reply = face("DeleteMessage", QueueUrl="q", ReceiptHandle="garbage")
+def test_delete_is_void_and_a_garbage_handle_is_404(sqs: Any) -> None:
+    assert sqs("DeleteMessage", QueueUrl="q", ReceiptHandle="AQEB").raw == b""
+    sqs.broker.outcomes["garbage"] = HandleInvalid()
+    reply = sqs("DeleteMessage", QueueUrl="q", ReceiptHandle="garbage")
     assert reply.status == 404
     assert reply.error == (
         "ReceiptHandleIsInvalid",
@@ -552,9 +552,9 @@ def test_delete_is_void_and_a_garbage_handle_is_404(face: Any) -> None:
     )
 
 
-def test_an_expired_fifo_handle_is_told(face: Any) -> None:
-    face.broker.outcomes["h"] = HandleExpired()
-    assert face("DeleteMessage", QueueUrl="q.fifo", ReceiptHandle="h").error == (
+def test_an_expired_fifo_handle_is_an_error(sqs: Any) -> None:
+    sqs.broker.outcomes["h"] = HandleExpired()
+    assert sqs("DeleteMessage", QueueUrl="q.fifo", ReceiptHandle="h").error == (
         "InvalidParameterValue",
         "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.",
     )
@@ -592,13 +592,13 @@ def test_an_expired_fifo_handle_is_told(face: Any) -> None:
         ),
     ],
 )  # fmt: skip
-def test_change_visibility_refuses(face: Any, timeout: Any, outcome: Any, error: tuple[str, str]) -> None:
-    face.broker.outcomes["h"] = outcome
-    reply = face("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=timeout)
+def test_change_visibility_refuses(sqs: Any, timeout: Any, outcome: Any, error: tuple[str, str]) -> None:
+    sqs.broker.outcomes["h"] = outcome
+    reply = sqs("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=timeout)
     assert reply.error == error
 
 
-def test_change_visibility_is_void_and_counts_in_milliseconds(face: Any) -> None:
-    reply = face("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=43200)
+def test_change_visibility_is_void_and_counts_in_milliseconds(sqs: Any) -> None:
+    reply = sqs("ChangeMessageVisibility", QueueUrl="q", ReceiptHandle="h", VisibilityTimeout=43200)
     assert reply.raw == b""
-    assert face.broker.asked == {"h": 43_200_000}
+    assert sqs.broker.asked == {"h": 43_200_000}

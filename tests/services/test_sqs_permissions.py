@@ -19,16 +19,16 @@ ONE, TWO = "111111111111", "222222222222"
 
 
 @pytest.fixture(autouse=True)
-def queue(face: Any) -> None:
-    face.make("q")
+def queue(sqs: Any) -> None:
+    sqs.make("q")
 
 
-def add(face: Any, label: Any = "L", accounts: Any = (ONE,), actions: Any = ("ReceiveMessage",)) -> Any:
-    return face("AddPermission", QueueUrl="q", Label=label, AWSAccountIds=accounts, Actions=actions)
+def add(sqs: Any, label: Any = "L", accounts: Any = (ONE,), actions: Any = ("ReceiveMessage",)) -> Any:
+    return sqs("AddPermission", QueueUrl="q", Label=label, AWSAccountIds=accounts, Actions=actions)
 
 
-def remove(face: Any, label: Any = "L") -> Any:
-    return face("RemovePermission", QueueUrl="q", Label=label)
+def remove(sqs: Any, label: Any = "L") -> Any:
+    return sqs("RemovePermission", QueueUrl="q", Label=label)
 
 
 def statement(label: str, accounts: Any, actions: Any) -> dict[str, Any]:
@@ -41,30 +41,30 @@ def statement(label: str, accounts: Any, actions: Any) -> dict[str, Any]:
     }
 
 
-def test_statements_append_and_the_last_one_takes_the_policy_with_it(face: Any) -> None:
-    assert add(face).raw == b""
+def test_statements_are_appended_and_removing_the_last_one_removes_the_policy(sqs: Any) -> None:
+    assert add(sqs).raw == b""
     first = statement("L", ROOT.format(ONE), "SQS:ReceiveMessage")
-    assert face.attributes("q")["Policy"] == json.dumps(
+    assert sqs.attributes("q")["Policy"] == json.dumps(
         {"Version": "2008-10-17", "Id": f"{ARN}/SQSDefaultPolicy", "Statement": [first]},
         separators=(",", ":"),
     )
-    assert add(face, "M", [ONE, TWO], ["SendMessage", "*"]).status == 200
+    assert add(sqs, "M", [ONE, TWO], ["SendMessage", "*"]).status == 200
     second = statement("M", [ROOT.format(ONE), ROOT.format(TWO)], ["SQS:SendMessage", "SQS:*"])
-    assert json.loads(face.attributes("q")["Policy"])["Statement"] == [first, second]
-    assert remove(face).raw == b""
-    assert json.loads(face.attributes("q")["Policy"])["Statement"] == [second]
-    remove(face, "M")
-    assert "Policy" not in face.attributes("q")
+    assert json.loads(sqs.attributes("q")["Policy"])["Statement"] == [first, second]
+    assert remove(sqs).raw == b""
+    assert json.loads(sqs.attributes("q")["Policy"])["Statement"] == [second]
+    remove(sqs, "M")
+    assert "Policy" not in sqs.attributes("q")
 
 
-def test_an_existing_policy_keeps_its_own_parts_even_numbers_past_64_bits(face: Any) -> None:
+def test_an_existing_policy_keeps_its_own_parts_even_numbers_past_64_bits(sqs: Any) -> None:
     policy = (
         '{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"sqs:*",'
         '"Resource":"*","Condition":{"NumericLessThan":{"x":123456789012345678901234567890}}}}'
     )
-    face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": policy})
-    assert add(face).status == 200
-    shown = json.loads(face.attributes("q")["Policy"])
+    sqs("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": policy})
+    assert add(sqs).status == 200
+    shown = json.loads(sqs.attributes("q")["Policy"])
     assert shown["Version"] == "2012-10-17"
     assert shown["Statement"][0] == json.loads(policy)["Statement"]
 
@@ -108,12 +108,12 @@ def test_a_policy_that_cannot_be_read_is_left_alone(stored: str) -> None:
         )
 
 
-def test_the_same_label_again_only_with_the_same_statement(face: Any) -> None:
-    add(face)
-    before = face.attributes("q")["Policy"]
-    assert add(face).status == 200
-    assert face.attributes("q")["Policy"] == before
-    assert add(face, actions=["SendMessage"]).error == (
+def test_the_same_label_again_only_with_the_same_statement(sqs: Any) -> None:
+    add(sqs)
+    before = sqs.attributes("q")["Policy"]
+    assert add(sqs).status == 200
+    assert sqs.attributes("q")["Policy"] == before
+    assert add(sqs, actions=["SendMessage"]).error == (
         "InvalidParameterValue",
         "Value L for parameter Label is invalid. Reason: Already exists.",
     )
@@ -148,43 +148,43 @@ def test_the_same_label_again_only_with_the_same_statement(face: Any) -> None:
         ({"actions": ["*"] * 8}, "OverLimit", "8 Actions were found, maximum allowed is 7."),
     ],
 )
-def test_add_refuses(face: Any, given: dict[str, Any], code: str, message: str) -> None:
-    assert add(face, **given).error == (code, message)
-    assert "Policy" not in face.attributes("q")
+def test_add_refuses(sqs: Any, given: dict[str, Any], code: str, message: str) -> None:
+    assert add(sqs, **given).error == (code, message)
+    assert "Policy" not in sqs.attributes("q")
 
 
-def test_what_is_no_account_is_dropped_when_another_is_one(face: Any) -> None:
-    assert add(face, accounts=["123", ONE, ONE]).status == 200
-    (only,) = json.loads(face.attributes("q")["Policy"])["Statement"]
+def test_an_invalid_account_is_dropped_if_another_one_is_valid(sqs: Any) -> None:
+    assert add(sqs, accounts=["123", ONE, ONE]).status == 200
+    (only,) = json.loads(sqs.attributes("q")["Policy"])["Statement"]
     assert only["Principal"] == {"AWS": ROOT.format(ONE)}
 
 
-def test_what_is_too_long_to_be_an_account_is_refused_beside_one(face: Any) -> None:
+def test_an_account_that_is_too_long_is_refused_even_if_another_one_is_valid(sqs: Any) -> None:
     long = "1" * 65
-    assert add(face, accounts=[ONE, long]).error == (
+    assert add(sqs, accounts=[ONE, long]).error == (
         "InvalidParameterValue",
         f"Value [{ONE}, {long}] for parameter PrincipalId is invalid. Reason: Unable to verify.",
     )
-    assert "Policy" not in face.attributes("q")
-    assert add(face, accounts=[ONE, long[1:]]).status == 200
+    assert "Policy" not in sqs.attributes("q")
+    assert add(sqs, accounts=[ONE, long[1:]]).status == 200
 
 
-def test_twenty_statements_at_most_and_more_is_403(face: Any) -> None:
+def test_twenty_statements_at_most_and_more_is_403(sqs: Any) -> None:
     for number in range(20):
-        assert add(face, f"L{number}").status == 200
-    reply = add(face, "more")
+        assert add(sqs, f"L{number}").status == 200
+    reply = add(sqs, "more")
     assert reply.status == 403
     assert reply.error == ("OverLimit", "21 Statements were found, maximum allowed is 20.")
 
 
-def test_a_thousand_accounts_at_most(face: Any) -> None:
-    reply = add(face, accounts=[ONE] * 1001)
+def test_a_thousand_accounts_at_most(sqs: Any) -> None:
+    reply = add(sqs, accounts=[ONE] * 1001)
     assert reply.status == 403
     assert reply.error == ("OverLimit", "1001 AWSAccountIds were found, maximum allowed is 1000.")
-    assert add(face, accounts=[ONE] * 1000).status == 200
+    assert add(sqs, accounts=[ONE] * 1000).status == 200
 
 
-def test_the_policy_stays_within_its_size(face: Any) -> None:
+def test_the_policy_stays_within_its_size(sqs: Any) -> None:
     actions = [
         "ChangeMessageVisibility",
         "DeleteMessage",
@@ -196,22 +196,22 @@ def test_the_policy_stays_within_its_size(face: Any) -> None:
     ]
     sizes = []
     for number in range(20):
-        before = face.attributes("q").get("Policy", "")
-        reply = add(face, f"{number:080}", [ONE, TWO], actions)
+        before = sqs.attributes("q").get("Policy", "")
+        reply = add(sqs, f"{number:080}", [ONE, TWO], actions)
         if reply.status != 200:
             break
-        sizes.append(len(face.attributes("q")["Policy"]))
+        sizes.append(len(sqs.attributes("q")["Policy"]))
     size = sizes[-1] + sizes[-1] - sizes[-2]
     assert sizes[-1] <= 8192 < size
     assert reply.status == 403
     assert reply.error == ("OverLimit", "Submitted policy is over max allowed size.")
-    assert face.attributes("q")["Policy"] == before
+    assert sqs.attributes("q")["Policy"] == before
 
 
-def test_fifty_principals_at_most_in_all_statements(face: Any) -> None:
+def test_fifty_principals_at_most_in_all_statements(sqs: Any) -> None:
     accounts = [f"{number:012}" for number in range(50)]
-    assert add(face, "L", accounts).status == 200
-    reply = add(face, "M", [ONE])
+    assert add(sqs, "L", accounts).status == 200
+    reply = add(sqs, "M", [ONE])
     assert reply.status == 403
     assert reply.error == ("OverLimit", "51 Principals were found, maximum allowed is 50.")
 
@@ -266,13 +266,13 @@ ACCOUNTS = [f"{number:012}" for number in range(51)]
         pytest.param(policy_of(open_to(Condition={})), policy_of(open_to(Conditions={})), id="no other part"),
     ],
 )
-def test_what_a_policy_may_be(face: Any, taken: str, refused: str) -> None:
-    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
-    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused}).error == (
+def test_accepted_and_refused_policies(sqs: Any, taken: str, refused: str) -> None:
+    assert sqs("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
+    assert sqs("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused}).error == (
         "InvalidAttributeValue",
         "Invalid value for the parameter Policy.",
     )
-    assert face.attributes("q")["Policy"] == taken
+    assert sqs.attributes("q")["Policy"] == taken
 
 
 ACTIONS = [f"sqs:{action}*" for action in "ABCDEFGHIJ"]
@@ -313,18 +313,18 @@ ACTIONS = [f"sqs:{action}*" for action in "ABCDEFGHIJ"]
         ),
     ],
 )
-def test_a_policy_beyond_a_limit_is_over_limit(face: Any, taken: str, refused: str, message: str) -> None:
-    assert face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
-    reply = face("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused})
+def test_a_policy_beyond_a_limit_is_over_limit(sqs: Any, taken: str, refused: str, message: str) -> None:
+    assert sqs("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": taken}).status == 200
+    reply = sqs("SetQueueAttributes", QueueUrl="q", Attributes={"Policy": refused})
     assert (reply.status, *reply.error) == (403, "OverLimit", message)
-    assert face.attributes("q")["Policy"] == taken
+    assert sqs.attributes("q")["Policy"] == taken
 
 
-def test_remove_of_an_unknown_label(face: Any) -> None:
+def test_remove_of_an_unknown_label(sqs: Any) -> None:
     prefix = "Value X for parameter Label is invalid. Reason: "
-    assert remove(face, "X").error == ("InvalidParameterValue", f"{prefix}can't find label.")
-    add(face)
-    assert remove(face, "X").error == (
+    assert remove(sqs, "X").error == ("InvalidParameterValue", f"{prefix}can't find label.")
+    add(sqs)
+    assert remove(sqs, "X").error == (
         "InvalidParameterValue",
         f"{prefix}can't find label on existing policy.",
     )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from http_requests import json_request
 from penstock.errors import PurgedRecently, QueueDeletedRecently
+from penstock.names import Space
+from penstock.services.sqs import sqs_service
+from penstock.wire.dispatch import Dispatcher
+from penstock.wire.service import Call, Response
 
 BAD_NAME = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 BAD_FIFO_NAME = (
@@ -57,32 +63,32 @@ GONE = ("AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not
         ),
     ],
 )
-def test_create_refuses(face: Any, members: dict[str, Any], code: str, message: str) -> None:
-    reply = face("CreateQueue", **members)
+def test_create_refuses(sqs: Any, members: dict[str, Any], code: str, message: str) -> None:
+    reply = sqs("CreateQueue", **members)
     assert reply.error == (code, message)
-    assert not face.broker.queues
+    assert not sqs.broker.queues
 
 
-def test_create_takes_the_longest_names(face: Any) -> None:
-    assert face.make("a" * 80).endswith("/123456789012/" + "a" * 80)
-    face.make("a" * 75 + ".fifo")
+def test_create_accepts_the_longest_names(sqs: Any) -> None:
+    assert sqs.make("a" * 80).endswith("/123456789012/" + "a" * 80)
+    sqs.make("a" * 75 + ".fifo")
 
 
-def test_the_url_is_built_from_the_host_the_caller_used(face: Any) -> None:
-    assert face.make("a") == "http://localhost:9324/123456789012/a"
-    face.base_url = "https://queues.example"
-    reply = face("GetQueueUrl", QueueName="a")
+def test_the_url_is_built_from_the_host_the_caller_used(sqs: Any) -> None:
+    assert sqs.make("a") == "http://localhost:9324/123456789012/a"
+    sqs.base_url = "https://queues.example"
+    reply = sqs("GetQueueUrl", QueueName="a")
     assert reply.body == {"QueueUrl": "https://queues.example/123456789012/a"}
 
 
-def test_create_again_compares_only_what_is_given_with_what_is_now(face: Any) -> None:
-    url = face.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="True")
-    assert face.make("a") == url
-    assert face.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="true") == url
-    assert face.make("a", DelaySeconds="0") == url
-    face("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "32"})
-    assert face.make("a", VisibilityTimeout="32") == url
-    reply = face("CreateQueue", QueueName="a", Attributes={"DelaySeconds": "0", "VisibilityTimeout": "31"})
+def test_create_again_compares_only_given_attributes_with_current_values(sqs: Any) -> None:
+    url = sqs.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="True")
+    assert sqs.make("a") == url
+    assert sqs.make("a", VisibilityTimeout="31", SqsManagedSseEnabled="true") == url
+    assert sqs.make("a", DelaySeconds="0") == url
+    sqs("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "32"})
+    assert sqs.make("a", VisibilityTimeout="32") == url
+    reply = sqs("CreateQueue", QueueName="a", Attributes={"DelaySeconds": "0", "VisibilityTimeout": "31"})
     assert reply.status == 400
     assert reply.body["__type"] == "com.amazonaws.sqs#QueueNameExists"
     assert reply.error == (
@@ -91,26 +97,26 @@ def test_create_again_compares_only_what_is_given_with_what_is_now(face: Any) ->
     )
 
 
-def test_create_again_takes_a_fifo_queue_with_or_without_its_type(face: Any) -> None:
-    url = face.make("a.fifo", ContentBasedDeduplication="true")
-    assert face.make("a.fifo") == url
-    assert face("CreateQueue", QueueName="a.fifo").body == {"QueueUrl": url}
-    assert face("CreateQueue", QueueName="a.fifo", tags={"not": "compared"}).status == 200
+def test_create_again_accepts_a_fifo_queue_with_or_without_its_type(sqs: Any) -> None:
+    url = sqs.make("a.fifo", ContentBasedDeduplication="true")
+    assert sqs.make("a.fifo") == url
+    assert sqs("CreateQueue", QueueName="a.fifo").body == {"QueueUrl": url}
+    assert sqs("CreateQueue", QueueName="a.fifo", tags={"not": "compared"}).status == 200
 
 
-def test_create_after_delete_has_to_wait(face: Any) -> None:
-    face.broker.raises = QueueDeletedRecently()
-    assert face("CreateQueue", QueueName="a").error == (
+def test_create_after_delete_has_to_wait(sqs: Any) -> None:
+    sqs.broker.raises = QueueDeletedRecently()
+    assert sqs("CreateQueue", QueueName="a").error == (
         "AWS.SimpleQueueService.QueueDeletedRecently",
         "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
     )
 
 
-def test_purge_again_has_to_wait_and_is_403(face: Any) -> None:
-    face.make("a")
-    assert face("PurgeQueue", QueueUrl="a").raw == b""
-    face.broker.raises = PurgedRecently("a")
-    reply = face("PurgeQueue", QueueUrl="a")
+def test_purge_again_has_to_wait_and_is_403(sqs: Any) -> None:
+    sqs.make("a")
+    assert sqs("PurgeQueue", QueueUrl="a").raw == b""
+    sqs.broker.raises = PurgedRecently("a")
+    reply = sqs("PurgeQueue", QueueUrl="a")
     assert reply.status == 403
     assert reply.error == (
         "AWS.SimpleQueueService.PurgeQueueInProgress",
@@ -118,16 +124,16 @@ def test_purge_again_has_to_wait_and_is_403(face: Any) -> None:
     )
 
 
-def test_get_queue_url_refuses(face: Any) -> None:
-    face.make("a")
-    assert face("GetQueueUrl").code == "InvalidParameterValue"
-    assert face("GetQueueUrl", QueueName="A").error == GONE
-    stranger = face("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="999999999999")
+def test_get_queue_url_refuses(sqs: Any) -> None:
+    sqs.make("a")
+    assert sqs("GetQueueUrl").code == "InvalidParameterValue"
+    assert sqs("GetQueueUrl", QueueName="A").error == GONE
+    stranger = sqs("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="999999999999")
     assert stranger.error == (
         GONE[0],
         "The specified queue does not exist or you do not have access to it.",
     )
-    assert face("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="123456789012").status == 200
+    assert sqs("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="123456789012").status == 200
 
 
 @pytest.mark.parametrize(
@@ -145,9 +151,30 @@ def test_get_queue_url_refuses(face: Any) -> None:
         "/queue/a",
     ],
 )
-def test_any_host_path_style_and_a_bare_name_find_the_queue(face: Any, url: str) -> None:
-    face.make("a")
-    assert face("GetQueueAttributes", QueueUrl=url).status == 200
+def test_any_host_path_style_and_a_bare_name_find_the_queue(sqs: Any, url: str) -> None:
+    sqs.make("a")
+    assert sqs("GetQueueAttributes", QueueUrl=url).status == 200
+
+
+def test_the_host_of_a_queue_url_may_name_the_region(sqs: Any) -> None:
+    dispatcher = Dispatcher([sqs_service(sqs.broker, host="sqs.{region}.localhost")])
+    sqs.make("a")
+    sqs.space = Space("123456789012", "us-east-1")
+    sqs.make("b")
+
+    def found(url: str, region: str) -> bool:
+        answers: list[Response] = []
+        space = Space("123456789012", region)
+        call = Call(request_id="r", space=space, sender="s", base_url="http://h")
+        body = json.dumps({"QueueUrl": url}).encode()
+        dispatcher.answer(json_request("AmazonSQS.ListQueueTags", body), call, answers.append)
+        return answers[0].status == 200
+
+    for region in ("eu-west-1", "us-east-1"):
+        assert found("http://sqs.eu-west-1.localhost:9324/123456789012/a", region)
+        assert not found("http://sqs.us-east-1.localhost:9324/123456789012/a", region)
+        assert found("http://sqs.us-east-1.localhost:9324/queue/b", region)
+        assert found("http://localhost:9324/123456789012/b", region) == (region == "us-east-1")
 
 
 @pytest.mark.parametrize(
@@ -170,17 +197,17 @@ def test_any_host_path_style_and_a_bare_name_find_the_queue(face: Any, url: str)
         "\x00/\x00",
     ],
 )
-def test_what_names_no_queue_of_the_caller_does_not_exist(face: Any, url: str | None) -> None:
-    face.make("a")
+def test_urls_that_name_no_queue_of_the_caller(sqs: Any, url: str | None) -> None:
+    sqs.make("a")
     for action in ("SendMessage", "ReceiveMessage", "GetQueueAttributes", "DeleteQueue", "ListQueueTags"):
-        reply = face(action, QueueUrl=url)
+        reply = sqs(action, QueueUrl=url)
         assert reply.body["__type"] == "com.amazonaws.sqs#QueueDoesNotExist"
         assert reply.error == GONE
 
 
 @pytest.mark.parametrize("host", ["sqs.us-east-1", "us-west-2.queue", "queue"])
-def test_another_region_and_account_is_an_invalid_address(face: Any, host: str) -> None:
-    reply = face("SendMessage", QueueUrl=f"https://{host}.amazonaws.com/999999999999/a")
+def test_another_region_and_account_is_an_invalid_address(sqs: Any, host: str) -> None:
+    reply = sqs("SendMessage", QueueUrl=f"https://{host}.amazonaws.com/999999999999/a")
     assert reply.status == 404
     assert reply.error == (
         "InvalidAddress",
@@ -188,46 +215,46 @@ def test_another_region_and_account_is_an_invalid_address(face: Any, host: str) 
     )
 
 
-def test_delete_queue_is_not_idempotent(face: Any) -> None:
-    face.make("a")
-    assert face("DeleteQueue", QueueUrl="a").raw == b""
-    assert face("DeleteQueue", QueueUrl="a").error == GONE
+def test_delete_queue_is_not_idempotent(sqs: Any) -> None:
+    sqs.make("a")
+    assert sqs("DeleteQueue", QueueUrl="a").raw == b""
+    assert sqs("DeleteQueue", QueueUrl="a").error == GONE
 
 
-def test_list_queues_without_match_is_an_empty_object(face: Any) -> None:
-    face.make("a")
-    assert face("ListQueues", QueueNamePrefix="b").raw == b"{}"
+def test_list_queues_without_match_is_an_empty_object(sqs: Any) -> None:
+    sqs.make("a")
+    assert sqs("ListQueues", QueueNamePrefix="b").raw == b"{}"
 
 
-def test_list_queues_pages_with_tokens_only_when_asked(face: Any) -> None:
+def test_list_queues_pages_with_tokens_only_when_asked(sqs: Any) -> None:
     for number in range(1005):
-        face.make(f"q-{number:04}")
-    whole = face("ListQueues").body
+        sqs.make(f"q-{number:04}")
+    whole = sqs("ListQueues").body
     assert len(whole["QueueUrls"]) == 1000
     assert "NextToken" not in whole
     seen: list[str] = []
-    page = face("ListQueues", MaxResults=335)
+    page = sqs("ListQueues", MaxResults=335)
     while True:
         seen += page.body["QueueUrls"]
         if "NextToken" not in page.body:
             break
-        page = face("ListQueues", MaxResults=335, NextToken=page.body["NextToken"])
+        page = sqs("ListQueues", MaxResults=335, NextToken=page.body["NextToken"])
     assert len(seen) == len(set(seen)) == 1005
-    assert "NextToken" not in face("ListQueues", MaxResults=1000, QueueNamePrefix="q-0").body
+    assert "NextToken" not in sqs("ListQueues", MaxResults=1000, QueueNamePrefix="q-0").body
 
 
-def test_a_token_goes_on_although_its_queue_was_deleted(face: Any) -> None:
+def test_a_token_continues_although_its_queue_was_deleted(sqs: Any) -> None:
     for name in "abc":
-        face.make(name)
-    token = face("ListQueues", MaxResults=1).body["NextToken"]
-    face("DeleteQueue", QueueUrl="a")
-    assert face("ListQueues", MaxResults=1, NextToken=token).body["QueueUrls"][0].endswith("/b")
+        sqs.make(name)
+    token = sqs("ListQueues", MaxResults=1).body["NextToken"]
+    sqs("DeleteQueue", QueueUrl="a")
+    assert sqs("ListQueues", MaxResults=1, NextToken=token).body["QueueUrls"][0].endswith("/b")
 
 
-def test_list_queues_refuses_wrong_pages(face: Any) -> None:
+def test_list_queues_refuses_wrong_pages(sqs: Any) -> None:
     for name in "abc":
-        face.make(name)
-    token = face("ListQueues", MaxResults=1).body["NextToken"]
+        sqs.make(name)
+    token = sqs("ListQueues", MaxResults=1).body["NextToken"]
     too_many = (
         "Value for parameter MaxResults is invalid. Reason: MaxResults must be an integer between 1 and 1000."
     )
@@ -243,34 +270,34 @@ def test_list_queues_refuses_wrong_pages(face: Any) -> None:
         ({"MaxResults": 1, "NextToken": "é"}, "Invalid NextToken value."),
         ({"MaxResults": 1, "NextToken": token, "QueueNamePrefix": "a"}, changed),
     ):
-        assert face("ListQueues", **members).error == ("InvalidParameterValue", message), members
+        assert sqs("ListQueues", **members).error == ("InvalidParameterValue", message), members
 
 
-def test_the_size_of_a_page_may_change_from_one_to_the_next(face: Any, arn: Any) -> None:
-    face.make("dlq")
+def test_the_size_of_a_page_may_change_from_one_to_the_next(sqs: Any, arn: Any) -> None:
+    sqs.make("dlq")
     policy = f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":3}}'
     for name in "abcde":
-        face.make(name, RedrivePolicy=policy)
+        sqs.make(name, RedrivePolicy=policy)
     for action, members, key in (
         ("ListQueues", {}, "QueueUrls"),
         ("ListDeadLetterSourceQueues", {"QueueUrl": "dlq"}, "queueUrls"),
     ):
-        first = face(action, MaxResults=2, **members).body
-        rest = face(action, MaxResults=10, NextToken=first["NextToken"], **members)
+        first = sqs(action, MaxResults=2, **members).body
+        rest = sqs(action, MaxResults=10, NextToken=first["NextToken"], **members)
         assert rest.status == 200, rest.body
         assert rest.body[key][0].endswith("/c") and "NextToken" not in rest.body
 
 
-def test_dead_letter_sources_page_under_their_own_name(face: Any, arn: Any) -> None:
-    face.make("dlq")
-    assert face("ListDeadLetterSourceQueues", QueueUrl="dlq").raw == b"{}"
+def test_dead_letter_sources_page_under_their_own_name(sqs: Any, arn: Any) -> None:
+    sqs.make("dlq")
+    assert sqs("ListDeadLetterSourceQueues", QueueUrl="dlq").raw == b"{}"
     policy = f'{{"deadLetterTargetArn":"{arn("dlq")}","maxReceiveCount":3}}'
     for name in "ab":
-        face.make(name, RedrivePolicy=policy)
-    first = face("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1).body
+        sqs.make(name, RedrivePolicy=policy)
+    first = sqs("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1).body
     assert first["queueUrls"] == ["http://localhost:9324/123456789012/a"]
     token = first["NextToken"]
-    second = face("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1, NextToken=token).body
+    second = sqs("ListDeadLetterSourceQueues", QueueUrl="dlq", MaxResults=1, NextToken=token).body
     assert second == {"queueUrls": ["http://localhost:9324/123456789012/b"]}
-    wrong = face("ListDeadLetterSourceQueues", QueueUrl="a", MaxResults=1, NextToken=token)
+    wrong = sqs("ListDeadLetterSourceQueues", QueueUrl="a", MaxResults=1, NextToken=token)
     assert wrong.error == ("InvalidParameterValue", "Invalid or expired next token.")

@@ -11,27 +11,27 @@ SYMBOLS = "may only contain unicode letters, digits, whitespace, or one of these
 
 
 @pytest.fixture(autouse=True)
-def queue(face: Any) -> None:
-    face.make("q")
+def queue(sqs: Any) -> None:
+    sqs.make("q")
 
 
-def tags(face: Any) -> Any:
-    return face("ListQueueTags", QueueUrl="q").body
+def tags(sqs: Any) -> Any:
+    return sqs("ListQueueTags", QueueUrl="q").body
 
 
-def test_tags_are_overwritten_by_key_and_unknown_keys_are_ignored(face: Any) -> None:
-    assert face("ListQueueTags", QueueUrl="q").raw == b"{}"
-    assert face("TagQueue", QueueUrl="q", Tags={"a": "1", "A": ""}).raw == b""
-    assert face("TagQueue", QueueUrl="q", Tags={"n": None}).code == "MalformedInput"
-    face("TagQueue", QueueUrl="q", Tags={"a": "2", "é 1_.:/=+-@": "é"})
-    assert tags(face) == {"Tags": {"a": "2", "A": "", "é 1_.:/=+-@": "é"}}
-    assert face("UntagQueue", QueueUrl="q", TagKeys=["a", "unknown"]).raw == b""
-    assert set(tags(face)["Tags"]) == {"A", "é 1_.:/=+-@"}
+def test_tags_are_overwritten_by_key_and_unknown_keys_are_ignored(sqs: Any) -> None:
+    assert sqs("ListQueueTags", QueueUrl="q").raw == b"{}"
+    assert sqs("TagQueue", QueueUrl="q", Tags={"a": "1", "A": ""}).raw == b""
+    assert sqs("TagQueue", QueueUrl="q", Tags={"n": None}).code == "MalformedInput"
+    sqs("TagQueue", QueueUrl="q", Tags={"a": "2", "é 1_.:/=+-@": "é"})
+    assert tags(sqs) == {"Tags": {"a": "2", "A": "", "é 1_.:/=+-@": "é"}}
+    assert sqs("UntagQueue", QueueUrl="q", TagKeys=["a", "unknown"]).raw == b""
+    assert set(tags(sqs)["Tags"]) == {"A", "é 1_.:/=+-@"}
 
 
-def test_create_takes_lower_case_tags(face: Any) -> None:
-    face("CreateQueue", QueueName="b", tags={"k": "v"})
-    assert face("ListQueueTags", QueueUrl="b").body == {"Tags": {"k": "v"}}
+def test_create_accepts_lower_case_tags(sqs: Any) -> None:
+    sqs("CreateQueue", QueueName="b", tags={"k": "v"})
+    assert sqs("ListQueueTags", QueueUrl="b").body == {"Tags": {"k": "v"}}
 
 
 @pytest.mark.parametrize(
@@ -61,22 +61,22 @@ def test_create_takes_lower_case_tags(face: Any) -> None:
         ),
     ],
 )
-def test_tag_refuses(face: Any, given: dict[str, str] | None, code: str, message: str) -> None:
-    assert face("TagQueue", QueueUrl="q", Tags=given).error == (code, message)
-    assert tags(face) == {}
+def test_tag_refuses(sqs: Any, given: dict[str, str] | None, code: str, message: str) -> None:
+    assert sqs("TagQueue", QueueUrl="q", Tags=given).error == (code, message)
+    assert tags(sqs) == {}
 
 
-def test_tags_are_counted_before_they_are_looked_at(face: Any) -> None:
+def test_tags_are_counted_before_they_are_validated(sqs: Any) -> None:
     given = {f"k!{number}": "" for number in range(51)}
-    assert face("TagQueue", QueueUrl="q", Tags=given).message == "Too many tags added for queue q."
+    assert sqs("TagQueue", QueueUrl="q", Tags=given).message == "Too many tags added for queue q."
 
 
-def test_fifty_tags_in_all(face: Any) -> None:
-    assert face("TagQueue", QueueUrl="q", Tags={f"k{number}": "" for number in range(50)}).status == 200
-    assert face("TagQueue", QueueUrl="q", Tags={"k0": "again"}).status == 200
-    assert face("TagQueue", QueueUrl="q", Tags={"more": ""}).status == 400
+def test_fifty_tags_in_all(sqs: Any) -> None:
+    assert sqs("TagQueue", QueueUrl="q", Tags={f"k{number}": "" for number in range(50)}).status == 200
+    assert sqs("TagQueue", QueueUrl="q", Tags={"k0": "again"}).status == 200
+    assert sqs("TagQueue", QueueUrl="q", Tags={"more": ""}).status == 400
 
 
 @pytest.mark.parametrize("keys", [None, [], [""]])
-def test_untag_needs_keys(face: Any, keys: list[str] | None) -> None:
-    assert face("UntagQueue", QueueUrl="q", TagKeys=keys).error == ("InvalidParameterValue", LENGTH)
+def test_untag_needs_keys(sqs: Any, keys: list[str] | None) -> None:
+    assert sqs("UntagQueue", QueueUrl="q", TagKeys=keys).error == ("InvalidParameterValue", LENGTH)

@@ -1,4 +1,4 @@
-"""The face of STS on a secured server."""
+"""STS on a secured server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_error_to_the_byte(sts: Sts) -> None:
 
 
 @pytest.mark.parametrize("action", ["GetSessionToken", "AssumeRole"])
-def test_whoever_did_not_sign_gets_nothing(sts: Sts, action: str) -> None:
+def test_an_unsigned_request_is_refused(sts: Sts, action: str) -> None:
     members = assume(f"arn:aws:iam::{HOME}:role/worker") if action == "AssumeRole" else {}
     assert sts.refused(ANONYMOUS, action, **members)[:2] == (403, "MissingAuthenticationToken")
 
@@ -76,7 +76,7 @@ def test_whoever_did_not_sign_gets_nothing(sts: Sts, action: str) -> None:
 # -- GetCallerIdentity ---------------------------------------------------------------------------------------
 
 
-def test_who_am_i(sts: Sts, town: Town) -> None:
+def test_get_caller_identity(sts: Sts, town: Town) -> None:
     role = town.role("worker", TRUST_ALICE)
     town.user("root")
     alice, root = town.principal("alice"), town.principal("root")
@@ -91,7 +91,7 @@ def test_who_am_i(sts: Sts, town: Town) -> None:
 
 
 @pytest.mark.parametrize(("asked_s", "given_s"), [(None, 43_200), (900, 900), (129_600, 129_600)])
-def test_a_session_of_one_s_own(sts: Sts, town: Town, asked_s: int | None, given_s: int) -> None:
+def test_get_session_token(sts: Sts, town: Town, asked_s: int | None, given_s: int) -> None:
     members = {} if asked_s is None else {"DurationSeconds": asked_s}
     reply = sts(town.principal("alice"), "GetSessionToken", **members)
     now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
@@ -99,7 +99,7 @@ def test_a_session_of_one_s_own(sts: Sts, town: Town, asked_s: int | None, given
     assert sts.principal(reply).arn == town.principal("alice").arn
 
 
-def test_root_gets_an_hour(sts: Sts, town: Town) -> None:
+def test_root_gets_a_session_of_one_hour(sts: Sts, town: Town) -> None:
     town.user("root")
     reply = sts(town.principal("root"), "GetSessionToken", DurationSeconds=129_600)
     now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
@@ -107,7 +107,7 @@ def test_root_gets_an_hour(sts: Sts, town: Town) -> None:
     assert sts.principal(reply).kind == "root"
 
 
-def test_a_session_makes_no_session_of_its_own(sts: Sts, town: Town) -> None:
+def test_session_credentials_cannot_get_a_session_token(sts: Sts, town: Town) -> None:
     session = sts.principal(sts(town.principal("alice"), "GetSessionToken"))
     denied = (403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
     assert sts.refused(session, "GetSessionToken") == denied
@@ -141,7 +141,7 @@ def test_a_session_policy_narrows(sts: Sts, town: Town) -> None:
     assert not decide(Question(session, "sqs:PurgeQueue", queue, HOME)).allowed
 
 
-def test_tags_and_those_that_are_handed_on(sts: Sts, town: Town) -> None:
+def test_session_tags_and_transitive_tags(sts: Sts, town: Town) -> None:
     first = town.role("first", TRUST_ALICE)
     trust = document(
         allow(["sts:AssumeRole", "sts:TagSession"], Principal={"AWS": f"arn:aws:iam::{HOME}:role/first"})
@@ -172,7 +172,7 @@ def test_tags_and_those_that_are_handed_on(sts: Sts, town: Town) -> None:
 # -- AssumeRole: who may -------------------------------------------------------------------------------------
 
 
-def test_a_role_that_does_not_trust_and_one_that_is_not_there_give_one_answer(sts: Sts, town: Town) -> None:
+def test_a_missing_role_is_refused_like_one_that_does_not_trust_the_caller(sts: Sts, town: Town) -> None:
     town.user("bob", "assume-roles")
     role, bob = town.role("worker", TRUST_ALICE), town.principal("bob")
     nowhere = f"arn:aws:iam::{HOME}:role/nowhere"
@@ -205,7 +205,7 @@ def test_an_explicit_deny_of_the_caller_wins(sts: Sts, town: Town) -> None:
     assert sts.refused(bob, "AssumeRole", **assume(role)) == denied(bob, role)
 
 
-def test_the_external_id_must_be_the_right_one(sts: Sts, town: Town) -> None:
+def test_the_external_id_must_match(sts: Sts, town: Town) -> None:
     role, alice = town.role("worker", trust_document(["alice"], HOME, "secret-7")), town.principal("alice")
     assert sts.refused(alice, "AssumeRole", **assume(role)) == denied(alice, role)
     assert sts.refused(alice, "AssumeRole", **assume(role, ExternalId="other")) == denied(alice, role)
@@ -355,12 +355,12 @@ def test_other_refusals_of_assume_role(sts: Sts, town: Town, members: dict[str, 
     ("seconds", "rule"),
     [(899, "greater than or equal to 900"), (129_601, "less than or equal to 129600")],
 )
-def test_how_long_a_session_of_one_s_own_may_be(sts: Sts, town: Town, seconds: int, rule: str) -> None:
+def test_the_duration_of_a_session_token_is_limited(sts: Sts, town: Town, seconds: int, rule: str) -> None:
     refused = sts.refused(town.principal("alice"), "GetSessionToken", DurationSeconds=seconds)
     assert refused == (400, "ValidationError", one(str(seconds), "durationSeconds", f"have value {rule}"))
 
 
-def test_no_code_of_a_device_is_right(sts: Sts, town: Town) -> None:
+def test_mfa_codes_are_refused(sts: Sts, town: Town) -> None:
     members = {"SerialNumber": "arn:aws:iam::1:mfa/x", "TokenCode": "123456"}
     refused = sts.refused(town.principal("alice"), "GetSessionToken", **members)
     assert refused[1:] == (

@@ -1,4 +1,4 @@
-"""Whatever STS is asked, it answers: with credentials, or with what was wrong with the request."""
+"""No input causes an internal error of STS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""STS on an open server: SDKs and Terraform ask who they are, and assume roles, before they do anything else."""
+"""STS on an open server, where SDKs and Terraform start with GetCallerIdentity and AssumeRole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sts(tmp_path: Path) -> Sts:
     return Sts(Town(tmp_path), is_open=True)
 
 
-def test_everybody_is_the_root_of_their_account(sts: Sts) -> None:
+def test_every_caller_is_the_root_of_its_account(sts: Sts) -> None:
     reply = sts(None, "GetCallerIdentity")
     assert (reply["UserId"], reply["Account"], reply["Arn"]) == (HOME, HOME, f"arn:aws:iam::{HOME}:root")
 
@@ -34,11 +34,11 @@ def test_a_role_acts_in_its_own_account(sts: Sts) -> None:
     assert reply["AssumedRoleUser"]["AssumedRoleId"].startswith("AROA")
 
 
-def test_a_session_of_one_s_own_stays_in_the_account(sts: Sts) -> None:
+def test_a_session_token_stays_in_the_account(sts: Sts) -> None:
     assert open_account(sts(None, "GetSessionToken")["Credentials"]["SessionToken"]) == HOME
 
 
-def test_wrong_requests_are_refused_as_on_a_secured_server(sts: Sts) -> None:
+def test_invalid_requests_are_refused_as_on_a_secured_server(sts: Sts) -> None:
     assert sts.refused(None, "AssumeRole", **assume("r" * 20))[1] == "ValidationError"
     role = f"arn:aws:iam::{HOME}:role/worker"
     assert sts.refused(None, "AssumeRole", **assume(role, Policy="{"))[1] == "MalformedPolicyDocument"

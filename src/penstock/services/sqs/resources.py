@@ -34,6 +34,7 @@ _URL = re.compile(
 _AMAZON_HOST = re.compile(
     r"(?:sqs\.(?P<region>[a-z0-9-]+)|(?P<legacy>[a-z0-9-]+)\.queue|queue)\.amazonaws\.com(?:\.cn)?"
 )
+_names: BoundedCache[tuple[str, str, str, str], QueueName] = BoundedCache(4096)
 
 
 class Sqs(msgspec.Struct, frozen=True):
@@ -97,7 +98,10 @@ class AbsentQueue(msgspec.Struct):
 
 def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | AbsentQueue:
     """The resource of every action whose request has a QueueUrl."""
-    name = queue_named(sqs, request.QueueUrl, call)
+    space = call.space
+    name = _names.get((request.QueueUrl or "", space.account, space.region, sqs.host))
+    if name is None or name.account != space.account:
+        name = queue_named(sqs, request.QueueUrl, call)
     try:
         return QueueResource(sqs.broker.find(name))
     except QueueMissing as missing:
@@ -123,9 +127,6 @@ def queue_resource(
     except QueueMissing as error:
         return AbsentQueue(name, missing or error, request_tags, tag_keys, is_hidden=is_hidden)
     return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
-
-
-_names: BoundedCache[tuple[str, str, str, str], QueueName] = BoundedCache(4096)
 
 
 def queue_named(sqs: Sqs, url: str | None, call: Call) -> QueueName:

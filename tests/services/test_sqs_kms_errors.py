@@ -1,4 +1,4 @@
-"""Queues whose KMS key cannot be used: what KMS would say, as SQS passes it on."""
+"""Queues whose KMS key cannot be used: SQS passes the error of KMS on."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ALIAS = "arn:aws:kms:eu-west-1:123456789012:alias/orders"
     ],
 )
 def test_the_request_is_refused(
-    face: Any, error: PenstockError, shape: str, code: str, message: str, action: str, members: dict[str, Any]
+    sqs: Any, error: PenstockError, shape: str, code: str, message: str, action: str, members: dict[str, Any]
 ) -> None:
-    face.make("q", KmsMasterKeyId="alias/orders")
-    face.broker.raises = error
-    reply = face(action, QueueUrl="q", **members)
+    sqs.make("q", KmsMasterKeyId="alias/orders")
+    sqs.broker.raises = error
+    reply = sqs(action, QueueUrl="q", **members)
     assert (reply.status, reply.error) == (400, (code, message))
     assert reply.body["__type"] == f"com.amazonaws.sqs#{shape}"
 
 
-def test_a_key_is_not_looked_for_when_it_is_set(face: Any) -> None:
-    face.make("q", KmsMasterKeyId="alias/nobody")
-    assert face.attributes("q")["KmsMasterKeyId"] == "alias/nobody"
+def test_a_key_is_not_looked_up_when_it_is_set(sqs: Any) -> None:
+    sqs.make("q", KmsMasterKeyId="alias/nobody")
+    assert sqs.attributes("q")["KmsMasterKeyId"] == "alias/nobody"

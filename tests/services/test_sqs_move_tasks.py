@@ -23,24 +23,24 @@ FORMAT = "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
 
 
 @pytest.fixture(autouse=True)
-def queues(face: Any) -> None:
+def queues(sqs: Any) -> None:
     for name in ("dlq", "q", "q.fifo"):
-        face.make(name)
+        sqs.make(name)
 
 
-def start(face: Any, source: Any = SOURCE, **members: Any) -> Any:
-    return face("StartMessageMoveTask", SourceArn=source, **members)
+def start(sqs: Any, source: Any = SOURCE, **members: Any) -> Any:
+    return sqs("StartMessageMoveTask", SourceArn=source, **members)
 
 
 def handle(document: object) -> str:
     return base64.b64encode(json.dumps(document).encode()).decode()
 
 
-def test_a_task_handle_is_base64_of_its_id_and_source(face: Any) -> None:
-    reply = start(face, DestinationArn=TARGET, MaxNumberOfMessagesPerSecond=500)
+def test_a_task_handle_is_base64_of_its_id_and_source(sqs: Any) -> None:
+    reply = start(sqs, DestinationArn=TARGET, MaxNumberOfMessagesPerSecond=500)
     decoded = base64.b64decode(reply.body["TaskHandle"])
     assert decoded == b'{"taskId":"task-0","sourceArn":"' + SOURCE.encode() + b'"}'
-    listed = face("ListMessageMoveTasks", SourceArn=SOURCE).body
+    listed = sqs("ListMessageMoveTasks", SourceArn=SOURCE).body
     assert listed["Results"] == [
         {
             "TaskHandle": reply.body["TaskHandle"],
@@ -55,12 +55,12 @@ def test_a_task_handle_is_base64_of_its_id_and_source(face: Any) -> None:
     ]
 
 
-def test_a_task_shows_its_handle_only_running_and_its_failure_only_failed(face: Any) -> None:
-    start(face)
-    task = face.broker.tasks[0]
+def test_a_task_shows_its_handle_only_running_and_its_failure_only_failed(sqs: Any) -> None:
+    start(sqs)
+    task = sqs.broker.tasks[0]
     for status, shown in (("COMPLETED", set()), ("FAILED", {"FailureReason"}), ("RUNNING", {"TaskHandle"})):
-        face.broker.tasks = [msgspec.structs.replace(task, status=status, failure="Reason")]
-        (entry,) = face("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
+        sqs.broker.tasks = [msgspec.structs.replace(task, status=status, failure="Reason")]
+        (entry,) = sqs("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
         assert entry.keys() & {"TaskHandle", "FailureReason"} == shown
         assert "DestinationArn" not in entry and "MaxNumberOfMessagesPerSecond" not in entry
 
@@ -128,9 +128,9 @@ def test_a_task_shows_its_handle_only_running_and_its_failure_only_failed(face: 
     ],
 )
 def test_start_refuses(
-    face: Any, source: Any, members: dict[str, Any], status: int, code: str, message: str
+    sqs: Any, source: Any, members: dict[str, Any], status: int, code: str, message: str
 ) -> None:
-    reply = start(face, source, **members)
+    reply = start(sqs, source, **members)
     assert (reply.status, *reply.error) == (status, code, message)
 
 
@@ -145,49 +145,49 @@ def test_start_refuses(
         (SourceNotDeadLetterQueue(), "Source queue must be configured as a Dead Letter Queue."),
     ],
 )
-def test_start_tells_what_the_broker_refuses(face: Any, error: PenstockError, message: str) -> None:
-    face.broker.raises = error
-    assert start(face).error == ("InvalidParameterValue", message)
+def test_errors_of_the_broker_on_start(sqs: Any, error: PenstockError, message: str) -> None:
+    sqs.broker.raises = error
+    assert start(sqs).error == ("InvalidParameterValue", message)
 
 
-def test_cancel_answers_with_what_was_moved(face: Any) -> None:
-    task = start(face).body["TaskHandle"]
-    assert face("CancelMessageMoveTask", TaskHandle=task).body == {"ApproximateNumberOfMessagesMoved": 2}
+def test_cancel_returns_the_number_of_moved_messages(sqs: Any) -> None:
+    task = start(sqs).body["TaskHandle"]
+    assert sqs("CancelMessageMoveTask", TaskHandle=task).body == {"ApproximateNumberOfMessagesMoved": 2}
 
 
 @pytest.mark.parametrize(
     "bad", ["x", "é", handle([]), handle({}), handle({"taskId": 1, "sourceArn": SOURCE}), handle({"taskId": "t"})]
 )  # fmt: skip
-def test_cancel_of_what_is_no_handle(face: Any, bad: str) -> None:
-    assert face("CancelMessageMoveTask", TaskHandle=bad).error == (
+def test_cancel_with_an_invalid_handle(sqs: Any, bad: str) -> None:
+    assert sqs("CancelMessageMoveTask", TaskHandle=bad).error == (
         "InvalidParameterValue",
         "Value for parameter TaskHandle is invalid.",
     )
 
 
-def test_cancel_of_a_task_that_is_not_there_or_over(face: Any) -> None:
-    assert face("CancelMessageMoveTask").code == "MissingParameter"
-    gone = face("CancelMessageMoveTask", TaskHandle=handle({"taskId": "t", "sourceArn": SOURCE + "x"}))
+def test_cancel_of_a_task_that_does_not_exist_or_has_ended(sqs: Any) -> None:
+    assert sqs("CancelMessageMoveTask").code == "MissingParameter"
+    gone = sqs("CancelMessageMoveTask", TaskHandle=handle({"taskId": "t", "sourceArn": SOURCE + "x"}))
     assert (gone.status, gone.code) == (404, "ResourceNotFoundException")
     known = handle({"taskId": "t", "sourceArn": SOURCE})
-    face.broker.raises = MoveTaskMissing()
-    reply = face("CancelMessageMoveTask", TaskHandle=known)
+    sqs.broker.raises = MoveTaskMissing()
+    reply = sqs("CancelMessageMoveTask", TaskHandle=known)
     assert (reply.status, *reply.error) == (404, "ResourceNotFoundException", "Task does not exist.")
-    face.broker.raises = MoveTaskNotRunning()
-    assert face("CancelMessageMoveTask", TaskHandle=known).error == (
+    sqs.broker.raises = MoveTaskNotRunning()
+    assert sqs("CancelMessageMoveTask", TaskHandle=known).error == (
         "InvalidParameterValue",
         "Only active tasks can be cancelled.",
     )
 
 
-def test_list_gives_one_unless_asked_for_more_and_ten_at_most(face: Any) -> None:
-    assert face("ListMessageMoveTasks", SourceArn=SOURCE).raw == b"{}"
+def test_list_returns_one_task_by_default_and_ten_at_most(sqs: Any) -> None:
+    assert sqs("ListMessageMoveTasks", SourceArn=SOURCE).raw == b"{}"
     for _ in range(3):
-        start(face)
-    assert len(face("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]) == 1
-    assert len(face("ListMessageMoveTasks", SourceArn=SOURCE, MaxResults=10).body["Results"]) == 3
+        start(sqs)
+    assert len(sqs("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]) == 1
+    assert len(sqs("ListMessageMoveTasks", SourceArn=SOURCE, MaxResults=10).body["Results"]) == 3
     for wrong in (0, 11):
-        assert face("ListMessageMoveTasks", SourceArn=SOURCE, MaxResults=wrong).error == (
+        assert sqs("ListMessageMoveTasks", SourceArn=SOURCE, MaxResults=wrong).error == (
             "InvalidParameterValue",
             "Value for parameter MaxResults is invalid. "
             "Reason: You must enter a number that's between 1 and 10.",

@@ -1,4 +1,4 @@
-"""Who may do what to which queue, asked through the face: no action is without its question."""
+"""Authorization of every action of SQS on a secured server."""
 
 from __future__ import annotations
 
@@ -90,22 +90,22 @@ def settings(**given: Any) -> QueueSettings:
 
 
 @pytest.fixture
-def secured(face: Any) -> Any:
-    face.make("dead")
-    face.make("orders")
+def secured(sqs: Any) -> Any:
+    sqs.make("dead")
+    sqs.make("orders")
     first = policy(["sqs:SendMessage"], ARN, Principal={"AWS": HERE}).replace('"S"', '"first"')
-    queue = face.broker.queues[QueueName(HERE, REGION, "orders")]
+    queue = sqs.broker.queues[QueueName(HERE, REGION, "orders")]
     queue.settings = settings(policy=first)
-    face.broker.tasks.clear()
-    return face
+    sqs.broker.tasks.clear()
+    return sqs
 
 
-def with_policy(face: Any, text: str | None) -> None:
-    face.broker.queues[QueueName(HERE, REGION, "orders")].settings = settings(policy=text)
+def with_policy(sqs: Any, text: str | None) -> None:
+    sqs.broker.queues[QueueName(HERE, REGION, "orders")].settings = settings(policy=text)
 
 
-def from_there(face: Any, principal: Principal) -> None:
-    face.principal, face.space = principal, Space(THERE, REGION)
+def from_there(sqs: Any, principal: Principal) -> None:
+    sqs.principal, sqs.space = principal, Space(THERE, REGION)
 
 
 def test_every_action_is_in_the_table() -> None:
@@ -113,7 +113,7 @@ def test_every_action_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_nobody_may_do_anything_without_a_policy(secured: Any, action: str) -> None:
+def test_no_action_is_allowed_without_a_policy(secured: Any, action: str) -> None:
     secured.principal = user()
     reply = secured(action, **REQUESTS[action])
     assert (reply.status, reply.code) == (403, "AccessDenied")
@@ -122,7 +122,7 @@ def test_nobody_may_do_anything_without_a_policy(secured: Any, action: str) -> N
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_an_action_needs_what_it_needs_and_no_more(secured: Any, action: str) -> None:
+def test_an_action_is_allowed_by_exactly_its_permissions(secured: Any, action: str) -> None:
     if action == "CancelMessageMoveTask":
         secured("StartMessageMoveTask", **REQUESTS["StartMessageMoveTask"])
     secured.principal = user(policy(NEEDS[action]))
@@ -170,7 +170,7 @@ def test_owner_only_actions_never_cross_accounts(secured: Any, action: str) -> N
     assert reply.status in (403, 404) and reply.code in ("AccessDenied", "ResourceNotFoundException")
 
 
-def test_a_queue_of_ones_own_is_made_and_listed_and_not_anothers(secured: Any) -> None:
+def test_queues_are_created_and_listed_in_the_callers_own_account(secured: Any) -> None:
     from_there(secured, user(policy(["sqs:*"]), account=THERE))
     assert secured("CreateQueue", QueueName="orders").body["QueueUrl"].endswith(f"/{THERE}/orders")
     assert secured("ListQueues").body["QueueUrls"] == [f"http://localhost:9324/{THERE}/orders"]
@@ -186,7 +186,7 @@ def test_a_queue_of_ones_own_is_made_and_listed_and_not_anothers(secured: Any) -
     ],
     ids=["absent", "without a policy", "denied", "allowed to others"],
 )
-def test_a_stranger_does_not_learn_whether_a_queue_is_there(
+def test_another_account_does_not_learn_whether_a_queue_exists(
     secured: Any, name: str, text: str | None
 ) -> None:
     from_there(secured, user(policy(["sqs:*"]), account=THERE))
@@ -201,7 +201,7 @@ def test_a_stranger_does_not_learn_whether_a_queue_is_there(
     assert reply.message == "The specified queue does not exist or you do not have access to it."
 
 
-def test_a_stranger_without_rights_of_his_own_does_not_learn_what_a_policy_grants(secured: Any) -> None:
+def test_another_account_without_permission_does_not_learn_what_a_policy_grants(secured: Any) -> None:
     from_there(secured, user(account=THERE))
     told = set()
     for text in (None, policy(["sqs:*"], ARN, Principal={"AWS": THERE})):
@@ -210,7 +210,7 @@ def test_a_stranger_without_rights_of_his_own_does_not_learn_what_a_policy_grant
     assert len(told) == 1
 
 
-def test_who_may_not_ask_does_not_learn_whether_a_queue_is_there(secured: Any) -> None:
+def test_a_caller_without_permission_does_not_learn_whether_a_queue_exists(secured: Any) -> None:
     secured.principal = user()
     assert secured("SendMessage", QueueUrl="absent", MessageBody="x").code == "AccessDenied"
     secured.principal = user(policy(["sqs:SendMessage"]))
@@ -218,7 +218,7 @@ def test_who_may_not_ask_does_not_learn_whether_a_queue_is_there(secured: Any) -
     assert absent.code == "AWS.SimpleQueueService.NonExistentQueue"
 
 
-def test_anonymous_only_where_a_policy_says_everyone(secured: Any) -> None:
+def test_anonymous_callers_need_a_policy_for_everyone(secured: Any) -> None:
     secured.principal = ANONYMOUS
     reply = secured("SendMessage", **REQUESTS["SendMessage"])
     assert (reply.status, *reply.error) == (
@@ -229,7 +229,7 @@ def test_anonymous_only_where_a_policy_says_everyone(secured: Any) -> None:
     assert secured("ReceiveMessage", **REQUESTS["ReceiveMessage"]).code == "AccessDenied"
 
 
-def test_root_repairs_a_policy_that_shut_everybody_out(secured: Any) -> None:
+def test_root_repairs_a_policy_that_denies_everyone(secured: Any) -> None:
     secured.principal = root()
     with_policy(secured, policy(["sqs:*"], ARN, effect="Deny", Principal="*"))
     assert secured("SendMessage", **REQUESTS["SendMessage"]).code == "AccessDenied"
@@ -237,7 +237,7 @@ def test_root_repairs_a_policy_that_shut_everybody_out(secured: Any) -> None:
     assert secured("SendMessage", **REQUESTS["SendMessage"]).status == 200
 
 
-def test_a_policy_that_cannot_be_read_closes_the_queue(secured: Any) -> None:
+def test_a_policy_that_cannot_be_read_denies_all_access(secured: Any) -> None:
     with_policy(
         secured, '{"Statement":{"Effect":"Allow","Principal":"*","Action":"x","Condition":{"No":{}}}}'
     )
@@ -247,7 +247,7 @@ def test_a_policy_that_cannot_be_read_closes_the_queue(secured: Any) -> None:
     assert secured("SetQueueAttributes", QueueUrl=URL, Attributes={"Policy": ""}).status == 200
 
 
-def test_tags_of_the_request_and_of_the_queue_count(secured: Any) -> None:
+def test_conditions_compare_tags_of_the_request_and_of_the_queue(secured: Any) -> None:
     team = {"StringEquals": {"aws:RequestTag/team": "blue"}}
     secured.principal = user(policy(["sqs:TagQueue", "sqs:CreateQueue"], Condition=team))
     assert secured("TagQueue", QueueUrl=URL, Tags={"team": "red"}).code == "AccessDenied"
@@ -264,14 +264,14 @@ def test_tags_of_the_request_and_of_the_queue_count(secured: Any) -> None:
     assert secured("UntagQueue", QueueUrl=URL, TagKeys=["colour"]).status == 200
 
 
-def test_a_new_queue_with_tags_needs_the_right_to_tag(secured: Any) -> None:
+def test_creating_a_queue_with_tags_needs_permission_to_tag(secured: Any) -> None:
     secured.principal = user(policy(["sqs:CreateQueue"]))
     assert secured("CreateQueue", QueueName="bare").status == 200
     reply = secured("CreateQueue", QueueName="tagged", tags={"a": "b"})
     assert reply.code == "AccessDenied" and "sqs:tagqueue" in reply.message
 
 
-def test_a_move_needs_the_right_to_send_where_messages_go(secured: Any) -> None:
+def test_a_move_task_needs_permission_to_send_to_its_destination(secured: Any) -> None:
     secured.make("elsewhere")
     elsewhere = f"arn:aws:sqs:{REGION}:{HERE}:elsewhere"
     secured.principal = user(policy(["sqs:*"], DEAD_ARN), policy(["sqs:SendMessage"], ARN))
@@ -280,7 +280,7 @@ def test_a_move_needs_the_right_to_send_where_messages_go(secured: Any) -> None:
     assert secured("StartMessageMoveTask", SourceArn=DEAD_ARN).status == 200
 
 
-def test_a_move_goes_back_only_where_the_mover_may_send(secured: Any) -> None:
+def test_a_move_task_returns_messages_only_to_queues_that_its_caller_may_send_to(secured: Any) -> None:
     move = REQUESTS["StartMessageMoveTask"]
     secured.principal = user(policy(["sqs:*"], DEAD_ARN), policy(["sqs:SendMessage"], ARN))
     assert secured("StartMessageMoveTask", **move).status == 200
@@ -290,7 +290,7 @@ def test_a_move_goes_back_only_where_the_mover_may_send(secured: Any) -> None:
     assert secured.broker.tasks[0].only_to is None, "nobody is asked on an open server"
 
 
-def test_a_tag_cannot_hide_behind_another_spelling(secured: Any) -> None:
+def test_a_condition_on_a_tag_cannot_be_avoided_by_another_case(secured: Any) -> None:
     bad = {"StringEquals": {"aws:RequestTag/x": "bad"}}
     secured.principal = user(policy(["sqs:*"]), policy(["sqs:TagQueue"], effect="Deny", Condition=bad))
     for tags in ({"x": "bad"}, {"X": "bad"}):
@@ -313,7 +313,7 @@ def test_tag_keys_may_differ_only_in_case(secured: Any) -> None:
         assert secured("CreateQueue", QueueName=f"q{number}", tags=tags).status == 200
 
 
-def test_a_yes_is_not_remembered_beyond_what_it_rests_on(secured: Any) -> None:
+def test_a_cached_verdict_depends_on_caller_action_queue_and_policy(secured: Any) -> None:
     ann = secured.principal = user(policy(["sqs:*"]))
     with_policy(secured, None)
     send = {"QueueUrl": URL, "MessageBody": "x"}

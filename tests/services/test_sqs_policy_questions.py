@@ -1,4 +1,4 @@
-"""What the policies are asked about: names, accounts and tags that there can be, whatever a caller sends."""
+"""Policies are asked only about possible names, accounts and tags, whatever a caller sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handle(arn: str) -> str:
 
 
 @pytest.fixture
-def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+def asked(sqs: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     """The questions that were asked; callers sign, and have no permissions."""
     questions: list[Question] = []
 
@@ -37,8 +37,8 @@ def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
         return decide(question)
 
     monkeypatch.setattr(authorize, "decide", recording)
-    face.make("q")
-    face.principal = OUTSIDER
+    sqs.make("q")
+    sqs.principal = OUTSIDER
     return questions
 
 
@@ -78,15 +78,17 @@ def asked(face: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
         ("CreateQueue", {"QueueName": "new", "tags": TOO_MANY}, "InvalidParameterValue"),
     ],
 )  # fmt: skip
-def test_no_policy_is_asked_about_what_cannot_be(
-    face: Any, asked: list[Question], action: str, request_: dict[str, Any], code: str
+def test_no_policy_is_asked_about_impossible_names_and_tags(
+    sqs: Any, asked: list[Question], action: str, request_: dict[str, Any], code: str
 ) -> None:
-    assert face(action, **request_).code == code
+    assert sqs(action, **request_).code == code
     assert asked == []
 
 
 @pytest.mark.parametrize("name", ["n" * 80, "n" * 75 + ".fifo"])
-def test_the_longest_that_can_be_is_asked_about(face: Any, asked: list[Question], name: str) -> None:
+def test_policies_are_asked_about_the_longest_possible_names_and_tags(
+    sqs: Any, asked: list[Question], name: str
+) -> None:
     tags = {"k" * 128: "v" * 256, **{f"k{number}": "" for number in range(49)}}
     url = f"http://h/{HERE}/{name}"
     for action, request in {
@@ -97,7 +99,7 @@ def test_the_longest_that_can_be_is_asked_about(face: Any, asked: list[Question]
         "StartMessageMoveTask": {"SourceArn": f"arn:aws:sqs:{REGION}:{HERE}:{name}"},
     }.items():
         asked.clear()
-        assert face(action, **request).code == "AccessDenied"
+        assert sqs(action, **request).code == "AccessDenied"
         (question,) = asked
         assert len(question.resource) <= ARN_LENGTH_MAX
         assert question.resource.endswith(name)
@@ -105,11 +107,11 @@ def test_the_longest_that_can_be_is_asked_about(face: Any, asked: list[Question]
             assert set(question.tag_keys) == set(tags)
 
 
-def test_the_words_for_what_is_wrong_name_the_queue(face: Any) -> None:
-    face.make("q")
-    untagged = face("UntagQueue", QueueUrl="q", TagKeys=list(TOO_MANY))
+def test_errors_about_tags_name_the_queue(sqs: Any) -> None:
+    sqs.make("q")
+    untagged = sqs("UntagQueue", QueueUrl="q", TagKeys=list(TOO_MANY))
     assert untagged.error == ("InvalidParameterValue", "Too many tag keys given for queue q.")
-    assert face("UntagQueue", QueueUrl="q", TagKeys=["k"] * 51).status == 200, "one key, however often"
-    created = face("CreateQueue", QueueName="new", tags=TOO_MANY)
+    assert sqs("UntagQueue", QueueUrl="q", TagKeys=["k"] * 51).status == 200, "one key, however often"
+    created = sqs("CreateQueue", QueueName="new", tags=TOO_MANY)
     assert created.error == ("InvalidParameterValue", "Too many tags added for queue new.")
-    assert face("UntagQueue", QueueUrl="q", TagKeys=["k" * 129]).error == ("InvalidParameterValue", LENGTH)
+    assert sqs("UntagQueue", QueueUrl="q", TagKeys=["k" * 129]).error == ("InvalidParameterValue", LENGTH)

@@ -1,4 +1,4 @@
-"""AssumeRole from session to session: what goes along, what ends it, and what conditions see of it."""
+"""Role chaining: what a session inherits, what ends it, and which tags conditions see."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_without_tags_no_condition_sees_transitive_ones(sts: Sts, town: Town) ->
     assert "Credentials" in sts(town.principal("alice"), "AssumeRole", **assume(role))
 
 
-def test_sessions_from_before_a_moment_can_be_denied(sts: Sts, town: Town) -> None:
+def test_sessions_issued_before_a_time_can_be_denied(sts: Sts, town: Town) -> None:
     """What AWS's own revocation of sessions does: a deny on aws:TokenIssueTime."""
     role, queue = town.role("worker", TRUST_ALICE, "sqs-full-access"), f"arn:aws:sqs:us-east-1:{HOME}:q"
     alice = town.principal("alice")
@@ -97,7 +97,7 @@ def test_sessions_from_before_a_moment_can_be_denied(sts: Sts, town: Town) -> No
     assert decide(Question(town.principal("alice"), "sqs:SendMessage", queue, HOME)).allowed, "no session"
 
 
-def test_what_a_question_brings_along_is_known_to_whoever_reviews_policies(
+def test_condition_keys_of_sts_are_known_to_the_policy_review(
     sts: Sts, town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Question] = []
