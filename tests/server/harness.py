@@ -121,16 +121,26 @@ class Client:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def response(self, *, head_only: bool = False) -> Received:
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    async def head(self) -> Received:
+        """The status and the headers; what follows is still to be read."""
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers: dict[str, str] = {}
-        for line in filter(None, head[1:]):
+        for line in filter(None, lines[1:]):
             name, _, value = line.partition(": ")
             assert name.lower() not in headers, f"{name} was sent twice"
             headers[name.lower()] = value
-        status = int(head[0].split(" ")[1])
-        length = 0 if head_only or status == 100 else int(headers["content-length"])
-        return Received(status, headers, await self._reader.readexactly(length))
+        return Received(int(lines[0].split(" ")[1]), headers, b"")
+
+    async def response(self, *, head_only: bool = False) -> Received:
+        head = await self.head()
+        length = 0 if head_only or head.status == 100 else int(head.headers["content-length"])
+        return Received(head.status, head.headers, await self._reader.readexactly(length))
+
+    async def line(self) -> bytes:
+        return await self._reader.readuntil(b"\r\n")
+
+    async def exactly(self, size: int) -> bytes:
+        return await self._reader.readexactly(size)
 
     async def at_end(self) -> bool:
         """Waits for the server to close; False if it sends something instead."""
