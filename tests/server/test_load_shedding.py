@@ -65,6 +65,23 @@ def test_small_requests_get_through_while_large_ones_are_held() -> None:
     run(scene)
 
 
+def test_unfinished_heads_count_and_are_given_up() -> None:
+    async def scene() -> None:
+        async with serving(HttpLimits(buffered_bytes_max=200_000)) as server:
+            clients = [await server.connect() for _ in range(10)]
+            for client in clients:
+                client.send(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 60_000)
+            answers = [asyncio.create_task(client.response()) for client in clients]
+            done, waiting = await asyncio.wait(answers, timeout=0.3)
+            assert {answer.result().status for answer in done} == {503}
+            assert 1 <= len(waiting) <= 3
+            assert server.listener.held_bytes <= 200_000
+            for answer in waiting:
+                answer.cancel()
+
+    run(scene)
+
+
 def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
     async def scene() -> None:
         async with serving(HttpLimits(buffered_bytes_max=100_000)) as server:

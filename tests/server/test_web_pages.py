@@ -103,6 +103,7 @@ def form(*headers: str) -> bytes:
 
 
 LIST = "/?Action=ListQueues"
+QUEUE = "http://localhost:9324/000000000000/made"
 
 
 def test_an_open_server_keeps_pages_out() -> None:
@@ -118,7 +119,15 @@ def test_an_open_server_keeps_pages_out() -> None:
                 assert (await server.ask(refused)).status == 403
             typed = await server.ask(http("GET", LIST, f"User-Agent: {FIREFOX}", "Sec-Fetch-Site: none"))
             assert typed.status == 200 and b"made" not in typed.body
-            assert (await server.ask(form(f"Origin: {APP}"))).status == 200
+            for linked in (
+                "CreateQueue&QueueName=made",
+                f"ReceiveMessage&QueueUrl={QUEUE}",
+                f"PurgeQueue&QueueUrl={QUEUE}",
+            ):
+                for header in ("Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"):
+                    followed = await server.ask(http("GET", f"/?Action={linked}", header))
+                    assert followed.status == 403 and b"cors_origins" in followed.body
+            assert (await server.ask(form(f"Origin: {APP}", "Sec-Fetch-Site: cross-site"))).status == 200
             for harmless in ("/health", "/"):
                 assert (await server.ask(http("GET", harmless, f"Origin: {EVIL}"))).status == 200
 
