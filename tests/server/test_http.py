@@ -82,7 +82,12 @@ def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
             (connection,) = server.listener._connections
             waiting = connection._running
             assert waiting is not None
-            assert (waiting.body, waiting.target, waiting.headers, waiting.raw_headers) == (b"", b"", {}, [])
+            assert (waiting.body, waiting.target, waiting.headers, waiting.raw_headers) == (
+                b"",
+                b"",
+                {},
+                None,
+            )
             slow.answer(b"slow")
             assert (await client.response()).body == b"slow"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.parser import BETWEEN, RequestParser, new_request_id
+from penstock.server.http.parser import BETWEEN, RequestParser, request_ids
 from penstock.server.http.request import HttpError, Peer
 
 from .harness import get, post
@@ -79,11 +79,13 @@ def test_headers_are_kept_as_received_beside_those_to_look_up() -> None:
     reading.feed(b"POST / HTTP/1.1\r\nX-A:  1 2 \r\nx-b: 3\r\nX-a: 4\r\nTransfer-Encoding: chunked\r\n\r\n")
     reading.feed(b"0\r\nTrailer: 5\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
     request = reading.requests.popleft()
+    assert request.raw_headers is not None
     assert [(name, value.strip()) for name, value in request.raw_headers] == [
         (b"X-A", b"1 2"), (b"x-b", b"3"), (b"X-a", b"4"), (b"Transfer-Encoding", b"chunked"),
     ]  # fmt: skip
     assert request.headers == {b"x-a": b"1 2, 4", b"x-b": b"3", b"transfer-encoding": b"chunked"}
-    assert reading.requests.popleft().raw_headers == [(b"Host", b"h")]
+    following = reading.requests.popleft()
+    assert (following.headers, following.raw_headers) == ({b"host": b"h"}, None)
 
 
 def test_an_offer_to_upgrade_leaves_the_other_headers_as_received() -> None:
@@ -146,8 +148,10 @@ def test_what_makes_no_body_grow_is_bounded() -> None:
 
 
 def test_request_ids_are_uuids_and_differ() -> None:
-    ids = {new_request_id() for _ in range(1000)}
-    assert len(ids) == 1000
+    reading = parser()
+    reading.feed(get("/") * 5000)
+    ids = {request.id for request in reading.requests} | set(request_ids())
+    assert len(ids) == 5000 + 4096
     assert all(len(each) == 36 and each[14] == "4" and each[19] in "89ab" for each in ids)
 
 
@@ -221,8 +225,13 @@ def test_headers_are_counted_as_they_come(beginning: bytes) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [[b"X: " + b"x" * 60_000], [b"%d:" % number for number in range(90)]],
-    ids=["one large", "many small"],
+    [
+        [b"X: " + b"x" * 60_000],
+        [b"%d: v%d" % (number, number) for number in range(90)],
+        [b"A: v%d" % number for number in range(90)],
+        [b"%d%b: v%d" % (number, b"x" * 90, number) for number in range(90)],
+    ],
+    ids=["one large", "many small", "one repeated", "unusual names"],
 )
 def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[bytes]) -> None:
     reading = parser(HttpLimits())

@@ -10,7 +10,7 @@ URLs, and an unsigned request to such a host belongs to that region.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from penstock.cache import BoundedCache
@@ -90,14 +90,15 @@ class Origins:
             scheme, _ = _forwarded(request, scheme, "")
         return scheme == "https"
 
-    def as_signed(self, request: Request) -> tuple[Sequence[tuple[bytes, bytes]], Mapping[bytes, bytes]]:
+    def as_signed(self, request: Request) -> tuple[Collection[tuple[bytes, bytes]], Mapping[bytes, bytes]]:
         """The headers as the client signed them: a proxy that sets its own Host passes on the client's."""
         if not self._proxies or not self._came_by_proxy(request) or not _first(request, b"x-forwarded-host"):
-            return request.raw_headers, request.headers
+            return request.raw_headers or request.headers.items(), request.headers
         _, host = _forwarded(request, request.peer.scheme, "")
         signed_host = host.encode("latin-1")
         headers = [
-            (name, signed_host if name.lower() == b"host" else value) for name, value in request.raw_headers
+            (name, signed_host if name.lower() == b"host" else value)
+            for name, value in request.raw_headers or request.headers.items()
         ]
         return headers, {**request.headers, b"host": signed_host}
 

@@ -80,16 +80,11 @@ class Routes:
 
     def serve(self, request: Request) -> None:
         """Calls ``request.respond`` once, now or later. Raises nothing."""
-        headers, method = request.headers, request.method
+        headers = request.headers
         try:
-            if b"origin" in headers:
-                request.cors_headers = self._cors.response_headers(request)
-            if b"x-amz-target" not in headers and (mount := self._mount_of(request)) is not None:
-                self._serve_mount(mount, request)
-            elif method in self.methods:
+            usual = request.method == b"POST" and b"x-amz-target" in headers and b"origin" not in headers
+            if usual or not self._serve_special(request):
                 self._serve_call(request)
-            else:
-                self._serve_other(request)
         except HttpError as error:
             request.respond(error_response(error, request.id))
         except Exception as error:
@@ -140,15 +135,23 @@ class Routes:
             call.user_agent = headers.get(b"user-agent", b"")[:_USER_AGENT_MAX].decode("latin-1")
         dispatch(request, call, request.respond)
 
-    def _serve_other(self, request: Request) -> None:
-        if request.method == b"OPTIONS":
-            headers = [(REQUEST_ID, request.id.encode()), (b"Allow", METHODS)]
-            headers += self._cors.preflight_headers(request)
-            request.cors_headers = None  # the same ones
-            request.respond(Response(200, headers))
-        else:  # HEAD, too: it asks for nothing to be done
-            error = HttpError(405, f"The method {request.method.decode()} is not supported here.")
+    def _serve_special(self, request: Request) -> bool:
+        """Whether it was answered here: mounts, preflight requests of browsers, methods that no service has."""
+        headers, method = request.headers, request.method
+        if b"origin" in headers:
+            request.cors_headers = self._cors.response_headers(request)
+        if b"x-amz-target" not in headers and (mount := self._mount_of(request)) is not None:
+            self._serve_mount(mount, request)
+        elif method == b"OPTIONS":
+            allowed = [(REQUEST_ID, request.id.encode()), (b"Allow", METHODS)]
+            request.cors_headers = self._cors.preflight_headers(request)
+            request.respond(Response(200, allowed))
+        elif method not in self.methods:  # HEAD, too: nothing may be done for it
+            error = HttpError(405, f"The method {method.decode()} is not supported here.")
             request.respond(with_headers(error_response(error, request.id), [(b"Allow", METHODS)]))
+        else:
+            return False
+        return True
 
     # Mounts.
 

@@ -8,13 +8,13 @@ parameters. The path is escaped once more than it was sent, as for every service
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 _UNRESERVED = "-._~"  # besides letters and digits (RFC 3986, 2.3)
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Collection[tuple[bytes, bytes]]
 Parameters = list[tuple[bytes, bytes]]
 """Names and values of a query string, in order, unescaped."""
 

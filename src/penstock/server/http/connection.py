@@ -15,7 +15,7 @@ import logging
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, cast
 
-from penstock.server.http.parser import BETWEEN, BODY, HEAD, RequestParser, new_request_id
+from penstock.server.http.parser import BETWEEN, BODY, HEAD, RequestParser, request_ids
 from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import (
     CLOSE,
@@ -363,7 +363,7 @@ class Connection(asyncio.Protocol):
             self._running.call.hang_up()
 
     def _write_error(self, error: HttpError) -> None:
-        response = error_response(error, new_request_id())
+        response = error_response(error, next(request_ids()))
         self._transport.write(encode_response(response, self._listener.date.line, CLOSE))
 
     # Waiting and ending.

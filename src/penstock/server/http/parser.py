@@ -8,15 +8,18 @@ requests that were complete before it stay in ``requests``.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from secrets import randbits
 
 import httptools
 
+from penstock.cache import BoundedCache
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import (
     HEADER_COST,
     HttpError,
     Peer,
+    RawHeaders,
     Request,
     length_of_head,
     memory_of_head,
@@ -26,29 +29,32 @@ from penstock.server.http.request import (
 _SINGLE = frozenset(
     (b"host", b"authorization", b"content-type", b"content-length", b"x-amz-target", b"transfer-encoding")
 )
-_SPECIAL = frozenset((b"connection", b"expect"))  # they depend on the HTTP version
-
-_NONE_YET: list[tuple[bytes, bytes]] = []
+_KNOWN_NAMES_BYTES_MAX = 1024  # SDKs need 150
 
 BETWEEN, HEAD, BODY = range(3)
 """The phases of reading: between requests, in a head, in a body."""
 
+_Names = list[bytes]
+_known_names: BoundedCache[tuple[bytes, ...], tuple[_Names, _Names]] = BoundedCache(256)
+"""Header names as received and in lower case: a client sends the same ones in every request."""
+
 
 class RequestParser:
     __slots__ = (
-        "_arriving", "_body", "_fed", "_headers", "_id_count", "_id_prefix", "_keep_alive", "_limits", "_method",
-        "_parser", "_peer", "_raw_headers", "_target", "_upgrade", "_version", "continue_due", "phase", "progress",
-        "requests",
+        "_body", "_fed", "_headers", "_ids", "_keep_alive", "_last_names", "_limits", "_lower_names", "_method",
+        "_names", "_parser", "_peer", "_raw_headers", "_target", "_upgrade", "_values", "_version", "continue_due",
+        "phase", "progress", "requests",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, limits: HttpLimits) -> None:
         self._peer = peer
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
-        self._id_prefix, self._id_count = _request_ids()
+        self._ids = request_ids()
+        self._last_names: _Names = []
+        self._lower_names: _Names = []
         self.requests: deque[Request] = deque()  # complete, not yet taken by the connection
         self.progress = 0  # bytes of bodies since the connection set it to zero
-        self._arriving: list[tuple[bytes, bytes]] = []  # headers of an unfinished head, or trailers
         self.drop()
 
     def drop(self) -> None:
@@ -57,10 +63,11 @@ class RequestParser:
         self.continue_due = False  # the client waits for 100 Continue before it sends the body
         self._fed = 0  # bytes since the request began, its head ended or its body last grew
         self._target = b""
-        if self._arriving:
-            self._arriving = []
-        self._raw_headers: list[tuple[bytes, bytes]] = _NONE_YET
-        self._headers: dict[bytes, bytes] | None = None
+        # Of an unfinished head; after it, of trailers, which nobody reads.
+        self._names: _Names = []
+        self._values: list[bytes] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._raw_headers: RawHeaders | None = None
         self._body: bytes | bytearray = b""
         self._version = "1.1"
         self._upgrade = False
@@ -87,7 +94,7 @@ class RequestParser:
         # Only of a request that is not complete: any other gets its own response, and exactly one.
         if self._fed > self._limits.header_bytes_max:
             raise _headers_too_large()
-        if len(self._arriving) > self._limits.header_count_max:
+        if len(self._names) > self._limits.header_count_max:
             raise _too_many_headers()
         return b""
 
@@ -96,8 +103,8 @@ class RequestParser:
         """Memory of the requests that nobody has taken, and of the one that is being read."""
         held = sum([request.held_bytes for request in self.requests])
         if self.phase != BETWEEN:
-            held += memory_of_head(self._target, self._raw_headers) + len(self._body)
-            held += self._fed + len(self._arriving) * HEADER_COST
+            held += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)
+            held += self._fed + len(self._names) * HEADER_COST
         return held
 
     # Callbacks of httptools. There is no on_message_begin: the URL comes first.
@@ -110,25 +117,34 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Called a dozen times for each request: everything else is done when all headers are there.
-        self._arriving.append((name, value))
+        self._names.append(name)
+        self._values.append(value)
 
     def on_headers_complete(self) -> None:
-        limits, parser, raw = self._limits, self._parser, self._arriving
-        if len(raw) > limits.header_count_max:
+        limits, parser, names, values = self._limits, self._parser, self._names, self._values
+        if len(names) > limits.header_count_max:
             raise _too_many_headers()
         # The body may have begun in the same piece, and counts in `_fed`.
-        if self._fed > limits.header_bytes_max < length_of_head(self._target, raw):
+        if (
+            self._fed
+            > limits.header_bytes_max
+            < length_of_head(self._target, zip(names, values, strict=True))
+        ):
             raise _headers_too_large()
+        if names != self._last_names:
+            self._last_names, self._lower_names = _lower(names)
         headers = {}
-        for name, value in raw:
-            headers[name.lower()] = value.strip()
-        if len(headers) < len(raw):
-            headers = _joined(raw)
-        self._headers, self._raw_headers, self._arriving = headers, raw, []
+        for name, value in zip(self._lower_names, values, strict=True):
+            headers[name] = value.strip()
+        if len(headers) < len(names):
+            self._raw_headers = list(zip(names, values, strict=True))
+            headers = _joined(self._raw_headers)
+        self._headers, self._names, self._values = headers, [], []
         self._method = parser.get_method()
         if parser.should_upgrade():
             if self._method == b"CONNECT":
                 raise HttpError(405, "This server is not a proxy.")
+            self._raw_headers = list(zip(names, values, strict=True))
             self._version = parser.get_http_version()
             self._upgrade = True
             return
@@ -138,7 +154,7 @@ class RequestParser:
         length = headers.get(b"content-length")
         if length is not None and int(length) > limits.body_bytes_max:
             raise self._body_too_large()
-        if not _SPECIAL.isdisjoint(headers):
+        if b"connection" in headers or b"expect" in headers:  # they depend on the version
             self._version = parser.get_http_version()
             expect = headers.get(b"expect")
             if expect is not None and self._version != "1.0":
@@ -162,23 +178,30 @@ class RequestParser:
     def on_message_complete(self) -> None:
         if self._upgrade:
             return
-        self._id_count += 1
-        body, headers = self._body, self._headers
-        assert headers is not None
+        request_id = next(self._ids, None)
+        if request_id is None:
+            self._ids = request_ids()
+            request_id = next(self._ids)
+        body = self._body
         self.requests.append(
             Request(
                 self._peer,
-                f"{self._id_prefix}{self._id_count & _ID_COUNT_MASK:012x}",
+                request_id,
                 self._method,
                 self._target,
-                headers,
+                self._headers,
                 self._raw_headers,
                 body if type(body) is bytes else bytes(body),
                 self._keep_alive,
                 self._version,
             )
         )
-        self.drop()
+        self.phase = BETWEEN
+        self._fed = 0
+        self._target = self._body = b""
+        self._headers, self._raw_headers = {}, None
+        if self._names or self._version != "1.1" or self.continue_due:  # trailers, or rare headers
+            self.drop()
 
     def _body_too_large(self) -> HttpError:
         return HttpError(413, f"The request's body is larger than {self._limits.body_bytes_max} bytes.")
@@ -187,31 +210,35 @@ class RequestParser:
         # RFC 9110, 7.8: a server may ignore an offer to upgrade. But httptools stops at it: it gets the same head
         # again without the offer.
         head = [b"%b %b HTTP/%b" % (self._method, self._target, self._version.encode())]
+        assert self._raw_headers is not None
         head += [b"%b: %b" % header for header in self._raw_headers if header[0].lower() != b"upgrade"]
         self._parser = httptools.HttpRequestParser(self)
         self.drop()
         return b"\r\n".join([*head, b"", rest])
 
 
-_ID_COUNT_MASK = (1 << 48) - 1
+_ID_ENDINGS = [f"{number:03x}" for number in range(4096)]
 
 
-def _request_ids() -> tuple[str, int]:
-    """For the requests of one connection: the beginning of their ids, and where to start counting.
+def request_ids() -> Iterator[str]:
+    """A few thousand ids that look like UUIDs of version 4: random, and counted at the end.
 
-    Together they look like a UUID of version 4. Request ids correlate log lines; they are no secrets.
+    They correlate log lines and are no secrets. No Python code runs for each.
     """
-    digits = f"{randbits(64):016x}"
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[13:16]}-", randbits(48)
+    digits = f"{randbits(108):027x}"
+    beginning = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:18]}-{digits[18:]}"
+    return map(beginning.__add__, _ID_ENDINGS)
 
 
-def new_request_id() -> str:
-    """For a response to something that is no request."""
-    prefix, count = _request_ids()
-    return f"{prefix}{count:012x}"
+def _lower(names: _Names) -> tuple[_Names, _Names]:
+    """To be kept with the connection: the names if they are the usual few, and the same in lower case."""
+    if sum(map(len, names)) > _KNOWN_NAMES_BYTES_MAX:
+        return [], [name.lower() for name in names]
+    known = _known_names.get(tuple(names))
+    return known or _known_names.put(tuple(names), (names, [name.lower() for name in names]))
 
 
-def _joined(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def _joined(raw: RawHeaders) -> dict[bytes, bytes]:
     """RFC 9110, 5.3: a repeated header continues a list. Refused for those that have one value."""
     headers: dict[bytes, bytes] = {}
     for raw_name, value in raw:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.wire.service import Call, Headers, Response
 
-HEADER_COST = 256  # memory of a header in lists and dicts, besides its text
+RawHeaders = list[tuple[bytes, bytes]]
+
+HEADER_COST = 128  # memory of a header besides its text, once as received or once by name
 
 
 class Origin(NamedTuple):
@@ -40,8 +42,8 @@ class Peer:
 class Request(msgspec.Struct, eq=False):
     """One HTTP request, read completely. It is answered by one call of :meth:`respond`.
 
-    ``headers`` is for lookups: names in lower case, repeated headers joined. ``raw_headers`` is what was received,
-    in order, unchanged: signatures are computed over it.
+    ``headers`` has the names in lower case, and repeated headers joined by a comma and a space. If a header is
+    repeated, ``raw_headers`` has them as received, because signatures join them in another way.
     """
 
     peer: Peer
@@ -49,7 +51,7 @@ class Request(msgspec.Struct, eq=False):
     method: bytes = b""
     target: bytes = b""  # path and query, as sent
     headers: dict[bytes, bytes] = {}
-    raw_headers: list[tuple[bytes, bytes]] = []
+    raw_headers: RawHeaders | None = None
     body: bytes = b""
     keep_alive: bool = True
     version: str = "1.1"
@@ -65,7 +67,7 @@ class Request(msgspec.Struct, eq=False):
     def release(self) -> None:
         """Drop what takes memory: the request was read, and may wait for its response for long."""
         self.body = self.target = b""
-        self.headers, self.raw_headers = {}, []
+        self.headers, self.raw_headers = {}, None
 
     @property
     def path(self) -> bytes:
@@ -78,15 +80,17 @@ class Request(msgspec.Struct, eq=False):
     @property
     def held_bytes(self) -> int:
         """Memory that it takes while it waits to be served."""
-        return memory_of_head(self.target, self.raw_headers) + len(self.body)
+        return memory_of_head(self.target, self.headers, self.raw_headers) + len(self.body)
 
 
-def length_of_head(target: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+def length_of_head(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> int:
     return len(target) + sum([len(name) + len(value) + 4 for name, value in headers])
 
 
-def memory_of_head(target: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    return length_of_head(target, headers) + len(headers) * HEADER_COST
+def memory_of_head(target: bytes, headers: dict[bytes, bytes], raw_headers: RawHeaders | None) -> int:
+    if raw_headers is None:
+        return length_of_head(target, headers.items()) + len(headers) * HEADER_COST
+    return length_of_head(target, raw_headers) + (len(headers) + len(raw_headers)) * HEADER_COST
 
 
 class HttpError(Exception):
