@@ -1,5 +1,4 @@
-"""What a service declares to the wire, one row per action; and what travels with one request: Call,
-Response, Fault.
+"""What a service declares to the wire, one row per action; and what travels with one request.
 
 The wire knows services only by these rows. It decodes a request into the row's struct, asks the row for the
 resource, authorises the call, runs the handler and encodes the struct that the handler returns.
@@ -130,24 +129,6 @@ def _bounded(message: str) -> str:
     return message if len(message) <= _MESSAGE_MAX else f"{message[:_MESSAGE_MAX]}…"
 
 
-class Resource(Protocol):
-    """What an action acts on, as far as authorisation asks."""
-
-    @property
-    def arn(self) -> str:
-        """Also the routing key: its hash names the shard."""
-
-    @property
-    def account(self) -> str: ...
-
-    @property
-    def policy(self) -> str | None:
-        """The policy document attached to it. None if it has none, or if the resource does not exist."""
-
-    @property
-    def tags(self) -> Mapping[str, str]: ...
-
-
 class AuditRule(msgspec.Struct, frozen=True):
     """What the audit log records of an action.
 
@@ -170,8 +151,8 @@ Handler = Callable[[Any, Any, Call], Coroutine[Any, None, Any]]
 """(the service's context, request struct, call) -> response struct, or None for an empty response."""
 
 FindResource = Callable[[Any, Any, Call], Any]
-"""(the service's context, request struct, call) -> the :class:`Resource` that the request names. It need not exist
-on a secured server: authorisation comes before the answer that it does not."""
+"""(the service's context, request struct, call) -> what the request acts on, with what authorisation asks of it. Its
+ARN is the routing key. On a secured server it need not exist: whether it does is said after authorisation."""
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -188,9 +169,8 @@ class Action(msgspec.Struct, frozen=True):
     root_always: bool = False  # no policy can keep the root of the owning account from it
     anonymous: bool = False  # a caller without a signature may be served, if the resource's policy allows it
     read_only: bool = False  # as CloudTrail has it
-    has_effects: bool = (
-        False  # although it is read-only: ReceiveMessage hides messages, AssumeRole gives credentials
-    )
+    # Although it is read-only: ReceiveMessage hides messages, AssumeRole gives credentials.
+    has_effects: bool = False
     audit: AuditRule = AuditRule()
     metric: str = ""  # the name under which it is counted, if not its own
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
