@@ -1,4 +1,4 @@
-"""A small town for tests of who may do what: two accounts, a few people, roles, and a clock that can be turned."""
+"""Accounts with users and roles for tests of authentication and authorization, with a clock that tests set."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def allow(action: str | list[str], **more: Any) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": action, **more}
 
 
-class Town:
-    """Its credentials file, and what a server makes of it."""
+class Accounts:
+    """A credentials file, and the credentials of a server that reads it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "credentials.toml"
@@ -44,23 +44,23 @@ class Town:
     def change(self, edit: Callable[[CredentialsContent], object]) -> str:
         with changed_file(self.path) as content:
             edit(content)
-        return self.look()
+        return self.reload()
 
-    def look(self) -> str:
+    def reload(self) -> str:
         """Twice, as a server does: at the first look a changed file may still be being written."""
         return self.credentials.reload() or self.credentials.reload()
 
     def user(self, name: str, *policies: str, account: str = HOME, tags: dict[str, str] | None = None) -> str:
-        """Add a user. Policies are names, or documents. Gives the access key."""
+        """Add a user. Policies are names, or documents. Returns the access key."""
 
         def edit(content: CredentialsContent) -> None:
-            found = add_user(content, account, name, THEN)
-            key = add_key(found, ROOT_KEY, THEN)
+            subject = add_user(content, account, name, THEN)
+            key = add_key(subject, ROOT_KEY, THEN)
             self.secrets[key.id] = key.secret
             self.keys[name] = key.id
-            self._attach(content, found, policies)
+            self._attach(content, subject, policies)
             if tags:
-                found.holder.tags = tags
+                subject.holder.tags = tags
 
         self.change(edit)
         return self.keys[name]
@@ -69,8 +69,8 @@ class Town:
         self, name: str, trust: str, *policies: str, account: str = HOME, max_session_s: int = 3600
     ) -> str:
         def edit(content: CredentialsContent) -> None:
-            found = add_role(content, account, name, trust, max_session_s, THEN)
-            self._attach(content, found, policies)
+            subject = add_role(content, account, name, trust, max_session_s, THEN)
+            self._attach(content, subject, policies)
 
         self.change(edit)
         return f"arn:aws:iam::{account}:role/{name}"
@@ -79,11 +79,11 @@ class Town:
         return self.credentials.directory.principal(self.keys[name], None)
 
     @staticmethod
-    def _attach(content: CredentialsContent, found: Any, policies: tuple[str, ...]) -> None:
+    def _attach(content: CredentialsContent, subject: Any, policies: tuple[str, ...]) -> None:
         for number, policy in enumerate(policies):
             if policy.startswith("{"):
-                name = f"{found.name}-{number}"
+                name = f"{subject.name}-{number}"
                 put_policy(content, name, policy)
-                attach(content, found, name)
+                attach(content, subject, name)
             else:
-                attach(content, found, policy)
+                attach(content, subject, policy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from identities import HOME, ROOT_KEY, THEN, Accounts, allow, document
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import CredentialsError, Directory
@@ -19,8 +19,8 @@ QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town(tmp_path)
+def accounts(tmp_path: Path) -> Accounts:
+    return Accounts(tmp_path)
 
 
 def refused(directory: Directory, access_key: str, token: str | None = None) -> tuple[str, str]:
@@ -37,11 +37,11 @@ def refused(directory: Directory, access_key: str, token: str | None = None) -> 
 INVALID = ("InvalidToken", "The security token included in the request is invalid.")
 
 
-def test_a_user_has_its_secret_name_and_policies(town: Town) -> None:
+def test_a_user_has_its_secret_name_and_policies(accounts: Accounts) -> None:
     policy = document(allow("sqs:SendMessage", Resource=QUEUE))
-    key = town.user("alice", "sqs-read-only", policy, tags={"team": "orders"})
-    assert town.credentials.directory.secret(key, None) == town.secrets[key]
-    alice = town.credentials.directory.principal(key, None)
+    key = accounts.user("alice", "sqs-read-only", policy, tags={"team": "orders"})
+    assert accounts.credentials.directory.secret(key, None) == accounts.secrets[key]
+    alice = accounts.credentials.directory.principal(key, None)
     assert (alice.kind, alice.account, alice.name) == ("user", HOME, "alice")
     assert alice.arn == f"arn:aws:iam::{HOME}:user/alice"
     assert alice.id.startswith("AIDA") and len(alice.id) == 21
@@ -52,16 +52,16 @@ def test_a_user_has_its_secret_name_and_policies(town: Town) -> None:
     assert not decide(Question(alice, "sqs:DeleteQueue", QUEUE, HOME)).allowed
 
 
-def test_inline_policies_count_as_text_and_as_tables(town: Town) -> None:
-    key = town.user("alice")
+def test_inline_policies_count_as_text_and_as_tables(accounts: Accounts) -> None:
+    key = accounts.user("alice")
 
     def edit(content: CredentialsContent) -> None:
         inline = content.accounts[HOME].users["alice"].inline
         inline["text"] = document(allow("sqs:SendMessage", Resource="*"))
         inline["table"] = {"Version": "2012-10-17", "Statement": [allow("sqs:ReceiveMessage", Resource="*")]}
 
-    town.change(edit)
-    alice = town.credentials.directory.principal(key, None)
+    accounts.change(edit)
+    alice = accounts.credentials.directory.principal(key, None)
     by_action = {
         action: decide(Question(alice, f"sqs:{action}", QUEUE, HOME)).policy
         for action in ("SendMessage", "ReceiveMessage", "PurgeQueue")
@@ -73,76 +73,76 @@ def test_inline_policies_count_as_text_and_as_tables(town: Town) -> None:
     }
 
 
-def test_the_root_of_an_account(town: Town) -> None:
-    key = town.user("root")
-    root = town.credentials.directory.principal(key, None)
+def test_the_root_of_an_account(accounts: Accounts) -> None:
+    key = accounts.user("root")
+    root = accounts.credentials.directory.principal(key, None)
     assert (root.kind, root.arn, root.id, root.name) == ("root", f"arn:aws:iam::{HOME}:root", HOME, None)
     assert decide(Question(root, "sqs:DeleteQueue", QUEUE, HOME)).allowed
 
 
-def test_unknown_inactive_and_removed_keys_get_one_answer(town: Town) -> None:
-    key = town.user("alice", "sqs-full-access")
+def test_unknown_inactive_and_removed_keys_get_one_answer(accounts: Accounts) -> None:
+    key = accounts.user("alice", "sqs-full-access")
 
     def status(status: str) -> None:
         def edit(content: CredentialsContent) -> None:
             find_user(content, "alice", None).keys[0].status = status  # type: ignore[assignment]
 
-        town.change(edit)
+        accounts.change(edit)
 
-    assert refused(town.credentials.directory, "AKIANOBODY") == INVALID
-    assert refused(town.credentials.directory, key, "a token") == INVALID
+    assert refused(accounts.credentials.directory, "AKIANOBODY") == INVALID
+    assert refused(accounts.credentials.directory, key, "a token") == INVALID
     status("inactive")
-    assert refused(town.credentials.directory, key) == INVALID
+    assert refused(accounts.credentials.directory, key) == INVALID
     status("active")
-    assert town.credentials.directory.secret(key, None) == town.secrets[key]
-    town.change(lambda content: content.accounts[HOME].users.pop("alice"))
-    assert refused(town.credentials.directory, key) == INVALID
+    assert accounts.credentials.directory.secret(key, None) == accounts.secrets[key]
+    accounts.change(lambda content: content.accounts[HOME].users.pop("alice"))
+    assert refused(accounts.credentials.directory, key) == INVALID
 
 
-def test_both_keys_of_a_rotation_work(town: Town) -> None:
-    first = town.user("alice")
+def test_both_keys_of_a_rotation_work(accounts: Accounts) -> None:
+    first = accounts.user("alice")
 
     def edit(content: CredentialsContent) -> None:
         key = add_key(find_user(content, "alice", None), ROOT_KEY, THEN)
-        town.secrets[key.id] = key.secret
-        town.keys["alice"] = key.id
+        accounts.secrets[key.id] = key.secret
+        accounts.keys["alice"] = key.id
 
-    town.change(edit)
-    for key in (first, town.keys["alice"]):
-        assert town.credentials.directory.secret(key, None) == town.secrets[key]
+    accounts.change(edit)
+    for key in (first, accounts.keys["alice"]):
+        assert accounts.credentials.directory.secret(key, None) == accounts.secrets[key]
     with pytest.raises(CredentialsError, match="has two keys"):
-        town.change(edit)
+        accounts.change(edit)
 
 
-def test_another_root_key_opens_nothing_and_says_so(town: Town) -> None:
-    key = town.user("alice")
+def test_another_root_key_opens_nothing_and_says_so(accounts: Accounts) -> None:
+    key = accounts.user("alice")
     with pytest.raises(CredentialsError) as raised:
-        Directory(read_file(town.path), RootKey(bytes(32)), town.clock)
+        Directory(read_file(accounts.path), RootKey(bytes(32)), accounts.clock)
     reason = "it was encrypted with another root key, or changed since"
     assert str(raised.value) == f"the secret of access key {key} cannot be decrypted: {reason}"
 
 
-def test_a_secret_does_not_fit_another_key(town: Town) -> None:
-    town.user("alice")
-    mallory = town.user("mallory")
-    content = read_file(town.path)
+def test_a_secret_does_not_fit_another_key(accounts: Accounts) -> None:
+    accounts.user("alice")
+    mallory = accounts.user("mallory")
+    content = read_file(accounts.path)
     users = content.accounts[HOME].users
     users["mallory"].keys[0].secret = users["alice"].keys[0].secret
     with pytest.raises(CredentialsError, match=f"the secret of access key {mallory} cannot be decrypted"):
-        Directory(content, ROOT_KEY, town.clock)
+        Directory(content, ROOT_KEY, accounts.clock)
 
 
-def test_a_secret_that_was_written_by_hand_is_refused(town: Town) -> None:
-    town.user("alice")
-    content = read_file(town.path)
+def test_a_secret_that_was_written_by_hand_is_refused(accounts: Accounts) -> None:
+    accounts.user("alice")
+    content = read_file(accounts.path)
     content.accounts[HOME].users["alice"].keys[0].secret = "not sealed!"
     with pytest.raises(
         CredentialsError, match="is not an encrypted one: create a key with penstock user rotate"
     ):
-        Directory(content, ROOT_KEY, town.clock)
+        Directory(content, ROOT_KEY, accounts.clock)
 
 
-def test_ids_are_kept_and_whoever_comes_again_is_somebody_else(town: Town) -> None:
+def test_ids_are_kept_and_whoever_comes_again_is_somebody_else(accounts: Accounts) -> None:
     content = CredentialsContent()
     first = add_user(content, HOME, "alice", THEN)
     del content.accounts[HOME].users["alice"]

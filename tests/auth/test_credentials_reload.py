@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from identities import HOME, ROOT_KEY, THEN, Town, allow, document
+from identities import HOME, ROOT_KEY, THEN, Accounts, allow, document
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.admin import add_role, find_user, put_policy, trust_document
@@ -19,22 +19,22 @@ from penstock.clock import ManualClock
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town(tmp_path)
+def accounts(tmp_path: Path) -> Accounts:
+    return Accounts(tmp_path)
 
 
-def test_a_file_that_did_not_change_is_not_read_again(town: Town) -> None:
-    town.user("alice")
-    before = town.credentials.directory
-    assert town.credentials.reload() == ""
-    assert town.credentials.directory is before
-    assert town.credentials.reload(asked=True) == "credentials reloaded: nothing changed"
+def test_a_file_that_did_not_change_is_not_read_again(accounts: Accounts) -> None:
+    accounts.user("alice")
+    before = accounts.credentials.directory
+    assert accounts.credentials.reload() == ""
+    assert accounts.credentials.directory is before
+    assert accounts.credentials.reload(requested=True) == "credentials reloaded: nothing changed"
 
 
-def test_what_changed_is_told_without_secrets(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_changed_is_told_without_secrets(accounts: Accounts, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="penstock.auth")
-    town.user("alice")
-    key = town.keys["alice"]
+    accounts.user("alice")
+    key = accounts.keys["alice"]
     assert caplog.messages[-1] == "credentials reloaded: 1 account added, 1 user added, 1 active key added"
 
     def more(content: CredentialsContent) -> None:
@@ -42,155 +42,160 @@ def test_what_changed_is_told_without_secrets(town: Town, caplog: pytest.LogCapt
         add_role(content, HOME, "worker", trust_document(["alice"], HOME, None), 3600, THEN)
         put_policy(content, "none", '{"Statement": {"Effect": "Deny", "Action": "sqs:*", "Resource": "*"}}')
 
-    assert town.change(more) == ("credentials reloaded: 1 role added, 1 active key removed, 1 policy added")
-    assert town.secrets[key] not in caplog.text
-    retagged = town.change(lambda content: find_user(content, "alice", None).holder.tags.update(a="b"))
+    assert accounts.change(more) == (
+        "credentials reloaded: 1 role added, 1 active key removed, 1 policy added"
+    )
+    assert accounts.secrets[key] not in caplog.text
+    retagged = accounts.change(lambda content: find_user(content, "alice", None).holder.tags.update(a="b"))
     assert retagged == "credentials reloaded: 1 user changed"
 
 
-def test_many_changes_are_counted(town: Town) -> None:
+def test_many_changes_are_counted(accounts: Accounts) -> None:
     def many(content: CredentialsContent) -> None:
         for number in range(20):
             put_policy(
                 content, f"p{number}", '{"Statement": {"Effect": "Deny", "Action": "sqs:*", "Resource": "*"}}'
             )
 
-    assert town.change(many) == "credentials reloaded: 20 policies added"
+    assert accounts.change(many) == "credentials reloaded: 20 policies added"
 
 
 @pytest.mark.parametrize("damage", ["cut", "readable", "gone", "key"])
 def test_a_bad_file_changes_nothing_and_is_told_once(
-    town: Town, damage: str, caplog: pytest.LogCaptureFixture
+    accounts: Accounts, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = town.user("alice")
-    directory, text = town.credentials.directory, town.path.read_text()
+    key = accounts.user("alice")
+    directory, text = accounts.credentials.directory, accounts.path.read_text()
     match damage:
         case "cut":
-            town.path.write_text(text[:-20])
+            accounts.path.write_text(text[:-20])
         case "readable":
-            town.path.chmod(0o644)
+            accounts.path.chmod(0o644)
         case "gone":
-            town.path.unlink()
+            accounts.path.unlink()
         case "key":
-            town.path.write_text(text.replace(key, "AKIAOTHER"))
+            accounts.path.write_text(text.replace(key, "AKIAOTHER"))
     caplog.clear()
-    line = town.look()
+    line = accounts.reload()
     problem = "there is no" if damage == "gone" else "cannot use the"
-    assert line.startswith(f"{problem} credentials file {town.path}: ")
+    assert line.startswith(f"{problem} credentials file {accounts.path}: ")
     assert line.endswith("; the old credentials are still in force")
-    assert town.look() == ""
+    assert accounts.reload() == ""
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert town.credentials.directory is directory
-    assert directory.secret(key, None) == town.secrets[key]
+    assert accounts.credentials.directory is directory
+    assert directory.secret(key, None) == accounts.secrets[key]
 
-    town.path.touch()
-    town.path.chmod(0o600)
-    town.path.write_text(text)
-    assert town.look() == "credentials reloaded: nothing changed"
-    town.clock.advance(3_600_000)
-    assert town.look() == ""
+    accounts.path.touch()
+    accounts.path.chmod(0o600)
+    accounts.path.write_text(text)
+    assert accounts.reload() == "credentials reloaded: nothing changed"
+    accounts.clock.advance(3_600_000)
+    assert accounts.reload() == ""
 
 
 def test_a_file_that_cannot_be_read_any_more_is_told_again_and_again(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    accounts: Accounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    town.user("alice")
+    accounts.user("alice")
 
     def forbidden(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", forbidden)
-    town.path.touch()
+    accounts.path.touch()
     caplog.clear()
-    line = f"cannot use the credentials file {town.path}: Permission denied; the old credentials are still in force"
-    assert town.look() == line
+    problem = f"cannot use the credentials file {accounts.path}: Permission denied"
+    line = f"{problem}; the old credentials are still in force"
+    assert accounts.reload() == line
     for _ in range(3):
-        town.clock.advance(59_999)
-        assert town.look() == ""
-        town.clock.advance(1)
-        assert town.look() == line
+        accounts.clock.advance(59_999)
+        assert accounts.reload() == ""
+        accounts.clock.advance(1)
+        assert accounts.reload() == line
     assert [(record.levelname, record.message) for record in caplog.records] == [("ERROR", line)] * 4
     monkeypatch.undo()
-    assert town.credentials.reload(asked=True) == "credentials reloaded: nothing changed"
-    town.clock.advance(60_000)
-    assert town.look() == ""
+    assert accounts.credentials.reload(requested=True) == "credentials reloaded: nothing changed"
+    accounts.clock.advance(60_000)
+    assert accounts.reload() == ""
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_revocation_that_could_not_be_read_at_first_is_not_lost(
-    town: Town, asked: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    accounts: Accounts, asked: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = town.user("alice")
-    with changed_file(town.path) as content:
+    key = accounts.user("alice")
+    with changed_file(accounts.path) as content:
         find_user(content, "alice", None).keys[0].status = "inactive"
 
     def exhausted(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    town.credentials.reload()
+    accounts.credentials.reload()
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", exhausted)
         caplog.clear()
         for _ in range(5):
-            town.credentials.reload(asked=asked)
+            accounts.credentials.reload(requested=asked)
         errors = [record for record in caplog.records if record.levelname == "ERROR"]
         assert len(errors) == (5 if asked else 1), "whoever asks is told; the log is not flooded"
-        assert town.credentials.directory.secret(key, None)
-    assert town.credentials.reload() == "credentials reloaded: 1 active key removed"
+        assert accounts.credentials.directory.secret(key, None)
+    assert accounts.credentials.reload() == "credentials reloaded: 1 active key removed"
     with pytest.raises(AuthenticationError):
-        town.credentials.directory.secret(key, None)
+        accounts.credentials.directory.secret(key, None)
 
 
-def test_a_file_that_comes_back_as_it_was_ends_the_trouble(town: Town, tmp_path: Path) -> None:
-    town.user("alice")
+def test_a_file_that_comes_back_as_it_was_ends_the_trouble(accounts: Accounts, tmp_path: Path) -> None:
+    accounts.user("alice")
     beside = tmp_path / "beside"
-    town.path.rename(beside)
-    assert "there is no credentials file" in town.look()
-    beside.rename(town.path)
-    assert town.look() == "credentials reloaded: nothing changed"
-    town.clock.advance(60_000)
-    assert town.look() == ""
+    accounts.path.rename(beside)
+    assert "there is no credentials file" in accounts.reload()
+    beside.rename(accounts.path)
+    assert accounts.reload() == "credentials reloaded: nothing changed"
+    accounts.clock.advance(60_000)
+    assert accounts.reload() == ""
 
 
-def test_a_file_without_an_active_key_is_warned_of(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_without_an_active_key_is_warned_of(
+    accounts: Accounts, caplog: pytest.LogCaptureFixture
+) -> None:
     said = "no access key is active: every signed request is refused"
-    Credentials(town.path, ROOT_KEY, town.clock)
+    Credentials(accounts.path, ROOT_KEY, accounts.clock)
     assert caplog.messages == [said]
-    town.user("alice")
+    accounts.user("alice")
     caplog.clear()
-    Credentials(town.path, ROOT_KEY, town.clock)
+    Credentials(accounts.path, ROOT_KEY, accounts.clock)
     assert caplog.messages == []
-    town.change(lambda content: setattr(find_user(content, "alice", None).keys[0], "status", "inactive"))
+    accounts.change(lambda content: setattr(find_user(content, "alice", None).keys[0], "status", "inactive"))
     assert said in [record.message for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_file_is_not_read_while_it_is_being_written(town: Town) -> None:
+def test_a_file_is_not_read_while_it_is_being_written(accounts: Accounts) -> None:
     """Its beginning makes sense, and lacks what is denied at its end."""
-    key = town.user("alice", "sqs-full-access")
-    before = town.credentials.directory
-    text = town.path.read_text()
+    key = accounts.user("alice", "sqs-full-access")
+    before = accounts.credentials.directory
+    text = accounts.path.read_text()
     deny = document({"Effect": "Deny", "Action": "sqs:*", "Resource": "*"})
-    with town.path.open("a") as file:
+    with accounts.path.open("a") as file:
         for part in ("\n", f"[accounts.{HOME}.users.bob]\n", "", f"[accounts.{HOME}.users.alice.inline]\n"):
             file.write(part)
             file.flush()
             if part:
-                assert town.credentials.reload() == ""
+                assert accounts.credentials.reload() == ""
         file.write(f"none = '''{deny}'''\n")
-    assert town.credentials.reload() == ""
-    assert town.credentials.directory is before
-    assert town.credentials.reload() == ("credentials reloaded: 1 user added, 1 user changed")
-    alice = town.credentials.directory.principal(key, None)
+    assert accounts.credentials.reload() == ""
+    assert accounts.credentials.directory is before
+    assert accounts.credentials.reload() == ("credentials reloaded: 1 user added, 1 user changed")
+    alice = accounts.credentials.directory.principal(key, None)
     assert [policy.name for policy in alice.policies] == ["sqs-full-access", "none"]
-    assert text in town.path.read_text()
+    assert text in accounts.path.read_text()
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_what_changes_while_it_is_read_is_not_taken(
-    town: Town, asked: bool, monkeypatch: pytest.MonkeyPatch
+    accounts: Accounts, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town.user("alice")
-    before = town.credentials.directory
+    accounts.user("alice")
+    before = accounts.credentials.directory
     real = credentials.read_file
 
     def slow(path: Path) -> CredentialsContent:
@@ -199,57 +204,57 @@ def test_what_changes_while_it_is_read_is_not_taken(
             file.write("# more\n")
         return content
 
-    with town.path.open("a") as file:
+    with accounts.path.open("a") as file:
         file.write(f"[accounts.{HOME}.users.bob]\n")
-    town.credentials.reload()
+    accounts.credentials.reload()
     monkeypatch.setattr(credentials, "read_file", slow)
-    assert town.credentials.reload(asked=asked).endswith("it will be read when it is complete")
-    assert town.credentials.directory is before
+    assert accounts.credentials.reload(requested=asked).endswith("it will be read when it is complete")
+    assert accounts.credentials.directory is before
     monkeypatch.undo()
-    assert town.credentials.reload() == "credentials reloaded: 1 user added"
+    assert accounts.credentials.reload() == "credentials reloaded: 1 user added"
 
 
-def test_a_pipe_in_the_file_s_place_does_not_hold_the_server_up(town: Town) -> None:
-    town.user("alice")
-    text = town.path.read_text()
-    town.path.unlink()
-    os.mkfifo(town.path, 0o600)
-    assert "it is not a regular file" in town.look()
-    town.path.unlink()
-    town.path.touch(0o600)
-    town.path.write_text(text.replace("alice", "carol"))
-    assert "1 user added" in town.look()
+def test_a_pipe_in_the_file_s_place_does_not_hold_the_server_up(accounts: Accounts) -> None:
+    accounts.user("alice")
+    text = accounts.path.read_text()
+    accounts.path.unlink()
+    os.mkfifo(accounts.path, 0o600)
+    assert "it is not a regular file" in accounts.reload()
+    accounts.path.unlink()
+    accounts.path.touch(0o600)
+    accounts.path.write_text(text.replace("alice", "carol"))
+    assert "1 user added" in accounts.reload()
 
 
 def test_conditions_on_keys_that_there_are_not_are_told_once(
-    town: Town, caplog: pytest.LogCaptureFixture
+    accounts: Accounts, caplog: pytest.LogCaptureFixture
 ) -> None:
     def odd(key: str) -> str:
         return document(allow("sqs:*", Resource="*", Condition={"StringEquals": {key: "x"}}))
 
-    town.user("alice", odd("aws:SourceVpc"), odd("aws:UserName"), odd("s3:prefix"))
+    accounts.user("alice", odd("aws:SourceVpc"), odd("aws:UserName"), odd("s3:prefix"))
     said = 'policy "alice-0" has conditions on aws:SourceVpc, which no request has here: never present'
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [said]
     caplog.clear()
     condition = {"StringEquals": {"sts:ExternalID": "x", "sts:Exernal": "y"}}
-    town.role("worker", document(allow("sts:AssumeRole", Principal="*", Condition=condition)))
+    accounts.role("worker", document(allow("sts:AssumeRole", Principal="*", Condition=condition)))
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         'the trust policy of role "worker" has conditions on sts:Exernal, which no request has here: never present'
     ]
     caplog.clear()
-    Credentials(town.path, ROOT_KEY, town.clock)
+    Credentials(accounts.path, ROOT_KEY, accounts.clock)
     assert said in caplog.text and "sts:Exernal" in caplog.text, "a server that starts says all of it"
 
 
-def test_a_change_of_the_same_size_and_time_is_seen(town: Town) -> None:
-    town.user("alice")
-    found = town.path.stat()
-    beside = town.path.with_suffix(".new")
-    beside.write_text(town.path.read_text().replace("alice", "carol"))
+def test_a_change_of_the_same_size_and_time_is_seen(accounts: Accounts) -> None:
+    accounts.user("alice")
+    found = accounts.path.stat()
+    beside = accounts.path.with_suffix(".new")
+    beside.write_text(accounts.path.read_text().replace("alice", "carol"))
     beside.chmod(0o600)
     os.utime(beside, ns=(found.st_atime_ns, found.st_mtime_ns))
-    beside.replace(town.path)
-    assert town.look().startswith("credentials reloaded: 1 user added")
+    beside.replace(accounts.path)
+    assert accounts.reload().startswith("credentials reloaded: 1 user added")
 
 
 def test_a_server_does_not_start_with_a_bad_file(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_change_that_could_not_be_read_at_first_is_not_lost(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", exhausted)
-        said = [server.reload(asked=asked) for _ in range(3)]
+        said = [server.reload(requested=asked) for _ in range(3)]
     line = f"the present encryption keys stay in use: cannot use the keyring {path}: Too many open files"
     assert said == ([line] * 3 if asked else [line, "", ""]), "whoever asks is told; the log is not flooded"
     assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
@@ -206,7 +206,7 @@ def test_a_change_that_could_not_be_read_at_first_is_not_lost(
 
 def test_whoever_asks_has_the_file_read(path: Path) -> None:
     server = opened(path)
-    assert server.reload(asked=True) == "keyring reloaded: 2 keys, 0 of them disabled"
+    assert server.reload(requested=True) == "keyring reloaded: 2 keys, 0 of them disabled"
 
 
 def test_changes_build_on_each_other(path: Path) -> None:

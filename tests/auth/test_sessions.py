@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identities import ABROAD, HOME, ROOT_KEY, Town, allow, document
+from identities import ABROAD, HOME, ROOT_KEY, Accounts, allow, document
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials
@@ -96,25 +96,25 @@ def test_open_sessions_say_their_account_and_are_worth_nothing_elsewhere() -> No
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    town = Town(tmp_path)
-    town.user("alice", "sqs-send", tags={"team": "orders"})
-    town.user("root")
-    town.role("worker", trust_document(["alice"], HOME, None), "sqs-full-access")
-    return town
+def accounts(tmp_path: Path) -> Accounts:
+    accounts = Accounts(tmp_path)
+    accounts.user("alice", "sqs-send", tags={"team": "orders"})
+    accounts.user("root")
+    accounts.role("worker", trust_document(["alice"], HOME, None), "sqs-full-access")
+    return accounts
 
 
-def session_of(town: Town, kind: str, **more: object) -> Issued:
+def session_of(accounts: Accounts, kind: str, **more: object) -> Issued:
     """A session of alice, of the root or of the role worker, that alice or the root began."""
-    directory, now_s = town.credentials.directory, town.clock.wall_ms() // 1000
+    directory, now_s = accounts.credentials.directory, accounts.clock.wall_ms() // 1000
     role = directory.role(f"arn:aws:iam::{HOME}:role/worker")
     assert role is not None
     owner, owner_id = {
-        "user": ("alice", town.principal("alice").id),
+        "user": ("alice", accounts.principal("alice").id),
         "root": ("", HOME),
         "role": ("worker", role.id),
     }[kind]
-    parent = town.principal("root" if kind == "root" else "alice")
+    parent = accounts.principal("root" if kind == "root" else "alice")
     given = {"kind": kind, "account": HOME, "owner": owner, "owner_id": owner_id}
     given |= {"parent_key": parent.access_key, "parent_id": parent.id}
     return directory.sessions.issue(
@@ -122,8 +122,8 @@ def session_of(town: Town, kind: str, **more: object) -> Issued:
     )
 
 
-def principal_of(town: Town, issued: Issued) -> SessionPrincipal:
-    directory = town.credentials.directory
+def principal_of(accounts: Accounts, issued: Issued) -> SessionPrincipal:
+    directory = accounts.credentials.directory
     assert directory.secret(issued.access_key, issued.token) == issued.secret
     principal = directory.principal(issued.access_key, issued.token)
     assert isinstance(principal, SessionPrincipal)
@@ -131,36 +131,36 @@ def principal_of(town: Town, issued: Issued) -> SessionPrincipal:
     return principal
 
 
-def refused(town: Town, issued: Issued) -> tuple[str, str]:
+def refused(accounts: Accounts, issued: Issued) -> tuple[str, str]:
     with pytest.raises(AuthenticationError) as raised:
-        town.credentials.directory.secret(issued.access_key, issued.token)
+        accounts.credentials.directory.secret(issued.access_key, issued.token)
     with pytest.raises(AuthenticationError):
-        town.credentials.directory.principal(issued.access_key, issued.token)
+        accounts.credentials.directory.principal(issued.access_key, issued.token)
     return type(raised.value).__name__, str(raised.value)
 
 
-def test_a_user_s_session_is_the_user(town: Town) -> None:
-    session, alice = principal_of(town, session_of(town, "user")), town.principal("alice")
+def test_a_user_s_session_is_the_user(accounts: Accounts) -> None:
+    session, alice = principal_of(accounts, session_of(accounts, "user")), accounts.principal("alice")
     for same in ("kind", "account", "arn", "id", "name", "tags", "policies"):
         assert getattr(session, same) == getattr(alice, same)
     assert session.access_key.startswith("ASIA")
     assert session.parent_key == alice.access_key
 
 
-def test_a_root_s_session_is_root(town: Town) -> None:
-    session = principal_of(town, session_of(town, "root"))
+def test_a_root_s_session_is_root(accounts: Accounts) -> None:
+    session = principal_of(accounts, session_of(accounts, "root"))
     assert (session.kind, session.id) == ("root", HOME)
 
 
-def test_a_role_s_session(town: Town) -> None:
+def test_a_role_s_session(accounts: Accounts) -> None:
     issued = session_of(
-        town,
+        accounts,
         "role",
         name="job-7",
         tags={"team": "b"},
         policy=document(allow("sqs:SendMessage", Resource="*")),
     )
-    session = principal_of(town, issued)
+    session = principal_of(accounts, issued)
     assert session.kind == "session" and session.name is None
     assert session.arn == f"arn:aws:sts::{HOME}:assumed-role/worker/job-7"
     assert session.role_arn == f"arn:aws:iam::{HOME}:role/worker"
@@ -174,26 +174,26 @@ def test_a_role_s_session(town: Town) -> None:
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_a_session_ends_at_its_expiry(town: Town, kind: str) -> None:
-    issued = session_of(town, kind)
-    town.clock.advance(899_999)
-    principal_of(town, issued)
-    town.clock.advance(1)
-    assert refused(town, issued) == EXPIRED
+def test_a_session_ends_at_its_expiry(accounts: Accounts, kind: str) -> None:
+    issued = session_of(accounts, kind)
+    accounts.clock.advance(899_999)
+    principal_of(accounts, issued)
+    accounts.clock.advance(1)
+    assert refused(accounts, issued) == EXPIRED
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_sessions_survive_a_restart(town: Town, kind: str) -> None:
-    issued = session_of(town, kind)
-    town.credentials = Credentials(town.path, ROOT_KEY, town.clock)
-    principal_of(town, issued)
+def test_sessions_survive_a_restart(accounts: Accounts, kind: str) -> None:
+    issued = session_of(accounts, kind)
+    accounts.credentials = Credentials(accounts.path, ROOT_KEY, accounts.clock)
+    principal_of(accounts, issued)
 
 
 @pytest.mark.parametrize("how", ["inactive", "retired"])
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_a_session_ends_with_the_key_it_was_made_with(town: Town, kind: str, how: str) -> None:
-    issued = session_of(town, kind)
-    principal_of(town, issued)
+def test_a_session_ends_with_the_key_it_was_made_with(accounts: Accounts, kind: str, how: str) -> None:
+    issued = session_of(accounts, kind)
+    principal_of(accounts, issued)
 
     def end(content: CredentialsContent) -> None:
         keys = find_user(content, "root" if kind == "root" else "alice", None).keys
@@ -202,73 +202,73 @@ def test_a_session_ends_with_the_key_it_was_made_with(town: Town, kind: str, how
         else:
             keys.clear()
 
-    town.change(end)
-    assert refused(town, issued) == INVALID
+    accounts.change(end)
+    assert refused(accounts, issued) == INVALID
 
 
-def test_a_session_ends_with_its_role(town: Town) -> None:
-    issued = session_of(town, "role")
-    town.change(lambda content: remove(content, find_role(content, "worker", None)))
-    assert refused(town, issued) == INVALID
-    town.role("worker", trust_document(["alice"], HOME, None))
-    assert refused(town, issued) == INVALID, "a role of the same name is another one"
+def test_a_session_ends_with_its_role(accounts: Accounts) -> None:
+    issued = session_of(accounts, "role")
+    accounts.change(lambda content: remove(content, find_role(content, "worker", None)))
+    assert refused(accounts, issued) == INVALID
+    accounts.role("worker", trust_document(["alice"], HOME, None))
+    assert refused(accounts, issued) == INVALID, "a role of the same name is another one"
 
 
-def test_a_session_does_not_pass_to_another_user_of_the_name(town: Town) -> None:
-    issued = session_of(town, "user")
+def test_a_session_does_not_pass_to_another_user_of_the_name(accounts: Accounts) -> None:
+    issued = session_of(accounts, "user")
 
     def replace(content: CredentialsContent) -> None:
         keys = find_user(content, "alice", None).keys
         remove(content, find_user(content, "alice", None))
         add_user(content, HOME, "alice", datetime.now(UTC)).keys.extend(keys)
 
-    town.change(replace)
-    assert refused(town, issued) == INVALID
+    accounts.change(replace)
+    assert refused(accounts, issued) == INVALID
 
 
-def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(town: Town) -> None:
-    issued = session_of(town, "role")
+def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(accounts: Accounts) -> None:
+    issued = session_of(accounts, "role")
 
     def hand_over(content: CredentialsContent) -> None:
         keys = find_user(content, "alice", None).keys
         remove(content, find_user(content, "alice", None))
         add_user(content, HOME, "carol", datetime.now(UTC)).keys.extend(keys)
 
-    town.change(hand_over)
-    assert town.credentials.directory.principal(town.keys["alice"], None).name == "carol"
-    assert refused(town, issued) == INVALID
+    accounts.change(hand_over)
+    assert accounts.credentials.directory.principal(accounts.keys["alice"], None).name == "carol"
+    assert refused(accounts, issued) == INVALID
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_a_session_from_before_its_key_was_taken_again_stays_ended(town: Town, kind: str) -> None:
-    before = session_of(town, kind)
-    town.clock.advance(2_000)
+def test_a_session_from_before_its_key_was_taken_again_stays_ended(accounts: Accounts, kind: str) -> None:
+    before = session_of(accounts, kind)
+    accounts.clock.advance(2_000)
 
     def take_again(content: CredentialsContent) -> None:
         key = find_user(content, "root" if kind == "root" else "alice", None).keys[0]
-        key.sessions_since = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+        key.sessions_since = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
 
-    town.change(take_again)
-    assert refused(town, before) == INVALID
-    principal_of(town, session_of(town, kind))
+    accounts.change(take_again)
+    assert refused(accounts, before) == INVALID
+    principal_of(accounts, session_of(accounts, kind))
 
 
-def test_a_session_of_root_does_not_come_back_with_its_key(town: Town) -> None:
+def test_a_session_of_root_does_not_come_back_with_its_key(accounts: Accounts) -> None:
     """The root is always the same one, unlike a user who is made again."""
-    issued, key = session_of(town, "root"), town.keys["root"]
-    pair = Pair(key, town.secrets[key])
-    town.change(lambda content: remove(content, find_user(content, "root", None)))
-    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
-    town.change(lambda content: add_key(add_user(content, HOME, "root", now), ROOT_KEY, now, pair))
-    assert town.credentials.directory.secret(key, None) == pair.secret
-    assert refused(town, issued) == INVALID
+    issued, key = session_of(accounts, "root"), accounts.keys["root"]
+    pair = Pair(key, accounts.secrets[key])
+    accounts.change(lambda content: remove(content, find_user(content, "root", None)))
+    now = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
+    accounts.change(lambda content: add_key(add_user(content, HOME, "root", now), ROOT_KEY, now, pair))
+    assert accounts.credentials.directory.secret(key, None) == pair.secret
+    assert refused(accounts, issued) == INVALID
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(town: Town, kind: str) -> None:
-    before, now = session_of(town, kind), datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
-    town.clock.advance(2_000)
-    meanwhile = session_of(town, kind)
+def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(accounts: Accounts, kind: str) -> None:
+    before, now = session_of(accounts, kind), datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
+    accounts.clock.advance(2_000)
+    meanwhile = session_of(accounts, kind)
 
     def revoke(content: CredentialsContent) -> None:
         find = {
@@ -278,55 +278,55 @@ def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(town: Tow
         found = find.get(kind, lambda: find_role(content, "worker", None))()
         found.owner.end_sessions(now)
 
-    town.change(revoke)
-    assert refused(town, before) == refused(town, meanwhile) == INVALID
-    town.clock.advance(_RELOAD_TIME // timedelta(milliseconds=1))
-    principal_of(town, session_of(town, kind))
+    accounts.change(revoke)
+    assert refused(accounts, before) == refused(accounts, meanwhile) == INVALID
+    accounts.clock.advance(_RELOAD_TIME // timedelta(milliseconds=1))
+    principal_of(accounts, session_of(accounts, kind))
 
 
 @pytest.mark.parametrize(("kind", "by"), [("role", "alice"), ("root", "root")])
-def test_revoking_whoever_began_it_ends_a_session_too(town: Town, kind: str, by: str) -> None:
-    issued = session_of(town, kind)
-    principal_of(town, issued)
-    later = datetime.fromtimestamp(town.clock.wall_ms() / 1000 + 1, UTC)
+def test_revoking_whoever_began_it_ends_a_session_too(accounts: Accounts, kind: str, by: str) -> None:
+    issued = session_of(accounts, kind)
+    principal_of(accounts, issued)
+    later = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000 + 1, UTC)
 
     def revoke(content: CredentialsContent) -> None:
         find_user(content, by, None).owner.sessions_since = later
 
-    town.change(revoke)
-    assert refused(town, issued) == INVALID
+    accounts.change(revoke)
+    assert refused(accounts, issued) == INVALID
 
 
 # -- chains --------------------------------------------------------------------------------------------------
 
 
-def chained(town: Town) -> Issued:
+def chained(accounts: Accounts) -> Issued:
     """A session of worker, from one of the role between that began two seconds earlier, from alice's own."""
-    between = town.role("between", trust_document(["alice"], HOME, None))
-    known, alice = town.credentials.directory.role(between), town.principal("alice")
+    between = accounts.role("between", trust_document(["alice"], HOME, None))
+    known, alice = accounts.credentials.directory.role(between), accounts.principal("alice")
     assert known is not None
-    now_s = town.clock.wall_ms() // 1000
+    now_s = accounts.clock.wall_ms() // 1000
     chain = (
         Hop("user", HOME, "alice", alice.id, now_s - 4),
         Hop("role", HOME, "between", known.id, now_s - 2),
     )
-    return session_of(town, "role", chain=chain)
+    return session_of(accounts, "role", chain=chain)
 
 
-def test_a_chained_session_goes_on_while_all_of_its_chain_does(town: Town) -> None:
-    issued = chained(town)
-    session = principal_of(town, issued)
+def test_a_chained_session_goes_on_while_all_of_its_chain_does(accounts: Accounts) -> None:
+    issued = chained(accounts)
+    session = principal_of(accounts, issued)
     assert [hop.owner for hop in session.chain] == ["alice", "between", "worker"]
-    town.change(lambda content: find_role(content, "between", None).holder.tags.update(a="b"))
-    principal_of(town, issued)
+    accounts.change(lambda content: find_role(content, "between", None).holder.tags.update(a="b"))
+    principal_of(accounts, issued)
 
 
 @pytest.mark.parametrize("how", ["removed", "made again", "revoked", "user revoked", "key taken again"])
-def test_a_chained_session_ends_with_what_it_came_from(town: Town, how: str) -> None:
-    issued = chained(town)
-    principal_of(town, issued)
+def test_a_chained_session_ends_with_what_it_came_from(accounts: Accounts, how: str) -> None:
+    issued = chained(accounts)
+    principal_of(accounts, issued)
     # Before the last session of the chain began, and after the others: it was made by one that had ended.
-    moment = datetime.fromtimestamp(town.clock.wall_ms() / 1000 - 1, UTC)
+    moment = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000 - 1, UTC)
 
     def end(content: CredentialsContent) -> None:
         role, alice = find_role(content, "between", None), find_user(content, "alice", None)
@@ -342,8 +342,8 @@ def test_a_chained_session_ends_with_what_it_came_from(town: Town, how: str) -> 
             case "key taken again":
                 alice.keys[0].sessions_since = moment
 
-    town.change(end)
-    assert refused(town, issued) == INVALID
+    accounts.change(end)
+    assert refused(accounts, issued) == INVALID
 
 
 hops = st.builds(
@@ -367,49 +367,49 @@ def test_a_chain_names_each_once_with_its_first_session(passed: list[Hop]) -> No
     assert len({whose(hop) for hop in chain}) == len(chain)
 
 
-def test_a_session_knows_when_it_began(town: Town) -> None:
-    now_s = town.clock.wall_ms() // 1000
-    assert town.principal("alice").issued_s is None
+def test_a_session_knows_when_it_began(accounts: Accounts) -> None:
+    now_s = accounts.clock.wall_ms() // 1000
+    assert accounts.principal("alice").issued_s is None
     for kind in ("user", "root", "role"):
-        assert principal_of(town, session_of(town, kind)).issued_s == now_s
+        assert principal_of(accounts, session_of(accounts, kind)).issued_s == now_s
 
 
 # -- odds and ends -------------------------------------------------------------------------------------------
 
 
-def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(town: Town) -> None:
-    town.change(lambda content: find_role(content, "worker", None).holder.tags.update(Team="a", cost="7"))
-    session = principal_of(town, session_of(town, "role", tags={"TEAM": "b"}))
+def test_a_session_s_tag_replaces_the_role_s_whatever_its_case(accounts: Accounts) -> None:
+    accounts.change(lambda content: find_role(content, "worker", None).holder.tags.update(Team="a", cost="7"))
+    session = principal_of(accounts, session_of(accounts, "role", tags={"TEAM": "b"}))
     assert session.tags == {"cost": "7", "TEAM": "b"}
 
 
-def test_the_cache_of_tokens_is_bounded(town: Town) -> None:
+def test_the_cache_of_tokens_is_bounded(accounts: Accounts) -> None:
     """By their size: a session brings a policy of its own, which takes far more once it is compiled."""
-    cached = town.credentials.directory._sessions
+    cached = accounts.credentials.directory._sessions
     cached._half = 10_000
     for number in range(40):
         statement = {"Effect": "Allow", "Action": "sqs:*", "Resource": f"arn:aws:sqs:*:*:{number:01000}"}
-        principal_of(town, session_of(town, "role", policy=json.dumps({"Statement": statement})))
+        principal_of(accounts, session_of(accounts, "role", policy=json.dumps({"Statement": statement})))
     assert 2 <= len(cached) <= 20
 
 
-def test_a_remembered_token_does_not_serve_another_access_key(town: Town) -> None:
-    issued = session_of(town, "user")
-    principal_of(town, issued)
-    assert refused(town, issued._replace(access_key="ASIAOTHER")) == INVALID
+def test_a_remembered_token_does_not_serve_another_access_key(accounts: Accounts) -> None:
+    issued = session_of(accounts, "user")
+    principal_of(accounts, issued)
+    assert refused(accounts, issued._replace(access_key="ASIAOTHER")) == INVALID
 
 
 # -- what the directory remembers ----------------------------------------------------------------------------
 
 
-def test_more_sessions_than_fit_the_cache_drop_only_the_oldest(town: Town) -> None:
-    first, *others = [session_of(town, "role") for _ in range(4)]
-    town.credentials.directory._sessions._half = 2 * (len(first.token) + 128) + 100
-    known = {issued.token: principal_of(town, issued) for issued in (first, *others)}
-    assert all(principal_of(town, issued) is known[issued.token] for issued in others)
-    assert principal_of(town, first) is not known[first.token]
+def test_more_sessions_than_fit_the_cache_drop_only_the_oldest(accounts: Accounts) -> None:
+    first, *others = [session_of(accounts, "role") for _ in range(4)]
+    accounts.credentials.directory._sessions._half = 2 * (len(first.token) + 128) + 100
+    known = {issued.token: principal_of(accounts, issued) for issued in (first, *others)}
+    assert all(principal_of(accounts, issued) is known[issued.token] for issued in others)
+    assert principal_of(accounts, first) is not known[first.token]
 
 
-def test_a_session_whose_policy_is_none_any_more_is_refused(town: Town) -> None:
+def test_a_session_whose_policy_is_none_any_more_is_refused(accounts: Accounts) -> None:
     """Its token is true: it was made when the rules for policies were others."""
-    assert refused(town, session_of(town, "role", policy='{"Statement": "gone"}')) == INVALID
+    assert refused(accounts, session_of(accounts, "role", policy='{"Statement": "gone"}')) == INVALID

@@ -103,7 +103,7 @@ def test_all_keys_are_rotated_at_once(key: Shell) -> None:
         assert "give one key, or --all" in key.fails("rotate", *arguments)
 
 
-def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
+def test_list_shows_keys_and_the_progress_of_reencryption(key: Shell) -> None:
     key.prints("create", "--alias", "alias/orders")
     key.prints("disable", "alias/orders")
     first, *rows, _, progress = key.prints("list").splitlines()
@@ -125,21 +125,35 @@ def test_the_list_shows_keys_and_how_far_encrypting_anew_is(key: Shell) -> None:
     assert key.prints("list").splitlines()[-1] == (
         "re-encrypting stored messages: 100%, 90 checked, 80 encrypted"
     )
-    key.prints("reseal")
+    key.prints("reencrypt")
     assert key.prints("list").splitlines()[-1] == progress, "the next round has not begun"
 
 
-def test_no_command_makes_a_keyring(key: Shell, tmp_path: Path) -> None:
-    """Nor a data directory: it would be another than the server's."""
+def test_no_command_creates_a_keyring(key: Shell, tmp_path: Path) -> None:
+    """Nor a data directory."""
     key.variables["PENSTOCK_DATA"] = str(tmp_path / "stray")
-    for command in (["create"], ["list"], ["rotate", "alias/aws/sqs"], ["reseal"]):
+    for command in (["create"], ["list"], ["rotate", "alias/aws/sqs"], ["reencrypt"]):
         said = key.fails(*command)
         assert f"there is no keyring {tmp_path / 'stray' / 'penstock-keys.json'}" in said
         assert "--config or --data" in said
     assert not (tmp_path / "stray").exists()
 
 
-def test_the_root_key_that_penstock_user_made_is_found(
+def test_former_names_of_commands_still_work(key: Shell) -> None:
+    assert key.prints("reseal") == key.prints("reencrypt")
+    assert "there is no new root key" in key.fails("reroot")
+    shown = key.prints("--help")
+    assert "reencrypt" in shown and "replace-root" in shown and "reseal" not in shown
+
+
+def test_a_keyring_that_cannot_be_reached_is_one_line(key: Shell, tmp_path: Path) -> None:
+    key.variables["PENSTOCK_DATA"] = str(tmp_path / ("x" * 300))
+    assert "File name too long" in key.fails("list")
+    assert "File name too long" in key.fails("replace-root", "--new-root-key-file", str(key.root))
+    assert "File name too long" in key.fails("list", "--credentials", f"{'x' * 300}/credentials.toml")
+
+
+def test_the_root_key_of_penstock_user_is_found(
     key: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,14 +167,14 @@ def test_the_root_key_that_penstock_user_made_is_found(
 
 
 @pytest.mark.parametrize("moment_ms", [10**400, -(10**18)], ids=["late", "early"])
-def test_a_time_that_is_in_no_calendar(key: Shell, moment_ms: int) -> None:
+def test_a_time_outside_the_calendar(key: Shell, moment_ms: int) -> None:
     key.prints("create")
     file = key.keyring
     file.write_text(re.sub(r'"created_ms": \d+', f'"created_ms": {moment_ms}', file.read_text()))
     assert "alias/aws/sqs" in key.prints("list")
 
 
-def test_what_is_missing_is_said(key: Shell) -> None:
+def test_errors_say_what_is_missing(key: Shell) -> None:
     key.prints("create")
     assert "arn:aws:kms:us-east-1:000000000000:alias/x" in key.fails("rotate", "alias/x")
     assert "always enabled" in key.fails("disable", "alias/aws/sqs")

@@ -1,4 +1,4 @@
-"""``penstock key reroot``: where the new root key comes from, what is refused, and what is said at the end."""
+"""``penstock key replace-root``: where the new root key comes from, what is refused, and what is said at the end."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Site:
     def __call__(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, arguments, env=self.variables)
 
-    def rerooted(self, *arguments: str) -> str:
-        result = self("key", "reroot", *arguments)
+    def replaced(self, *arguments: str) -> str:
+        result = self("key", "replace-root", *arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 
     def refused(self, *arguments: str) -> str:
         before = self.texts()
-        result = self("key", "reroot", *arguments)
+        result = self("key", "replace-root", *arguments)
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1), result.output
         assert self.texts() == before, "nothing was changed"
         return result.stderr
@@ -62,7 +62,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> None:
-    said = site.rerooted("--new-root-key-file", str(site.new_file)).splitlines()
+    said = site.replaced("--new-root-key-file", str(site.new_file)).splitlines()
     assert said[:3] == [
         f"encrypted with the new root key: {site.keyring}",
         f"encrypted with the new root key: {site.credentials}",
@@ -84,20 +84,20 @@ def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> Non
 
 
 def test_it_can_be_repeated(site: Site) -> None:
-    site.rerooted("--new-root-key-file", str(site.new_file))
-    assert "everything is encrypted with the new root key already\n" in site.rerooted(
+    site.replaced("--new-root-key-file", str(site.new_file))
+    assert "everything is encrypted with the new root key already\n" in site.replaced(
         "--new-root-key-file", str(site.new_file)
     )
 
 
 def test_the_new_key_comes_from_a_command_or_a_variable(site: Site) -> None:
     print_it = shlex.join([sys.executable, "-c", f"print(open({str(site.new_file)!r}).read())"])
-    site.rerooted("--new-root-key-command", print_it)
+    site.replaced("--new-root-key-command", print_it)
     site.opens(site.new)
     site.old_file.unlink()
     site.new_file.rename(site.old_file)
     site.variables["PENSTOCK_NEW_ROOT_KEY"] = "07" * 32
-    site.rerooted(
+    site.replaced(
         "--new-root-key-command", "false", "--new-root-key-file", "nowhere"
     )  # the variable goes before
     site.opens(RootKey(bytes([7]) * 32))
@@ -164,7 +164,7 @@ def test_no_server_starts_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch)
         return ()
 
     monkeypatch.setattr("penstock.server.replace_root_key.replace_in_files", start_a_server)
-    site.rerooted("--new-root-key-file", "new.key")
+    site.replaced("--new-root-key-file", "new.key")
     lock = LockFile(path)
     lock.take()
     lock.release()
@@ -172,14 +172,14 @@ def test_no_server_starts_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch)
 
 def test_no_lock_is_made(site: Site) -> None:
     """It would be root's, if root runs the command, and keep the service out."""
-    site.rerooted("--new-root-key-file", "new.key")
+    site.replaced("--new-root-key-file", "new.key")
     assert not (site.data / "penstock.lock").exists()
 
 
 def test_a_server_in_memory_has_its_credentials_only(site: Site, tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("memory = true\n")
     site.keyring.unlink()
-    said = site.rerooted("--config", "penstock.toml", "--new-root-key-file", "new.key")
+    said = site.replaced("--config", "penstock.toml", "--new-root-key-file", "new.key")
     assert said.startswith(f"encrypted with the new root key: {site.credentials}\nthe root key has")
     Credentials(site.credentials, site.new, SystemClock())
 
@@ -187,11 +187,11 @@ def test_a_server_in_memory_has_its_credentials_only(site: Site, tmp_path: Path)
 def test_a_server_without_credentials_has_its_keyring_only(site: Site) -> None:
     del site.variables["PENSTOCK_CREDENTIALS"]
     site.variables["PENSTOCK_ROOT_KEY_FILE"] = str(site.old_file)
-    assert "repeat this with --credentials" in site.rerooted("--new-root-key-file", "new.key")
+    assert "repeat this with --credentials" in site.replaced("--new-root-key-file", "new.key")
     Keyring(site.keyring, site.new, SystemClock())
 
 
 def test_the_help_shows_examples() -> None:
-    text = CliRunner().invoke(main, ["key", "reroot", "--help"]).output
+    text = CliRunner().invoke(main, ["key", "replace-root", "--help"]).output
     for part in ("Examples:", "--new-root-key-file new.key", "PENSTOCK_NEW_ROOT_KEY", "must be stopped"):
         assert part in text

@@ -23,7 +23,7 @@ REGION = "eu-west-1"
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     secured = Secured(tmp_path_factory.mktemp("secured"))
     secured.add("ann", "sqs-full-access")
     secured.add("bob")
@@ -34,13 +34,15 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.fixture(scope="module")
-def url(town: Secured) -> str:
-    return str(town.client("ann").create_queue(QueueName="orders")["QueueUrl"])
+def url(accounts: Secured) -> str:
+    return str(accounts.client("ann").create_queue(QueueName="orders")["QueueUrl"])
 
 
 def post(
     url: str, headers: dict[str, str], body: bytes = b"{}"
 ) -> tuple[int, dict[str, str], dict[str, Any]]:
+    # urllib's own content type is that of a form, which decides the protocol.
+    headers = {"Content-Type": "application/x-amz-json-1.0", **headers}
     request = urllib.request.Request(url, body, headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -50,76 +52,76 @@ def post(
 
 
 def signed(
-    town: Secured, name: str, *, region: str = REGION, service: str = "sqs", at: datetime | None = None
+    accounts: Secured, name: str, *, region: str = REGION, service: str = "sqs", at: datetime | None = None
 ) -> dict[str, str]:
     """The headers of a ListQueues request."""
     request = botocore.awsrequest.AWSRequest(
-        "POST", town.server.url + "/", {"X-Amz-Target": "AmazonSQS.ListQueues"}, b"{}"
+        "POST", accounts.server.url + "/", {"X-Amz-Target": "AmazonSQS.ListQueues"}, b"{}"
     )
-    auth = botocore.auth.SigV4Auth(botocore.credentials.Credentials(*town.keys[name]), service, region)
+    auth = botocore.auth.SigV4Auth(botocore.credentials.Credentials(*accounts.keys[name]), service, region)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.auth, "get_current_datetime", lambda: at or datetime.now(UTC), raising=False)
         auth.add_auth(request)
     return dict(request.headers)
 
 
-def test_a_signed_request_is_served(town: Secured, url: str) -> None:
-    sqs = town.client("ann")
+def test_a_signed_request_is_served(accounts: Secured, url: str) -> None:
+    sqs = accounts.client("ann")
     sent = sqs.send_message(QueueUrl=url, MessageBody="hello")
     (received,) = sqs.receive_message(QueueUrl=url, AttributeNames=["SenderId"])["Messages"]
     assert (received["MessageId"], received["Body"]) == (sent["MessageId"], "hello")
-    assert received["Attributes"]["SenderId"] == town.client("ann", "sts").get_caller_identity()["UserId"]
+    assert received["Attributes"]["SenderId"] == accounts.client("ann", "sts").get_caller_identity()["UserId"]
 
 
-def test_no_credentials(town: Secured) -> None:
-    status, headers, body = post(town.server.url, {"X-Amz-Target": "AmazonSQS.ListQueues"})
+def test_no_credentials(accounts: Secured) -> None:
+    status, headers, body = post(accounts.server.url, {"X-Amz-Target": "AmazonSQS.ListQueues"})
     assert (status, headers["x-amzn-query-error"]) == (403, "AccessDenied;Sender")
     assert body["__type"] == "com.amazon.coral.service#AccessDeniedException"
 
 
-def test_an_unknown_key(town: Secured) -> None:
-    stranger = client(town.server.url, aws_access_key_id="AKIANOBODY", aws_secret_access_key="x")
+def test_an_unknown_key(accounts: Secured) -> None:
+    stranger = client(accounts.server.url, aws_access_key_id="AKIANOBODY", aws_secret_access_key="x")
     told = "The security token included in the request is invalid."
     assert refusal(stranger.list_queues) == (403, "InvalidClientTokenId", told)
 
 
-def test_a_wrong_secret(town: Secured) -> None:
-    status, code, text = refusal(town.client("ann", aws_secret_access_key="wrong").list_queues)
+def test_a_wrong_secret(accounts: Secured) -> None:
+    status, code, text = refusal(accounts.client("ann", aws_secret_access_key="wrong").list_queues)
     assert (status, code) == (403, "SignatureDoesNotMatch")
     assert text.startswith("The request signature we calculated does not match the signature you provided.")
 
 
-def test_a_malformed_header(town: Secured) -> None:
+def test_a_malformed_header(accounts: Secured) -> None:
     headers = {"X-Amz-Target": "AmazonSQS.ListQueues", "Authorization": "AWS4-HMAC-SHA256 nonsense"}
-    status, answered, _ = post(town.server.url, headers)
+    status, answered, _ = post(accounts.server.url, headers)
     assert (status, answered["x-amzn-query-error"]) == (400, "IncompleteSignature;Sender")
 
 
-def test_a_clock_that_is_wrong(town: Secured) -> None:
-    stamp = signed(town, "ann")["X-Amz-Date"]
-    assert post(town.server.url, signed(town, "ann"))[0] == 200, "the request itself is right"
+def test_a_clock_that_is_wrong(accounts: Secured) -> None:
+    stamp = signed(accounts, "ann")["X-Amz-Date"]
+    assert post(accounts.server.url, signed(accounts, "ann"))[0] == 200, "the request itself is right"
     late = datetime.now(UTC) - timedelta(minutes=20)
-    headers = signed(town, "ann", at=late)
+    headers = signed(accounts, "ann", at=late)
     assert headers["X-Amz-Date"] < stamp, "the client's clock was turned"
-    status, answered, body = post(town.server.url, headers)
+    status, answered, body = post(accounts.server.url, headers)
     assert (status, answered["x-amzn-query-error"]) == (403, "SignatureDoesNotMatch;Sender")
     assert body["message"].startswith(f"Signature expired: {headers['X-Amz-Date']} is now earlier than ")
 
 
-def test_a_signature_for_another_service(town: Secured) -> None:
-    _, _, body = post(town.server.url, signed(town, "ann", service="sts"))
+def test_a_signature_for_another_service(accounts: Secured) -> None:
+    _, _, body = post(accounts.server.url, signed(accounts, "ann", service="sts"))
     assert body["message"] == "Credential should be scoped to correct service: 'sqs'."
 
 
-def test_a_request_that_was_changed_on_the_way(town: Secured) -> None:
-    headers = signed(town, "ann")
-    assert post(town.server.url, headers, b'{"QueueNamePrefix":"x"}')[0] == 403
-    assert post(town.server.url, {**headers, "X-Amz-Target": "AmazonSQS.CreateQueue"})[0] == 403
-    assert post(town.server.url + "/x", headers)[0] == 403
+def test_a_request_that_was_changed_on_the_way(accounts: Secured) -> None:
+    headers = signed(accounts, "ann")
+    assert post(accounts.server.url, headers, b'{"QueueNamePrefix":"x"}')[0] == 403
+    assert post(accounts.server.url, {**headers, "X-Amz-Target": "AmazonSQS.CreateQueue"})[0] == 403
+    assert post(accounts.server.url + "/x", headers)[0] == 403
 
 
-def test_policies_decide(town: Secured, url: str) -> None:
-    status, code, text = refusal(town.client("bob").send_message, QueueUrl=url, MessageBody="x")
+def test_policies_decide(accounts: Secured, url: str) -> None:
+    status, code, text = refusal(accounts.client("bob").send_message, QueueUrl=url, MessageBody="x")
     assert (status, code) == (403, "AccessDenied")
     assert text == (
         f"User: arn:aws:iam::{HOME}:user/bob is not authorized to perform: sqs:sendmessage on resource: "
@@ -127,8 +129,8 @@ def test_policies_decide(town: Secured, url: str) -> None:
     )
 
 
-def test_another_account_needs_the_queues_policy(town: Secured) -> None:
-    ann, eve = town.client("ann"), town.client("eve")
+def test_another_account_needs_the_queues_policy(accounts: Secured) -> None:
+    ann, eve = accounts.client("ann"), accounts.client("eve")
     shared = ann.create_queue(QueueName="shared")["QueueUrl"]
     assert refusal(eve.send_message, QueueUrl=shared, MessageBody="x")[1] == "AccessDenied"
     ann.add_permission(QueueUrl=shared, Label="eve", AWSAccountIds=[ABROAD], Actions=["SendMessage"])
@@ -138,50 +140,61 @@ def test_another_account_needs_the_queues_policy(town: Secured) -> None:
     assert received["Body"] == "from abroad"
 
 
-def test_anonymous_where_a_policy_says_so(town: Secured) -> None:
-    ann = town.client("ann", region_name="us-east-1")  # the server's own: nothing in the request says which
+def test_anonymous_where_a_policy_says_so(accounts: Secured) -> None:
+    ann = accounts.client(
+        "ann", region_name="us-east-1"
+    )  # the server's own: nothing in the request says which
     wide = ann.create_queue(QueueName="wide")["QueueUrl"]
     body = json.dumps({"QueueUrl": wide, "MessageBody": "hi"}).encode()
     headers = {"X-Amz-Target": "AmazonSQS.SendMessage", "Content-Type": "application/x-amz-json-1.0"}
-    assert post(town.server.url, headers, body)[0] == 403
+    assert post(accounts.server.url, headers, body)[0] == 403
     everyone = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
     ann.set_queue_attributes(QueueUrl=wide, Attributes={"Policy": json.dumps({"Statement": [everyone]})})
-    assert post(town.server.url, headers, body)[0] == 200
+    assert post(accounts.server.url, headers, body)[0] == 200
 
 
-def test_plain_http_is_not_secure_transport(town: Secured) -> None:
-    root = town.client("root")
+def test_plain_http_is_not_secure_transport(accounts: Secured) -> None:
+    root = accounts.client("root")
     url = root.create_queue(QueueName="tls-only")["QueueUrl"]
     plain = {"Bool": {"aws:SecureTransport": "false"}}
     deny = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*", "Condition": plain}
     root.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Statement": [deny]})})
-    assert refusal(town.client("ann").send_message, QueueUrl=url, MessageBody="x")[1] == "AccessDenied"
+    assert refusal(accounts.client("ann").send_message, QueueUrl=url, MessageBody="x")[1] == "AccessDenied"
     assert refusal(root.send_message, QueueUrl=url, MessageBody="x")[1] == "AccessDenied"
     root.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
     assert root.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
 
 
-def test_a_role_is_assumed_and_its_session_used(town: Secured, url: str) -> None:
-    trust = town.folder / "trust.json"
+def test_a_role_is_assumed_and_its_session_used(accounts: Secured, url: str) -> None:
+    trust = accounts.folder / "trust.json"
     who = {"AWS": f"arn:aws:iam::{HOME}:user/bob"}
     allowed = {"Effect": "Allow", "Principal": who, "Action": "sts:AssumeRole"}
     trust.write_text(json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
-    town.penstock(
-        "role", "add", "sender", "--account", HOME, "--trust", str(trust), "--policy", "sqs-send", *town.files
+    accounts.penstock(
+        "role",
+        "add",
+        "sender",
+        "--account",
+        HOME,
+        "--trust",
+        str(trust),
+        "--policy",
+        "sqs-send",
+        *accounts.files,
     )
-    sts = town.client("bob", "sts")
+    sts = accounts.client("bob", "sts")
     role = f"arn:aws:iam::{HOME}:role/sender"
     until(lambda: _assumed(sts, role) is not None, "the server took up the new role")
     session = _assumed(sts, role)
     assert session is not None
     sender = client(
-        town.server.url, aws_access_key_id=session["AccessKeyId"],
+        accounts.server.url, aws_access_key_id=session["AccessKeyId"],
         aws_secret_access_key=session["SecretAccessKey"], aws_session_token=session["SessionToken"],
     )  # fmt: skip
     assert sender.send_message(QueueUrl=url, MessageBody="by role")["MessageId"]
     assert refusal(sender.receive_message, QueueUrl=url)[1] == "AccessDenied"
     forged = client(
-        town.server.url, aws_access_key_id=session["AccessKeyId"],
+        accounts.server.url, aws_access_key_id=session["AccessKeyId"],
         aws_secret_access_key=session["SecretAccessKey"], aws_session_token=session["SessionToken"][:-2] + "AA",
     )  # fmt: skip
     assert refusal(forged.list_queues)[1] == "InvalidClientTokenId"
@@ -195,10 +208,10 @@ def _assumed(sts: Any, role: str) -> dict[str, str] | None:
     return answer
 
 
-def test_a_presigned_url(town: Secured, url: str) -> None:
-    address = f"{town.server.url}/?Action=ListQueues&Version=2012-11-05"
+def test_a_presigned_url(accounts: Secured, url: str) -> None:
+    address = f"{accounts.server.url}/?Action=ListQueues&Version=2012-11-05"
     request = botocore.awsrequest.AWSRequest("GET", address)
-    credentials = botocore.credentials.Credentials(*town.keys["ann"])
+    credentials = botocore.credentials.Credentials(*accounts.keys["ann"])
     botocore.auth.SigV4QueryAuth(credentials, "sqs", REGION, expires=60).add_auth(request)
     presigned = request.url
     with urllib.request.urlopen(presigned, timeout=10) as answer:
@@ -208,18 +221,18 @@ def test_a_presigned_url(town: Secured, url: str) -> None:
 
 
 def test_a_key_is_changed_without_a_pause(tmp_path: Path) -> None:
-    town = Secured(tmp_path)
-    town.add("ann", "sqs-full-access")
-    with town.running():
-        old = town.client("ann")
-        town.penstock("user", "rotate", "ann", "--account", HOME, *town.files)
-        lines = town.penstock("env", "ann", "--account", HOME, *town.files).splitlines()
+    accounts = Secured(tmp_path)
+    accounts.add("ann", "sqs-full-access")
+    with accounts.running():
+        old = accounts.client("ann")
+        accounts.penstock("user", "rotate", "ann", "--account", HOME, *accounts.files)
+        lines = accounts.penstock("env", "ann", "--account", HOME, *accounts.files).splitlines()
         new_key, new_secret = (line.partition("=")[2].strip("'") for line in lines[:2])
-        town.keys["ann"] = (new_key, new_secret)
-        new = town.client("ann")
+        accounts.keys["ann"] = (new_key, new_secret)
+        new = accounts.client("ann")
         until(lambda: _works(new), "the server took up the new key")
         assert _works(old), "both keys are good"
-        town.penstock("user", "rotate", "ann", "--account", HOME, "--finish", *town.files)
+        accounts.penstock("user", "rotate", "ann", "--account", HOME, "--finish", *accounts.files)
         until(lambda: not _works(old), "the old key is gone")
         assert _works(new)
 
@@ -233,19 +246,19 @@ def _works(sqs: Any) -> bool:
 
 
 def test_the_trail_tells_who_did_what_and_holds_no_message(tmp_path: Path) -> None:
-    town = Secured(tmp_path)
-    town.add("ann", "sqs-full-access")
-    town.add("bob")
-    with town.running() as server:
-        ann = town.client("ann")
+    accounts = Secured(tmp_path)
+    accounts.add("ann", "sqs-full-access")
+    accounts.add("bob")
+    with accounts.running() as server:
+        ann = accounts.client("ann")
         url = ann.create_queue(QueueName="orders")["QueueUrl"]
         ann.send_message(QueueUrl=url, MessageBody="top-secret-body")
         ann.list_queues()
-        refusal(town.client("bob").delete_queue, QueueUrl=url)
-        refusal(town.client("ann", aws_secret_access_key="wrong").list_queues)
+        refusal(accounts.client("bob").delete_queue, QueueUrl=url)
+        refusal(accounts.client("ann", aws_secret_access_key="wrong").list_queues)
         ann.delete_queue(QueueUrl=url)
         assert server.stop() == 0
-        events = [event for event in town.trail if event["eventSource"] == "sqs.amazonaws.com"]
+        events = [event for event in accounts.trail if event["eventSource"] == "sqs.amazonaws.com"]
         told = [
             (
                 event["eventName"],
@@ -263,5 +276,5 @@ def test_the_trail_tells_who_did_what_and_holds_no_message(tmp_path: Path) -> No
         ]
         assert {event["sourceIPAddress"] for event in events} == {"127.0.0.1"}
         assert events[0]["additionalEventData"]["statement"]
-        text = (town.folder / "data/audit/audit.jsonl").read_text()
-        assert "top-secret-body" not in text and town.keys["ann"][1] not in text
+        text = (accounts.folder / "data/audit/audit.jsonl").read_text()
+        assert "top-secret-body" not in text and accounts.keys["ann"][1] not in text

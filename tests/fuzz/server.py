@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 from http_requests import PlainRequest, form_request, json_request
-from identities import ABROAD, HOME, Town, allow, document
+from identities import ABROAD, HOME, Accounts, allow, document
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
@@ -99,11 +99,11 @@ class CountingStore(SqliteStore):
 
 
 @cache
-def accounts() -> Town:
+def accounts() -> Accounts:
     """Its keys differ in each process; no input depends on them."""
     folder = tempfile.TemporaryDirectory(prefix="penstock-fuzz-")
     atexit.register(folder.cleanup)
-    made = Town(Path(folder.name))
+    made = Accounts(Path(folder.name))
     made.user("alice", document(allow("*", Resource="*")), tags={"team": "red"})
     careful = allow("sqs:*", Resource=f"arn:aws:sqs:*:{HOME}:${{aws:username}}*")
     condition = {"StringEquals": {"aws:ResourceTag/team": "${aws:PrincipalTag/team}"}}

@@ -79,7 +79,7 @@ def test_an_open_server_without_a_root_key_takes_keys_for_names(tmp_path: Path) 
     found = Encryption(Config(data=tmp_path), None, ManualClock())
     assert not sealed(found)
     found.guard.check(HERE, "alias/nobody")
-    assert found.said == "off: there is no root key; messages are stored as they are"
+    assert found.status == "off: there is no root key; messages are stored unencrypted"
     assert found.reload() == ""
 
 
@@ -88,7 +88,7 @@ def test_a_secured_server_without_a_root_key_refuses_queues_with_a_key(tmp_path:
     assert not sealed(found)
     with pytest.raises(KeyMissing):
         found.guard.check(HERE, "alias/aws/sqs")
-    assert found.said.endswith("queues with a KMS key cannot be used")
+    assert found.status.endswith("queues with a KMS key cannot be used")
 
 
 def test_a_start_without_the_root_key_there_was_is_refused(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_start_without_the_keyring_there_was_is_refused(tmp_path: Path) -> Non
     for root in (ROOT, None, RootKey(bytes(range(32)))):
         said = refusal(tmp_path, root)
         assert str(path) in said
-        assert "put the keyring" in said and "back from the backup" in said
+        assert "restore the keyring" in said and "from the backup" in said
         assert not path.exists(), "none is made"
     assert "--root-key-file" in refusal(tmp_path, None)
     Keyring(path, ROOT, ManualClock()).ensure_file()

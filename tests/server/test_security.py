@@ -1,10 +1,11 @@
-"""The locks as the settings want them, joined to a server: what is set is set, and stays so while it runs."""
+"""The security settings in a composed server: they are in force, and stay so while files change."""
 
 from __future__ import annotations
 
 import errno
 import json
 import logging
+import os
 import ssl
 import threading
 import time
@@ -20,8 +21,10 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as Keys
 
-from identities import ROOT_KEY, Town
-from penstock.auth.encryption.keyring import Keyring
+from identities import ROOT_KEY, Accounts
+from penstock.auth.encryption.keyring import Keyring, KeyringError
+from penstock.auth.encryption.root_key import RootKeyError
+from penstock.auth.identity import CredentialsError
 from penstock.auth.identity.admin import find_user, remove
 from penstock.broker.resealing import Resealing
 from penstock.clock import ManualClock
@@ -29,10 +32,11 @@ from penstock.errors import StoreRefused
 from penstock.server.audit.file import AuditFile
 from penstock.server.audit.rate_cap import EVENTS_MAX, WINDOW_MS
 from penstock.server.compose import Parts
+from penstock.server.encryption import Encryption
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.server.periodic import Lookout
-from penstock.server.security import Security
+from penstock.server.periodic import PeriodicThread
+from penstock.server.security import Security, open_credentials
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
 from penstock.store.encrypted import EncryptedStore
@@ -46,34 +50,34 @@ from .harness import get, post, run, until
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 OUTSIDE = "queues.example.com"
-NOBODY: Any = SimpleNamespace(tls=None)  # a listener without listening
+NO_LISTENER: Any = SimpleNamespace(tls=None)  # not listening
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    town = Town(tmp_path)
-    town.user("ann", "sqs-full-access")
-    return town
+def accounts(tmp_path: Path) -> Accounts:
+    accounts = Accounts(tmp_path)
+    accounts.user("ann", "sqs-full-access")
+    return accounts
 
 
 @pytest.fixture
-def secured(town: Town, tmp_path: Path) -> Config:
+def secured(accounts: Accounts, tmp_path: Path) -> Config:
     key = tmp_path / "root.key"
-    key.write_text(bytes(range(32)).hex())  # the town's
+    key.write_text(bytes(range(32)).hex())  # ROOT_KEY
     key.chmod(0o600)
-    return Config(credentials=town.path, root_key_file=key, data=tmp_path / "data", port=0)
+    return Config(credentials=accounts.path, root_key_file=key, data=tmp_path / "data", port=0)
 
 
-def locked(config: Config, clock: ManualClock | None = None) -> Security:
+def secured_by(config: Config, clock: ManualClock | None = None) -> Security:
     return Security(config, clock or ManualClock(), Origins(config.public_url, config.trusted_proxies), [])
 
 
-def signed(town: Town, *, host: str = "127.0.0.1:9324", region: str = "us-east-1") -> dict[str, str]:
+def signed(accounts: Accounts, *, host: str = "127.0.0.1:9324", region: str = "us-east-1") -> dict[str, str]:
     """The headers of a ListQueues request of ann's, as an SDK sends them."""
     request = AWSRequest("POST", f"http://{host}/", {"X-Amz-Target": "AmazonSQS.ListQueues"}, b"{}")
-    key = town.keys["ann"]
+    key = accounts.keys["ann"]
     request.headers["Host"] = host
-    SigV4Auth(Keys(key, town.secrets[key]), "sqs", region).add_auth(request)
+    SigV4Auth(Keys(key, accounts.secrets[key]), "sqs", region).add_auth(request)
     return dict(request.headers)
 
 
@@ -97,34 +101,36 @@ def names(path: Path) -> list[str]:
 # -- who may come in -----------------------------------------------------------------------------------------
 
 
-def test_behind_a_proxy_the_host_that_was_signed_counts(town: Town, secured: Config) -> None:
-    headers = signed(town, host=OUTSIDE) | {"Host": "inner:1"}
-    caller = locked(replace(secured, trusted_proxies=LOOPBACK)).callers.of(arrived(headers, Host=OUTSIDE))
-    assert caller.principal == town.principal("ann")
+def test_behind_a_proxy_the_host_that_was_signed_counts(accounts: Accounts, secured: Config) -> None:
+    headers = signed(accounts, host=OUTSIDE) | {"Host": "inner:1"}
+    caller = secured_by(replace(secured, trusted_proxies=LOOPBACK)).callers.of(arrived(headers, Host=OUTSIDE))
+    assert caller.principal == accounts.principal("ann")
     with pytest.raises(Fault, match="signature"):
-        locked(secured).callers.of(arrived(headers, Host=OUTSIDE))
+        secured_by(secured).callers.of(arrived(headers, Host=OUTSIDE))
 
 
-def test_only_the_regions_that_are_served_may_be_signed_for(town: Town, secured: Config) -> None:
-    here, elsewhere = (arrived(signed(town, region=region)) for region in ("eu-west-1", "us-east-1"))
-    only = locked(replace(secured, regions=("eu-west-1",))).callers
+def test_only_the_regions_that_are_served_may_be_signed_for(accounts: Accounts, secured: Config) -> None:
+    here, elsewhere = (arrived(signed(accounts, region=region)) for region in ("eu-west-1", "us-east-1"))
+    only = secured_by(replace(secured, regions=("eu-west-1",))).callers
     assert only.of(here).space.region == "eu-west-1"
     with pytest.raises(Fault, match="scoped to a valid region"):
         only.of(elsewhere)
-    assert locked(secured).callers.of(elsewhere).space.region == "us-east-1"
+    assert secured_by(secured).callers.of(elsewhere).space.region == "us-east-1"
 
 
-def test_signed_requests_do_not_cross_the_network_in_the_clear(secured: Config) -> None:
+def test_signed_requests_over_the_network_need_tls(secured: Config) -> None:
     with pytest.raises(ConfigError, match="TLS is not"):
-        locked(replace(secured, host="0.0.0.0"))
+        secured_by(replace(secured, host="0.0.0.0"))
 
 
-def test_a_connection_is_not_negotiated_twice(server_files: ServerFiles) -> None:
-    locks = locked(Config(memory=True, tls_certificate=server_files.certificate, tls_key=server_files.key))
-    assert locks.tls is not None
+def test_connections_are_not_renegotiated(server_files: ServerFiles) -> None:
+    security = secured_by(
+        Config(memory=True, tls_certificate=server_files.certificate, tls_key=server_files.key)
+    )
+    assert security.tls is not None
     for _ in range(2):
-        assert locks.tls.context.options & ssl.OP_NO_RENEGOTIATION
-        assert locks.tls.reload()
+        assert security.tls.context.options & ssl.OP_NO_RENEGOTIATION
+        assert security.tls.reload()
 
 
 @pytest.mark.parametrize(
@@ -135,19 +141,78 @@ def test_a_connection_is_not_negotiated_twice(server_files: ServerFiles) -> None
         ({"PENSTOCK_AUDIT_REQUIRED": "true", "PENSTOCK_AUDIT": "off", "PENSTOCK_CREDENTIALS": "c"}, "no audit"),
     ],
 )  # fmt: skip
-def test_a_lock_that_would_hold_nothing_is_refused(settings: dict[str, str], why: str) -> None:
+def test_a_setting_without_effect_is_refused(settings: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         load_config({}, settings)
 
 
-def test_locks_that_hold_are_taken() -> None:
+def test_settings_with_an_effect_are_accepted() -> None:
     kept = {"PENSTOCK_AUDIT_REQUIRED": "true", "PENSTOCK_AUDIT": "/var/log/penstock/audit.jsonl"}
     assert load_config({}, kept).audit_required
     known = {"PENSTOCK_REGIONS": "eu-west-1,us-east-1", "PENSTOCK_CREDENTIALS": "c"}
     assert load_config({}, known).regions == ("eu-west-1", "us-east-1")
 
 
-# -- looked after once a second ------------------------------------------------------------------------------
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o646])
+def test_a_config_file_that_others_can_write_may_not_name_a_command(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text("root_key_command = 'cat key'\n")
+    path.chmod(mode)
+    if mode in (0o600, 0o644):
+        assert load_config({"config": str(path)}, {}).root_key_command == "cat key"
+        return
+    with pytest.raises(ConfigError) as raised:
+        load_config({"config": str(path)}, {})
+    line = f"{path} sets root_key_command and cannot be trusted: others may write it: run chmod go-w on it"
+    assert str(raised.value) == line
+    path.write_text("port = 9999\n")
+    assert load_config({"config": str(path)}, {}).port == 9999, "other settings are accepted as before"
+
+
+def test_a_config_file_of_another_user_may_not_name_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text("root_key_command = 'cat key'\n")
+    os.chown(path, 12345, -1) if os.geteuid() == 0 else monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(ConfigError, match="cannot be trusted: it belongs to another user"):
+        load_config({"config": str(path)}, {})
+
+
+# -- files that are missing or cannot be reached -------------------------------------------------------------
+
+UNREACHABLE = "x" * 300
+"""No file system has such a name: what asks for it gets an error other than "not found", as in a directory that may
+not be entered."""
+
+
+def test_a_missing_credentials_file_is_reported_as_missing(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    with pytest.raises(CredentialsError) as raised:
+        secured_by(Config(memory=True, credentials=path))
+    assert str(raised.value) == (
+        f"there is no credentials file {path}: create it with penstock user add, or correct --credentials"
+    )
+
+
+def test_a_credentials_file_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / UNREACHABLE / "credentials.toml"
+    for root in (None, ROOT_KEY):
+        with pytest.raises(CredentialsError) as raised:
+            open_credentials(Config(memory=True, credentials=path), root, ManualClock())
+        assert str(raised.value) == f"cannot use the credentials file {path}: File name too long"
+    with pytest.raises(RootKeyError, match=r"cannot read the root key file .*: File name too long"):
+        secured_by(Config(memory=True, credentials=path))
+
+
+def test_a_keyring_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    config = Config(data=tmp_path / UNREACHABLE)
+    for root in (None, ROOT_KEY):
+        with pytest.raises(KeyringError, match=r"cannot use the keyring .*: File name too long"):
+            Encryption(config, root, ManualClock())
+
+
+# -- reloaded once a second ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,148 +220,150 @@ def audited(secured: Config, server_files: ServerFiles) -> Config:
     return replace(secured, tls_certificate=server_files.certificate, tls_key=server_files.key)
 
 
-def looked_after(config: Config, prepare: Callable[[Security], object], *, asked: bool = False) -> Path:
-    """A flood that was counted, a minute, and then one look; where the trail is."""
+def after_a_reload(config: Config, prepare: Callable[[Security], object], *, requested: bool = False) -> Path:
+    """More refusals than the audit log records, a minute, and one reload. Returns the path of the audit log."""
     clock = ManualClock()
-    locks = locked(config, clock)
-    assert locks.audit is not None and locks.witness is not None
-    locks.start()
+    security = secured_by(config, clock)
+    assert security.audit is not None and security.recorder is not None
+    security.start()
     for _ in range(EVENTS_MAX + 3):
-        locks.witness.turned_away(arrived({}), wrong_signature("no"), None)
-    assert locks.audit.flush()
+        security.recorder.turned_away(arrived({}), wrong_signature("no"), None)
+    assert security.audit.flush()
     clock.advance(WINDOW_MS)
-    prepare(locks)
-    locks.look(NOBODY, asked=asked)
-    assert locks.audit.flush()
-    told = names(locks.audit.path) if locks.audit.path.exists() else []
-    locks.close()
-    assert told[-1:] == ["RefusalsSuppressed"], "it is told with the look, not with the stop"
-    return locks.audit.path
+    prepare(security)
+    security.reload(NO_LISTENER, requested=requested)
+    assert security.audit.flush()
+    told = names(security.audit.path) if security.audit.path.exists() else []
+    security.close()
+    assert told[-1:] == ["RefusalsSuppressed"], "recorded by the reload, not by the stop"
+    return security.audit.path
 
 
-def test_what_was_counted_is_told_when_its_minute_is_over(secured: Config) -> None:
-    path = looked_after(secured, lambda _: None)
+def test_suppressed_events_are_recorded_after_their_minute(secured: Config) -> None:
+    path = after_a_reload(secured, lambda _: None)
     assert trail(path)[-2]["serviceEventDetails"] == {"caller": "127.0.0.1", "count": 3}
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("requested", [False, True])
 @pytest.mark.parametrize("failing", ["tls", "encryption"])
-def test_trouble_with_one_lock_does_not_leave_the_others_alone(
-    audited: Config, failing: str, asked: bool, caplog: pytest.LogCaptureFixture
+def test_an_error_in_one_part_does_not_keep_others_from_reloading(
+    audited: Config, failing: str, requested: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unforeseen(*_: object, **__: object) -> None:
-        raise RuntimeError("nobody thought of this")
+        raise RuntimeError("unexpected")
 
-    def break_one(locks: Security) -> None:
-        one: Any = getattr(locks, failing)
-        one.reload = one.look = unforeseen
+    def break_one(security: Security) -> None:
+        one: Any = getattr(security, failing)
+        one.reload = one.check = unforeseen
 
     logging.getLogger("penstock").propagate = True
-    looked_after(audited, break_one, asked=asked)
-    assert "failed; trying again" in caplog.text
+    after_a_reload(audited, break_one, requested=requested)
+    assert "failed to reload " in caplog.text and "; trying again" in caplog.text
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_who_asks_gets_a_new_file_for_the_one_that_was_moved_away(secured: Config, asked: bool) -> None:
-    locks = locked(secured)
-    audit = locks.audit
+@pytest.mark.parametrize("requested", [False, True])
+def test_a_requested_reload_creates_a_new_audit_file_for_a_moved_one(
+    secured: Config, requested: bool
+) -> None:
+    security = secured_by(secured)
+    audit = security.audit
     assert audit is not None
-    locks.start()
+    security.start()
     assert audit.flush()
     audit.path.rename(audit.path.with_name("moved"))
-    locks.look(NOBODY, asked=asked)
+    security.reload(NO_LISTENER, requested=requested)
     assert audit.flush()
-    assert audit.path.exists() == asked, "without a new event there is no other reason to begin one"
-    locks.close()
+    assert audit.path.exists() == requested, "otherwise the next event creates it"
+    security.close()
 
 
-def test_changed_certificates_are_taken_up(audited: Config) -> None:
-    locks = locked(audited)
+def test_changed_certificates_are_loaded(audited: Config) -> None:
+    security = secured_by(audited)
     listener: Any = SimpleNamespace(tls=None)
-    locks.look(listener, asked=True)
-    assert locks.tls is not None and listener.tls is locks.tls.context
+    security.reload(listener, requested=True)
+    assert security.tls is not None and listener.tls is security.tls.context
 
 
-def come_true(condition: Callable[[], bool]) -> bool:
-    """For what another thread does: nothing else runs here meanwhile, and no event loop."""
-    patience = time.monotonic() + 20
-    while not condition() and time.monotonic() < patience:
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Wait for another thread, without an event loop."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.002)
     return condition()
 
 
-def test_a_withdrawn_key_counts_no_more_though_the_loop_never_turns(
-    town: Town, secured: Config, monkeypatch: pytest.MonkeyPatch
+def test_a_removed_key_is_refused_while_the_event_loop_is_blocked(
+    accounts: Accounts, secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.server.periodic.EVERY_S", 0.01)
 
     async def scene() -> None:  # awaits nothing
-        locks = locked(secured)
-        locks.start()
-        asking = arrived(signed(town))
-        assert locks.callers.of(asking).principal == town.principal("ann")
-        town.change(lambda content: remove(content, find_user(content, "ann", None)))
+        security = secured_by(secured)
+        security.start()
+        asking = arrived(signed(accounts))
+        assert security.callers.of(asking).principal == accounts.principal("ann")
+        accounts.change(lambda content: remove(content, find_user(content, "ann", None)))
 
         def refused() -> bool:
             try:
-                locks.callers.of(asking)
+                security.callers.of(asking)
             except Fault:
                 return True
             return False
 
-        assert come_true(refused)
-        locks.close()
+        assert eventually(refused)
+        security.close()
 
     run(scene)
 
 
-def test_who_asks_has_the_users_read_at_once(
-    town: Town, secured: Config, monkeypatch: pytest.MonkeyPatch
+def test_a_requested_reload_reads_credentials_at_once(
+    accounts: Accounts, secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.server.periodic.EVERY_S", 3600)
-    locks = locked(secured)
-    locks.start()
-    key = town.user("bob")
-    credentials = locks.credentials
+    security = secured_by(secured)
+    security.start()
+    key = accounts.user("bob")
+    credentials = security.credentials
     assert credentials is not None
     before = credentials.directory
-    locks.look(NOBODY, asked=True)
-    assert come_true(lambda: credentials.directory is not before)
+    security.reload(NO_LISTENER, requested=True)
+    assert eventually(lambda: credentials.directory is not before)
     assert credentials.directory.principal(key, None).name == "bob"
-    locks.close()
+    security.close()
 
 
-def test_trouble_with_a_look_is_told_and_the_next_one_comes(
+def test_an_error_is_logged_and_the_periodic_work_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("penstock.server.periodic.EVERY_S", 0.001)
     logging.getLogger("penstock").propagate = True
-    looks: list[bool] = []
+    runs: list[bool] = []
 
-    def look(asked: bool) -> None:
-        looks.append(asked)
-        raise RuntimeError("nobody thought of this")
+    def work(*, requested: bool) -> None:
+        runs.append(requested)
+        raise RuntimeError("unexpected")
 
-    lookout = Lookout("credentials", look)
-    lookout.start()
-    assert come_true(lambda: len(looks) > 1)
-    lookout.close()
-    assert "looking after credentials failed; trying again" in caplog.text
-    assert not any(looks), "nobody asked"
-    last = len(looks)
-    lookout.ask()
-    assert len(looks) == last, "it has ended"
+    thread = PeriodicThread("reload credentials", work)
+    thread.start()
+    assert eventually(lambda: len(runs) > 1)
+    thread.close()
+    assert "failed to reload credentials; trying again" in caplog.text
+    assert not any(runs)
+    last = len(runs)
+    thread.run_now()
+    assert len(runs) == last, "it is closed"
 
 
-def test_who_asks_has_the_keyring_read_too(secured: Config, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_requested_reload_reads_the_keyring(secured: Config, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     logging.getLogger("penstock").propagate = True
     Keyring(secured.keyring_file, ROOT_KEY, ManualClock()).ensure_file()
-    locks = locked(secured)
-    for asked, times in ((False, 0), (True, 1)):
-        locks.look(NOBODY, asked=asked)
+    security = secured_by(secured)
+    for requested, times in ((False, 0), (True, 1)):
+        security.reload(NO_LISTENER, requested=requested)
         assert caplog.text.count("keyring reloaded") == times
-    locks.close()
+    security.close()
 
 
 # -- joined to a server --------------------------------------------------------------------------------------
@@ -325,7 +392,7 @@ def test_where_a_request_came_from_is_what_the_trusted_proxy_says(secured: Confi
 
 @pytest.mark.parametrize("required", [False, True])
 def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
-    town: Town, secured: Config, required: bool, monkeypatch: pytest.MonkeyPatch
+    accounts: Accounts, secured: Config, required: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = threading.Event()
     append = AuditFile.append
@@ -348,27 +415,27 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
             page = await server.ask(get("/health/ready"))
             assert page.json().get("reasons") == (["the audit log cannot be written"] if required else None)
             assert page.status == (503 if required else 200)
-            assert await server.list_queues(signed(town)) == (503 if required else 200)
+            assert await server.list_queues(signed(accounts)) == (503 if required else 200)
             full.clear()
             await until(lambda: not audit._writer.failing)
-            assert await server.list_queues(signed(town)) == 200
+            assert await server.list_queues(signed(accounts)) == 200
 
     run(scene)
 
 
-def test_whoever_signs_may_call_from_any_page(town: Town, secured: Config) -> None:
+def test_whoever_signs_may_call_from_any_page(accounts: Accounts, secured: Config) -> None:
     async def scene() -> None:
         async with serving(secured) as server:
             page = {"Origin": "https://page.test", "User-Agent": "Mozilla/5.0"}
-            assert await server.list_queues(signed(town) | page) == 200
+            assert await server.list_queues(signed(accounts) | page) == 200
 
     run(scene)
 
 
-def test_a_caller_has_one_rate_for_all_its_requests(town: Town, secured: Config) -> None:
+def test_a_caller_has_one_rate_for_all_its_requests(accounts: Accounts, secured: Config) -> None:
     async def scene() -> None:
         async with serving(replace(secured, requests_per_second=1, requests_burst=2)) as server:
-            answers = [await server.list_queues(signed(town)) for _ in range(10)]
+            answers = [await server.list_queues(signed(accounts)) for _ in range(10)]
             assert answers[:2] == [200, 200]
             assert 403 in answers, "unless each of them took a second"
 

@@ -70,7 +70,7 @@ def test_a_key_with_a_passphrase_asks_nobody(server_files: ServerFiles) -> None:
     key = load_pem_private_key(server_files.key.read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     server_files.key.write_bytes(locked)
-    assert "is locked with a passphrase" in refusal(server_files.files)
+    assert "is encrypted with a passphrase" in refusal(server_files.files)
 
 
 def test_what_only_openssl_finds_wrong_is_said_too(server_files: ServerFiles) -> None:
@@ -120,7 +120,7 @@ def test_the_log_reminds_once_a_day(server_files: ServerFiles, caplog: pytest.Lo
     tls = Tls(server_files.files)
     begun = tls.expires.timestamp() - 3 * 24 * 3600
     for hour in range(48):
-        tls.look(begun + hour * 3600)
+        tls.check(begun + hour * 3600)
     assert sum("expires on" in line for line in caplog.messages) == 2
 
 
@@ -167,7 +167,7 @@ def test_a_reload_that_fails_changes_nothing_and_says_why(
     shutil.copy(write_certificate(tmp_path / "other").key, server_files.key)
     assert not tls.reload()
     assert (tls.context, tls.expires) == before
-    assert f"the certificate stays as it was: tls_key {server_files.key} is not the key" in caplog.text
+    assert f"the present certificate stays in use: tls_key {server_files.key} is not the key" in caplog.text
 
 
 def test_files_that_change_are_loaded_once_they_are_all_there(
@@ -176,14 +176,14 @@ def test_files_that_change_are_loaded_once_they_are_all_there(
     caplog.set_level(logging.INFO)
     tls, renewed = Tls(server_files.files), write_certificate(tmp_path / "renewed")
     steps = iter(range(1_000_000, 2_000_000, 11))
-    assert not tls.look(next(steps))
+    assert not tls.check(next(steps))
     os.replace(renewed.certificate, server_files.certificate)
-    assert not tls.look(next(steps)), "the key may be on its way"
+    assert not tls.check(next(steps)), "the key may be on its way"
     os.replace(renewed.key, server_files.key)
-    assert not tls.look(next(steps))
-    assert tls.look(next(steps))
-    assert not tls.look(next(steps))
-    assert caplog.text.count("certificate loaded") == 1 and "stays as it was" not in caplog.text
+    assert not tls.check(next(steps))
+    assert tls.check(next(steps))
+    assert not tls.check(next(steps))
+    assert caplog.text.count("certificate loaded") == 1 and "stays in use" not in caplog.text
 
 
 def test_files_that_stay_wrong_are_told_of_once(
@@ -191,8 +191,8 @@ def test_files_that_stay_wrong_are_told_of_once(
 ) -> None:
     tls = Tls(server_files.files)
     server_files.certificate.unlink()
-    assert not any(tls.look(1_000_000 + 11 * step) for step in range(20))
-    assert caplog.text.count("stays as it was") == 1
+    assert not any(tls.check(1_000_000 + 11 * step) for step in range(20))
+    assert caplog.text.count("stays in use") == 1
 
 
 def test_files_that_could_not_be_read_at_first_are_loaded_later(
@@ -210,10 +210,10 @@ def test_files_that_could_not_be_read_at_first_are_loaded_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", exhausted)
-        assert not any(tls.look(1_000_000 + step) for step in range(5))
-    assert caplog.text.count("stays as it was") == 1
-    assert tls.look(1_000_010)
-    assert not tls.look(1_000_011)
+        assert not any(tls.check(1_000_000 + step) for step in range(5))
+    assert caplog.text.count("stays in use") == 1
+    assert tls.check(1_000_010)
+    assert not tls.check(1_000_011)
 
 
 def test_a_file_of_the_same_size_and_time_is_seen(server_files: ServerFiles, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_file_of_the_same_size_and_time_is_seen(server_files: ServerFiles, tmp
     tls, found = Tls(server_files.files), server_files.certificate.stat()
     server_files.certificate.write_bytes(server_files.certificate.read_bytes())
     os.utime(server_files.certificate, ns=(found.st_atime_ns, found.st_mtime_ns))
-    assert [tls.look(1_000_000 + step) for step in range(3)] == [False, True, False]
+    assert [tls.check(1_000_000 + step) for step in range(3)] == [False, True, False]
 
 
 # -- how it is spoken ------------------------------------------------------------------------------------------

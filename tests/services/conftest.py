@@ -12,7 +12,7 @@ import pytest
 from sts_client import Sts
 
 from http_requests import json_request
-from identities import Town
+from identities import Accounts
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
 from penstock.errors import PenstockError, QueueMissing
@@ -208,12 +208,12 @@ def arn_fixture() -> Any:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    town = Town(tmp_path)
-    town.user("alice")
-    return town
+def accounts(tmp_path: Path) -> Accounts:
+    accounts = Accounts(tmp_path)
+    accounts.user("alice")
+    return accounts
 
 
 @pytest.fixture
-def sts(town: Town) -> Sts:
-    return Sts(town)
+def sts(accounts: Accounts) -> Sts:
+    return Sts(accounts)

@@ -11,7 +11,7 @@ from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
 from http_requests import form_request, json_request
-from identities import HOME, Town
+from identities import HOME, Accounts
 from penstock.auth.authorize import authorize
 from penstock.auth.identity.admin import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
@@ -29,12 +29,12 @@ TRUST_ALICE = trust_document(["alice"], HOME, None, allow_tags=True)
 class Sts:
     """A client: ``sts(principal, "AssumeRole", RoleArn=...)`` gives what boto3 would."""
 
-    def __init__(self, town: Town, *, is_open: bool = False) -> None:
-        self.town = town
+    def __init__(self, accounts: Accounts, *, is_open: bool = False) -> None:
+        self.accounts = accounts
         self.last: Response
         self.call: Call
         self._dispatcher = Dispatcher(
-            [sts_service(None if is_open else town.credentials, town.clock)], authorize=authorize
+            [sts_service(None if is_open else accounts.credentials, accounts.clock)], authorize=authorize
         )
 
     def __call__(self, who: Principal | None, action: str, **members: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Sts:
 
     def principal(self, reply: dict[str, Any]) -> SessionPrincipal:
         """Whom the server takes the holder of these credentials for."""
-        given, directory = reply["Credentials"], self.town.credentials.directory
+        given, directory = reply["Credentials"], self.accounts.credentials.directory
         assert directory.secret(given["AccessKeyId"], given["SessionToken"]) == given["SecretAccessKey"]
         principal = directory.principal(given["AccessKeyId"], given["SessionToken"])
         assert isinstance(principal, SessionPrincipal)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sts_client import MODEL, ROLE, TRUST_ALICE, Sts, assume, denied
 
-from identities import ABROAD, HOME, Town, allow, document
+from identities import ABROAD, HOME, Accounts, allow, document
 from penstock.auth.identity.admin import find_user, trust_document
 from penstock.auth.policy import Question, decide
 from penstock.auth.principal import ANONYMOUS
@@ -38,8 +38,8 @@ def _same_members(ours: StructOf, theirs: Any) -> None:
             _same_members(shape, member)
 
 
-def test_an_answer_to_the_byte(sts: Sts, town: Town) -> None:
-    alice = town.principal("alice")
+def test_an_answer_to_the_byte(sts: Sts, accounts: Accounts) -> None:
+    alice = accounts.principal("alice")
     answer = sts.answer(alice, b"Action=GetCallerIdentity&Version=2011-06-15")
     assert answer.status == 200
     assert dict(answer.headers)[b"Content-Type"] == b"text/xml"
@@ -51,9 +51,9 @@ def test_an_answer_to_the_byte(sts: Sts, town: Town) -> None:
     )
 
 
-def test_parameters_may_stand_in_the_url(sts: Sts, town: Town) -> None:
+def test_parameters_may_stand_in_the_url(sts: Sts, accounts: Accounts) -> None:
     query = b"Action=GetCallerIdentity&Version=2011-06-15"
-    assert sts.answer(town.principal("alice"), b"", method=b"GET", query=query).status == 200
+    assert sts.answer(accounts.principal("alice"), b"", method=b"GET", query=query).status == 200
 
 
 def test_an_error_to_the_byte(sts: Sts) -> None:
@@ -76,10 +76,10 @@ def test_an_unsigned_request_is_refused(sts: Sts, action: str) -> None:
 # -- GetCallerIdentity ---------------------------------------------------------------------------------------
 
 
-def test_get_caller_identity(sts: Sts, town: Town) -> None:
-    role = town.role("worker", TRUST_ALICE)
-    town.user("root")
-    alice, root = town.principal("alice"), town.principal("root")
+def test_get_caller_identity(sts: Sts, accounts: Accounts) -> None:
+    role = accounts.role("worker", TRUST_ALICE)
+    accounts.user("root")
+    alice, root = accounts.principal("alice"), accounts.principal("root")
     session = sts.principal(sts(alice, "AssumeRole", **assume(role)))
     for who in (alice, root, session):
         reply = sts(who, "GetCallerIdentity")
@@ -91,24 +91,24 @@ def test_get_caller_identity(sts: Sts, town: Town) -> None:
 
 
 @pytest.mark.parametrize(("asked_s", "given_s"), [(None, 43_200), (900, 900), (129_600, 129_600)])
-def test_get_session_token(sts: Sts, town: Town, asked_s: int | None, given_s: int) -> None:
+def test_get_session_token(sts: Sts, accounts: Accounts, asked_s: int | None, given_s: int) -> None:
     members = {} if asked_s is None else {"DurationSeconds": asked_s}
-    reply = sts(town.principal("alice"), "GetSessionToken", **members)
-    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+    reply = sts(accounts.principal("alice"), "GetSessionToken", **members)
+    now = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
     assert reply["Credentials"]["Expiration"] == now + timedelta(seconds=given_s)
-    assert sts.principal(reply).arn == town.principal("alice").arn
+    assert sts.principal(reply).arn == accounts.principal("alice").arn
 
 
-def test_root_gets_a_session_of_one_hour(sts: Sts, town: Town) -> None:
-    town.user("root")
-    reply = sts(town.principal("root"), "GetSessionToken", DurationSeconds=129_600)
-    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+def test_root_gets_a_session_of_one_hour(sts: Sts, accounts: Accounts) -> None:
+    accounts.user("root")
+    reply = sts(accounts.principal("root"), "GetSessionToken", DurationSeconds=129_600)
+    now = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
     assert reply["Credentials"]["Expiration"] == now + timedelta(hours=1)
     assert sts.principal(reply).kind == "root"
 
 
-def test_session_credentials_cannot_get_a_session_token(sts: Sts, town: Town) -> None:
-    session = sts.principal(sts(town.principal("alice"), "GetSessionToken"))
+def test_session_credentials_cannot_get_a_session_token(sts: Sts, accounts: Accounts) -> None:
+    session = sts.principal(sts(accounts.principal("alice"), "GetSessionToken"))
     denied = (403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
     assert sts.refused(session, "GetSessionToken") == denied
 
@@ -116,10 +116,10 @@ def test_session_credentials_cannot_get_a_session_token(sts: Sts, town: Town) ->
 # -- AssumeRole: what comes of it ----------------------------------------------------------------------------
 
 
-def test_a_role_that_trusts_the_user(sts: Sts, town: Town) -> None:
-    role = town.role("worker", TRUST_ALICE, "sqs-send", max_session_s=43_200)
-    reply = sts(town.principal("alice"), "AssumeRole", **assume(role, DurationSeconds=43_200))
-    now = datetime.fromtimestamp(town.clock.wall_ms() / 1000, UTC)
+def test_a_role_that_trusts_the_user(sts: Sts, accounts: Accounts) -> None:
+    role = accounts.role("worker", TRUST_ALICE, "sqs-send", max_session_s=43_200)
+    reply = sts(accounts.principal("alice"), "AssumeRole", **assume(role, DurationSeconds=43_200))
+    now = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
     assert reply["Credentials"]["Expiration"] == now + timedelta(hours=12)
     assert reply["Credentials"]["AccessKeyId"].startswith("ASIA")
     session = sts.principal(reply)
@@ -131,24 +131,26 @@ def test_a_role_that_trusts_the_user(sts: Sts, town: Town) -> None:
     assert sts.call.resource_arn == role and sts.call.verdict.allowed
 
 
-def test_a_session_policy_narrows(sts: Sts, town: Town) -> None:
-    role = town.role("worker", TRUST_ALICE, "sqs-full-access")
+def test_a_session_policy_narrows(sts: Sts, accounts: Accounts) -> None:
+    role = accounts.role("worker", TRUST_ALICE, "sqs-full-access")
     narrow = document(allow("sqs:SendMessage", Resource="*"))
-    reply = sts(town.principal("alice"), "AssumeRole", **assume(role, Policy=narrow))
+    reply = sts(accounts.principal("alice"), "AssumeRole", **assume(role, Policy=narrow))
     assert reply["PackedPolicySize"] == -(-100 * len(narrow) // 4096)
     session, queue = sts.principal(reply), f"arn:aws:sqs:us-east-1:{HOME}:q"
     assert decide(Question(session, "sqs:SendMessage", queue, HOME)).allowed
     assert not decide(Question(session, "sqs:PurgeQueue", queue, HOME)).allowed
 
 
-def test_session_tags_and_transitive_tags(sts: Sts, town: Town) -> None:
-    first = town.role("first", TRUST_ALICE)
+def test_session_tags_and_transitive_tags(sts: Sts, accounts: Accounts) -> None:
+    first = accounts.role("first", TRUST_ALICE)
     trust = document(
         allow(["sts:AssumeRole", "sts:TagSession"], Principal={"AWS": f"arn:aws:iam::{HOME}:role/first"})
     )
-    second = town.role("second", trust)
+    second = accounts.role("second", trust)
     tags = [{"Key": "Team", "Value": "orders"}, {"Key": "cost", "Value": "7"}]
-    reply = sts(town.principal("alice"), "AssumeRole", **assume(first, Tags=tags, TransitiveTagKeys=["team"]))
+    reply = sts(
+        accounts.principal("alice"), "AssumeRole", **assume(first, Tags=tags, TransitiveTagKeys=["team"])
+    )
     session = sts.principal(reply)
     assert session.tags == {"Team": "orders", "cost": "7"}
     chained = sts.principal(
@@ -156,7 +158,7 @@ def test_session_tags_and_transitive_tags(sts: Sts, town: Town) -> None:
     )
     assert chained.tags == {"Team": "orders", "cost": "8"}
     assert chained.transitive == ("Team",)
-    assert chained.parent_key == town.keys["alice"], "the key that it all began with"
+    assert chained.parent_key == accounts.keys["alice"], "the key that it all began with"
     status, code, _ = sts.refused(
         session, "AssumeRole", **assume(second, Tags=[{"Key": "TEAM", "Value": "x"}])
     )
@@ -172,41 +174,48 @@ def test_session_tags_and_transitive_tags(sts: Sts, town: Town) -> None:
 # -- AssumeRole: who may -------------------------------------------------------------------------------------
 
 
-def test_a_missing_role_is_refused_like_one_that_does_not_trust_the_caller(sts: Sts, town: Town) -> None:
-    town.user("bob", "assume-roles")
-    role, bob = town.role("worker", TRUST_ALICE), town.principal("bob")
+def test_a_missing_role_is_refused_like_one_that_does_not_trust_the_caller(
+    sts: Sts, accounts: Accounts
+) -> None:
+    accounts.user("bob", "assume-roles")
+    role, bob = accounts.role("worker", TRUST_ALICE), accounts.principal("bob")
     nowhere = f"arn:aws:iam::{HOME}:role/nowhere"
     assert sts.refused(bob, "AssumeRole", **assume(role)) == denied(bob, role)
     assert sts.refused(bob, "AssumeRole", **assume(nowhere)) == denied(bob, nowhere)
 
 
-def test_a_role_that_trusts_the_account_leaves_it_to_the_account_s_policies(sts: Sts, town: Town) -> None:
-    role = town.role("worker", trust_document([HOME], HOME, None))
-    town.user("bob", document(allow("sts:AssumeRole", Resource=role)))
-    alice, bob = town.principal("alice"), town.principal("bob")
+def test_a_role_that_trusts_the_account_leaves_it_to_the_account_s_policies(
+    sts: Sts, accounts: Accounts
+) -> None:
+    role = accounts.role("worker", trust_document([HOME], HOME, None))
+    accounts.user("bob", document(allow("sts:AssumeRole", Resource=role)))
+    alice, bob = accounts.principal("alice"), accounts.principal("bob")
     assert sts.refused(alice, "AssumeRole", **assume(role)) == denied(alice, role)
     assert "Credentials" in sts(bob, "AssumeRole", **assume(role))
 
 
-def test_from_another_account_both_sides_must_allow(sts: Sts, town: Town) -> None:
-    town.user("carol", account=ABROAD)
-    town.user("dave", "assume-roles", account=ABROAD)
-    carol, dave = town.principal("carol"), town.principal("dave")
-    role = town.role("guest", trust_document([carol.arn, dave.arn], HOME, None))
-    closed = town.role("closed", TRUST_ALICE)
+def test_from_another_account_both_sides_must_allow(sts: Sts, accounts: Accounts) -> None:
+    accounts.user("carol", account=ABROAD)
+    accounts.user("dave", "assume-roles", account=ABROAD)
+    carol, dave = accounts.principal("carol"), accounts.principal("dave")
+    role = accounts.role("guest", trust_document([carol.arn, dave.arn], HOME, None))
+    closed = accounts.role("closed", TRUST_ALICE)
     assert sts.refused(carol, "AssumeRole", **assume(role)) == denied(carol, role)
     assert sts.refused(dave, "AssumeRole", **assume(closed)) == denied(dave, closed)
     assert sts.principal(sts(dave, "AssumeRole", **assume(role))).account == HOME
 
 
-def test_an_explicit_deny_of_the_caller_wins(sts: Sts, town: Town) -> None:
-    town.user("bob", document({"Effect": "Deny", "Action": "sts:*", "Resource": "*"}))
-    role, bob = town.role("worker", trust_document(["bob"], HOME, None)), town.principal("bob")
+def test_an_explicit_deny_of_the_caller_wins(sts: Sts, accounts: Accounts) -> None:
+    accounts.user("bob", document({"Effect": "Deny", "Action": "sts:*", "Resource": "*"}))
+    role, bob = accounts.role("worker", trust_document(["bob"], HOME, None)), accounts.principal("bob")
     assert sts.refused(bob, "AssumeRole", **assume(role)) == denied(bob, role)
 
 
-def test_the_external_id_must_match(sts: Sts, town: Town) -> None:
-    role, alice = town.role("worker", trust_document(["alice"], HOME, "secret-7")), town.principal("alice")
+def test_the_external_id_must_match(sts: Sts, accounts: Accounts) -> None:
+    role, alice = (
+        accounts.role("worker", trust_document(["alice"], HOME, "secret-7")),
+        accounts.principal("alice"),
+    )
     assert sts.refused(alice, "AssumeRole", **assume(role)) == denied(alice, role)
     assert sts.refused(alice, "AssumeRole", **assume(role, ExternalId="other")) == denied(alice, role)
     assert "Credentials" in sts(alice, "AssumeRole", **assume(role, ExternalId="secret-7"))
@@ -222,15 +231,17 @@ def test_the_external_id_must_match(sts: Sts, town: Town) -> None:
         ({"Bool": {"aws:SecureTransport": "true"}}, False),
     ],
 )
-def test_conditions_of_a_trust_policy(sts: Sts, town: Town, condition: Any, allowed: bool) -> None:
-    statement = allow("sts:AssumeRole", Principal={"AWS": town.principal("alice").arn}, Condition=condition)
-    role = town.role("worker", document(statement))
-    assert ("Credentials" in sts(town.principal("alice"), "AssumeRole", **assume(role))) is allowed
+def test_conditions_of_a_trust_policy(sts: Sts, accounts: Accounts, condition: Any, allowed: bool) -> None:
+    statement = allow(
+        "sts:AssumeRole", Principal={"AWS": accounts.principal("alice").arn}, Condition=condition
+    )
+    role = accounts.role("worker", document(statement))
+    assert ("Credentials" in sts(accounts.principal("alice"), "AssumeRole", **assume(role))) is allowed
 
 
-def test_tagging_a_session_is_a_permission_of_its_own(sts: Sts, town: Town) -> None:
-    alice = town.principal("alice")
-    role = town.role("worker", trust_document(["alice"], HOME, None))
+def test_tagging_a_session_is_a_permission_of_its_own(sts: Sts, accounts: Accounts) -> None:
+    alice = accounts.principal("alice")
+    role = accounts.role("worker", trust_document(["alice"], HOME, None))
     tags = [{"Key": "team", "Value": "a"}]
     assert sts.refused(alice, "AssumeRole", **assume(role, Tags=tags)) == denied(
         alice, role, "sts:TagSession"
@@ -238,17 +249,17 @@ def test_tagging_a_session_is_a_permission_of_its_own(sts: Sts, town: Town) -> N
     assert "Credentials" in sts(alice, "AssumeRole", **assume(role))
 
 
-def test_root_assumes_no_role(sts: Sts, town: Town) -> None:
-    town.user("root")
-    role = town.role("worker", trust_document([HOME, "alice"], HOME, None))
-    refused = sts.refused(town.principal("root"), "AssumeRole", **assume(role))
+def test_root_assumes_no_role(sts: Sts, accounts: Accounts) -> None:
+    accounts.user("root")
+    role = accounts.role("worker", trust_document([HOME, "alice"], HOME, None))
+    refused = sts.refused(accounts.principal("root"), "AssumeRole", **assume(role))
     assert refused == (403, "AccessDenied", "Roles may not be assumed by root accounts.")
 
 
-def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
-    role = town.role("worker", TRUST_ALICE)
-    reply = sts(town.principal("alice"), "AssumeRole", **assume(role))
-    town.change(lambda content: find_user(content, "alice", None).keys.clear())
+def test_a_removed_user_s_role_session_is_refused(sts: Sts, accounts: Accounts) -> None:
+    role = accounts.role("worker", TRUST_ALICE)
+    reply = sts(accounts.principal("alice"), "AssumeRole", **assume(role))
+    accounts.change(lambda content: find_user(content, "alice", None).keys.clear())
     with pytest.raises(Exception, match="The security token included in the request is invalid"):
         sts.principal(reply)
 
@@ -256,9 +267,9 @@ def test_a_removed_user_s_role_session_is_refused(sts: Sts, town: Town) -> None:
 # -- what a request may hold ---------------------------------------------------------------------------------
 
 
-def test_validation_ends_after_ten_findings(sts: Sts, town: Town) -> None:
+def test_validation_ends_after_ten_findings(sts: Sts, accounts: Accounts) -> None:
     tags = [{"Key": "!", "Value": "x"} for _ in range(200)]
-    _, code, message = sts.refused(town.principal("alice"), "AssumeRole", **assume(ROLE, Tags=tags))
+    _, code, message = sts.refused(accounts.principal("alice"), "AssumeRole", **assume(ROLE, Tags=tags))
     assert code == "ValidationError" and message.startswith(
         "10 validation errors detected: Value '200' at 'tags'"
     )
@@ -266,10 +277,10 @@ def test_validation_ends_after_ten_findings(sts: Sts, town: Town) -> None:
 
 
 @pytest.mark.parametrize("member", ["Tags", "TransitiveTagKeys", "PolicyArns", "ProvidedContexts"])
-def test_lists_are_bounded_like_those_of_sqs(sts: Sts, town: Town, member: str) -> None:
+def test_lists_are_bounded_like_those_of_sqs(sts: Sts, accounts: Accounts, member: str) -> None:
     inner = [] if member == "TransitiveTagKeys" else [{}]
     body = json.dumps({member: (inner or ["k"]) * 2001}).encode()
-    answer = sts.answer_json(town.principal("alice"), "AssumeRole", body)
+    answer = sts.answer_json(accounts.principal("alice"), "AssumeRole", body)
     assert answer.status == 400 and b"SerializationException" in answer.body
 
 
@@ -327,10 +338,16 @@ def one(value: str, at: str, rule: str) -> str:
         ({"PolicyArns": [{"arn": ROLE}]}, "PolicyArns is not supported by this server."),
     ],
 )  # fmt: skip
-def test_what_assume_role_refuses(sts: Sts, town: Town, members: dict[str, Any], message: str) -> None:
-    town.role("worker", TRUST_ALICE)
+def test_what_assume_role_refuses(
+    sts: Sts, accounts: Accounts, members: dict[str, Any], message: str
+) -> None:
+    accounts.role("worker", TRUST_ALICE)
     given = {key: value for key, value in assume(ROLE, **members).items() if value is not None}
-    assert sts.refused(town.principal("alice"), "AssumeRole", **given) == (400, "ValidationError", message)
+    assert sts.refused(accounts.principal("alice"), "AssumeRole", **given) == (
+        400,
+        "ValidationError",
+        message,
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,9 +362,11 @@ def test_what_assume_role_refuses(sts: Sts, town: Town, members: dict[str, Any],
         ({"SerialNumber": "arn:aws:iam::1:mfa/x", "TokenCode": "123456"}, "AccessDenied"),
     ],
 )
-def test_other_refusals_of_assume_role(sts: Sts, town: Town, members: dict[str, Any], code: str) -> None:
-    town.role("worker", TRUST_ALICE)
-    status, found, _ = sts.refused(town.principal("alice"), "AssumeRole", **assume(ROLE, **members))
+def test_other_refusals_of_assume_role(
+    sts: Sts, accounts: Accounts, members: dict[str, Any], code: str
+) -> None:
+    accounts.role("worker", TRUST_ALICE)
+    status, found, _ = sts.refused(accounts.principal("alice"), "AssumeRole", **assume(ROLE, **members))
     assert (status, found) == (403 if code == "AccessDenied" else 400, code)
 
 
@@ -355,14 +374,16 @@ def test_other_refusals_of_assume_role(sts: Sts, town: Town, members: dict[str, 
     ("seconds", "rule"),
     [(899, "greater than or equal to 900"), (129_601, "less than or equal to 129600")],
 )
-def test_the_duration_of_a_session_token_is_limited(sts: Sts, town: Town, seconds: int, rule: str) -> None:
-    refused = sts.refused(town.principal("alice"), "GetSessionToken", DurationSeconds=seconds)
+def test_the_duration_of_a_session_token_is_limited(
+    sts: Sts, accounts: Accounts, seconds: int, rule: str
+) -> None:
+    refused = sts.refused(accounts.principal("alice"), "GetSessionToken", DurationSeconds=seconds)
     assert refused == (400, "ValidationError", one(str(seconds), "durationSeconds", f"have value {rule}"))
 
 
-def test_mfa_codes_are_refused(sts: Sts, town: Town) -> None:
+def test_mfa_codes_are_refused(sts: Sts, accounts: Accounts) -> None:
     members = {"SerialNumber": "arn:aws:iam::1:mfa/x", "TokenCode": "123456"}
-    refused = sts.refused(town.principal("alice"), "GetSessionToken", **members)
+    refused = sts.refused(accounts.principal("alice"), "GetSessionToken", **members)
     assert refused[1:] == (
         "AccessDenied",
         "MultiFactorAuthentication failed with invalid MFA one time pass code.",

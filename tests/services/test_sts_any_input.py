@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sts_client import ROLE, TRUST_ALICE, Sts
 
-from identities import Town
+from identities import Accounts
 
 _SCALARS = ("RoleArn", "RoleSessionName", "Policy", "DurationSeconds", "ExternalId", "SourceIdentity", "Tags")
 _MEMBERS = (
@@ -27,21 +27,21 @@ texts = st.text(max_size=40) | st.sampled_from(
 
 @pytest.fixture(scope="module")
 def sts(tmp_path_factory: pytest.TempPathFactory) -> Sts:
-    town = Town(tmp_path_factory.mktemp("town"))
-    town.user("alice")
-    town.role("worker", TRUST_ALICE)
-    return Sts(town)
+    accounts = Accounts(tmp_path_factory.mktemp("accounts"))
+    accounts.user("alice")
+    accounts.role("worker", TRUST_ALICE)
+    return Sts(accounts)
 
 
 @given(st.sampled_from(["AssumeRole", "GetSessionToken", "GetCallerIdentity"]), st.dictionaries(names, texts))
 def test_any_parameters_get_an_answer(sts: Sts, action: str, members: dict[str, str]) -> None:
     given = {"RoleArn": ROLE, "RoleSessionName": "job", **members}
     form = {"Action": action, "Version": "2011-06-15", **given}
-    answer = sts.answer(sts.town.principal("alice"), urlencode(form, errors="surrogatepass").encode())
+    answer = sts.answer(sts.accounts.principal("alice"), urlencode(form, errors="surrogatepass").encode())
     assert answer.status in (200, 400, 403), answer.body
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_get_an_answer(sts: Sts, rest: bytes) -> None:
-    answer = sts.answer(sts.town.principal("alice"), b"Action=AssumeRole&Version=2011-06-15&" + rest)
+    answer = sts.answer(sts.accounts.principal("alice"), b"Action=AssumeRole&Version=2011-06-15&" + rest)
     assert answer.status in (200, 400, 403), answer.body

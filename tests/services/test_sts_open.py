@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sts_client import Sts, assume
 
-from identities import ABROAD, HOME, Town
+from identities import ABROAD, HOME, Accounts
 from penstock.auth.identity.open_sessions import open_account
 
 
 @pytest.fixture
 def sts(tmp_path: Path) -> Sts:
-    return Sts(Town(tmp_path), is_open=True)
+    return Sts(Accounts(tmp_path), is_open=True)
 
 
 def test_every_caller_is_the_root_of_its_account(sts: Sts) -> None:
@@ -27,7 +27,7 @@ def test_a_role_acts_in_its_own_account(sts: Sts) -> None:
     given = reply["Credentials"]
     assert open_account(given["SessionToken"]) == ABROAD
     assert given["AccessKeyId"].startswith("ASIA") and len(given["SecretAccessKey"]) == 40
-    assert given["Expiration"] == datetime.fromtimestamp(sts.town.clock.ms / 1000, UTC) + timedelta(
+    assert given["Expiration"] == datetime.fromtimestamp(sts.accounts.clock.ms / 1000, UTC) + timedelta(
         minutes=15
     )
     assert reply["AssumedRoleUser"]["Arn"] == f"arn:aws:sts::{ABROAD}:assumed-role/deployer/job-7"

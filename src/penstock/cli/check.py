@@ -10,7 +10,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
 from penstock.server.encryption import root_key
-from penstock.server.security import SETUP_ERRORS, opened_credentials, tls_files
+from penstock.server.security import SETUP_ERRORS, open_credentials, tls_files
 from penstock.server.settings.config import Config, settings
 from penstock.server.startup_report import check_plain_http
 from penstock.server.tls import Tls
@@ -45,7 +45,7 @@ def _read_files(config: Config) -> None:
     check_plain_http(config)
     if (files := tls_files(config)) is not None:
         Tls(files)
-    opened_credentials(config, root_key(config, os.environ), SystemClock())
+    open_credentials(config, root_key(config, os.environ), SystemClock())
 
 
 def _print_queues(config: Config) -> None:

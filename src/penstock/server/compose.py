@@ -64,7 +64,7 @@ class Parts:
             cors=cors,
             health=self.health,
             throttle=self.security.throttle,
-            recorder=self.security.witness,
+            recorder=self.security.recorder,
             pages=WebPageFilter(cors, config.public_url) if checks_pages else None,
         )
         audit = self.security.audit
@@ -89,7 +89,7 @@ class Parts:
         self.broker.start()
         self.health.show("sends", self._send_state)
         services = [msgspec.structs.replace(service, context=context(self)) for service, context in SERVICES]
-        recorder = self.security.witness
+        recorder = self.security.recorder
         dispatcher = Dispatcher(
             services,
             recorder.answered if recorder is not None else None,
@@ -107,7 +107,7 @@ class Parts:
 
     def reload(self, *, requested: bool) -> None:
         """Reload files that changed, or all of them if ``requested``. Runs on the event loop."""
-        self.security.look(self.listener, asked=requested)
+        self.security.reload(self.listener, requested=requested)
 
     def wind_down(self) -> None:
         """Accept nothing new and answer every long poll with no messages."""

@@ -103,7 +103,7 @@ async def _serve(config: Config, human: bool) -> None:
         gc.collect()
         gc.freeze()
         reloads.start(parts)
-        _announce(startup_report(config, addresses, recovered, parts.security.encryption.said), human)
+        _announce(startup_report(config, addresses, recovered, parts.security.encryption.status), human)
         if config.print_ready:
             with suppress(OSError):  # standard output may be closed
                 sys.stdout.write("Ready.\n")

@@ -1,59 +1,60 @@
-"""Looking after things once a second, whatever goes wrong meanwhile, and whatever the event loop does.
-
-What takes a right away must not wait for the loop: callers decide how long its turns are, and the one who keeps it
-busy may be the one whose key was withdrawn. So that is done in a thread of its own.
-"""
+"""Work that is done once a second, whatever errors occur: in a thread of its own, or on the event loop."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 EVERY_S = 1.0
-_FAREWELL_S = 1.0  # a look that hangs in a file system does not hold up the stop for longer
+_CLOSE_TIMEOUT_S = 1.0  # work that hangs in a file system does not delay a stop for longer
 
 log = logging.getLogger("penstock")
 
 
-class Lookout:
-    def __init__(self, what: str, look: Callable[[bool], object]) -> None:
-        """``look`` is told whether it was asked for, or its time had come."""
-        self._what = what
-        self._look = look
-        self._called = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name=f"looks after {what}", daemon=True)
+class Work(Protocol):
+    def __call__(self, *, requested: bool) -> object:
+        """``requested``: by ``run_now``, not because a second has passed."""
+
+
+class PeriodicThread:
+    def __init__(self, name: str, work: Work) -> None:
+        self._name = name
+        self._work = work
+        self._wake = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self) -> None:
-        """Look now. Does not wait for it."""
-        self._called.set()
+    def run_now(self) -> None:
+        """Does not wait for the work."""
+        self._wake.set()
 
     def close(self) -> None:
-        self._ended = True
-        self._called.set()
+        self._closed = True
+        self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(_FAREWELL_S)
+            self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         while True:
-            asked = self._called.wait(EVERY_S)
-            if asked:  # else whoever asks just now would be overlooked
-                self._called.clear()
-            if self._ended:
+            requested = self._wake.wait(EVERY_S)
+            if requested:  # otherwise a request that comes just now would be lost
+                self._wake.clear()
+            if self._closed:
                 return
-            with alone(self._what):
-                self._look(asked)
+            with logging_errors(self._name):
+                self._work(requested=requested)
 
 
 @contextmanager
-def alone(what: str) -> Iterator[None]:
-    """Trouble of a kind that nobody foresaw keeps nothing else from being looked after, nor this the next time."""
+def logging_errors(what: str) -> Iterator[None]:
+    """Logs unexpected errors, so that the next run is not lost."""
     try:
         yield
     except Exception:
-        log.exception("looking after %s failed; trying again", what)
+        log.exception("failed to %s; trying again", what)

@@ -1,9 +1,8 @@
-"""The locks on the doors, as the settings want them: who may come in, what is kept secret, what is written down.
+"""The security of a server, as its settings want it: callers, TLS, encryption at rest, rate limit and audit log.
 
-Rule 1: a lock that cannot be set is a start that fails: nothing is served less guarded than the settings say.
-Rule 2: what stands in files (keys, users, certificates) is read again while the server runs: within seconds of a
-change, and on SIGHUP. A file that cannot be used leaves everything as it was, and the log says why.
-Rule 3: how soon a key that was withdrawn counts no more is not up to its holder: nothing of it waits for the loop.
+A part that cannot be set up fails the start: nothing is served with less protection than the settings say. Files
+(credentials, keys, certificates) are read again while the server runs: within seconds of a change, and on SIGHUP. A
+file that cannot be used leaves everything as it was, and the log says why.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from functools import partial
 
 from penstock.auth.encryption.keyring import KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
@@ -25,7 +23,7 @@ from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.encryption import Encryption, root_key
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
-from penstock.server.periodic import Lookout, alone
+from penstock.server.periodic import PeriodicThread, logging_errors
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.startup_report import check_plain_http
 from penstock.server.throttle import Throttle
@@ -43,10 +41,13 @@ class Security:
         root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
-        self.credentials = opened_credentials(config, root, clock)
-        # The gate looks at the directory for each request anew, so what the thread has read counts for the next one.
-        self._lookout = (
-            None if self.credentials is None else Lookout("credentials", partial(_reload, self.credentials))
+        self.credentials = open_credentials(config, root, clock)
+        # In a thread of its own: clients can keep the event loop busy, and a revoked key must not profit from that.
+        # The callers ask for the directory with each request, so that a reload takes effect with the next one.
+        self._reloading = (
+            None
+            if self.credentials is None
+            else PeriodicThread("reload credentials", self.credentials.reload)
         )
         self.encryption = Encryption(config, root, clock)
         self.callers = (
@@ -57,43 +58,39 @@ class Security:
         rate = config.requests_per_second
         self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None
         self.audit = open_audit_log(config, clock.wall_ms)
-        self.witness = (
+        self.recorder = (
             None
             if self.audit is None
             else AuditRecorder(self.audit, origins, config.space, clock.wall_ms, services)
         )
 
-    def look(self, listener: Listener, *, asked: bool) -> None:
-        """Once a second: take up what has changed. ``asked``: because the operator asks for it, changed or not."""
-        if asked and self._lookout is not None:
-            self._lookout.ask()
-        with alone("certificates"):
-            if self.tls is not None and (self.tls.reload() if asked else self.tls.look(time.time())):
+    def start(self) -> None:
+        """Call this once the data is locked: only then may files beside it be written."""
+        if self.audit is not None:
+            self.audit.start()
+        if self._reloading is not None:
+            self._reloading.start()
+
+    def reload(self, listener: Listener, *, requested: bool) -> None:
+        """Once a second: read files that have changed, or all of them if the operator has ``requested`` it."""
+        if requested and self._reloading is not None:
+            self._reloading.run_now()
+        with logging_errors("reload certificates"):
+            if self.tls is not None and (self.tls.reload() if requested else self.tls.check(time.time())):
                 listener.tls = self.tls.context
-        with alone("encryption keys"):
-            self.encryption.reload(asked=asked)
-        with alone("the audit log"):
+        with logging_errors("reload encryption keys"):
+            self.encryption.reload(requested=requested)
+        with logging_errors("maintain the audit log"):
             if self.audit is not None:
-                if asked:
+                if requested:
                     self.audit.reopen()
                 self.audit.tick()
 
-    def start(self) -> None:
-        """The data is ours now, and what is written beside it too."""
-        if self.audit is not None:
-            self.audit.start()
-        if self._lookout is not None:
-            self._lookout.start()
-
     def close(self) -> None:
-        if self._lookout is not None:
-            self._lookout.close()
+        if self._reloading is not None:
+            self._reloading.close()
         if self.audit is not None:
             self.audit.close()
-
-
-def _reload(credentials: Credentials, asked: bool) -> None:
-    credentials.reload(asked=asked)
 
 
 def tls_files(config: Config) -> TlsFiles | None:
@@ -102,7 +99,7 @@ def tls_files(config: Config) -> TlsFiles | None:
     return TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth)
 
 
-def opened_credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
+def open_credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:
     """None: the server is open. Raises CredentialsError or RootKeyError."""
     path = config.credentials
     if path is None:

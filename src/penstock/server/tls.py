@@ -1,11 +1,8 @@
-"""The server's certificate, and whose certificates it asks for: read at the start, read again when told.
+"""TLS: the server's certificate and the check of client certificates, read at the start and again on change.
 
-Rule 1: TLS 1.2 or later, with forward secrecy and authenticated encryption: whatever an AWS SDK speaks.
-Rule 2: files are read into a new context, which takes the old one's place only if all of them are right. Nothing is
-half loaded, and connections that are open keep what they began with. Files that could not be read, this time, are
-tried again with every look.
-Rule 3: what is wrong is said in one line that names the setting, the file and what to do.
-"""
+TLS 1.2 or later, with forward secrecy and authenticated encryption, which every AWS SDK supports. Files are
+read into a new context, which replaces the old one only if all of them are valid; open connections keep
+theirs. Files that could not be read are tried again with every check."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.tls")
 
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; all ciphers of 1.3 are good
 _SUBJECT_MAX = 256
-_REMIND_EVERY_S = 24 * 3600.0
-_REMIND_BEFORE = timedelta(days=21)
+_WARN_EVERY_S = 24 * 3600.0
+_WARN_BEFORE = timedelta(days=21)
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -41,7 +38,7 @@ class TlsError(Exception):
 
 
 class TlsUnreadable(TlsError):
-    """Nothing is known to be wrong with the files: another try may do."""
+    """The files could not be read this time; another try may succeed."""
 
 
 class TlsFiles(NamedTuple):
@@ -64,12 +61,12 @@ class Tls:
         self._watch = FileWatch(*files.paths())
         self.context, self.expires = _read(files)
         self._watch.mark_read()
-        self._trouble = ""  # what was told last about files that cannot be used
-        self._remind_at_s = 0.0
+        self._problem = ""  # what was logged last about files that cannot be used
+        self._warn_at_s = 0.0
 
     def reload(self) -> bool:
-        """Read the files again. If they cannot be used the present ones stay, and the log says why."""
-        self._trouble = ""
+        """Read the files again. If they cannot be used, the present certificate stays, and the log says why."""
+        self._problem = ""
         self._watch.is_stable()
         return self._take_up()
 
@@ -78,39 +75,39 @@ class Tls:
             self.context, self.expires = _read(self.files)
         except TlsUnreadable as error:
             self._watch.mark_unread()
-            return self._stay(error)
+            return self._keep_present(error)
         except TlsError as error:
             self._watch.mark_read()
-            return self._stay(error)
+            return self._keep_present(error)
         self._watch.mark_read()
-        self._trouble = ""
-        self._remind_at_s = 0.0
+        self._problem = ""
+        self._warn_at_s = 0.0
         log.info("certificate loaded, valid until %s", _day(self.expires))
         return True
 
-    def _stay(self, error: TlsError) -> bool:
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            log.error("the certificate stays as it was: %s", error)
+    def _keep_present(self, error: TlsError) -> bool:
+        if str(error) != self._problem:
+            self._problem = str(error)
+            log.error("the present certificate stays in use: %s", error)
         return False
 
-    def look(self, now_s: float) -> bool:
-        """Call this every second or so (wall clock): True if new files were loaded. Reminds of a near end, too."""
+    def check(self, now_s: float) -> bool:
+        """Call this about every second (wall clock): True if new files were loaded. Also warns of a near expiry."""
         loaded = self._watch.has_changed() and self._take_up()
-        if now_s >= self._remind_at_s:
-            self._remind_at_s = now_s + _REMIND_EVERY_S
+        if now_s >= self._warn_at_s:
+            self._warn_at_s = now_s + _WARN_EVERY_S
             for warning in self.warnings(datetime.fromtimestamp(now_s, UTC)):
                 log.warning("%s", warning)
         return loaded
 
     def warnings(self, now: datetime) -> list[str]:
-        """What an operator should know, though it keeps nobody from starting."""
+        """What an operator should know, though the server starts."""
         found = []
         if self.expires <= now:
             found.append(
                 f"tls_certificate {self.files.certificate} has expired on {_day(self.expires)}: renew it"
             )
-        elif self.expires - now < _REMIND_BEFORE:
+        elif self.expires - now < _WARN_BEFORE:
             found.append(
                 f"tls_certificate {self.files.certificate} expires on {_day(self.expires)}: renew it soon"
             )
@@ -125,7 +122,7 @@ def tls_context(
     """Raises OSError (of which ssl.SSLError is one) if the files cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # a way to make us work for nothing
+    context.options |= ssl.OP_NO_RENEGOTIATION  # clients could cause work with it
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(certificate, key)
@@ -136,14 +133,14 @@ def tls_context(
 
 
 def client_subject(transport: asyncio.BaseTransport) -> str:
-    """Whose certificate the client showed, and OpenSSL believed; empty if we asked for none, or it had none."""
+    """The subject of the verified client certificate; empty if there is none."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     shown = tls.getpeercert(binary_form=True) if tls is not None else None
     return _subject(shown)[:_SUBJECT_MAX] if shown else ""
 
 
 def _subject(certificate: bytes) -> str:
-    """Its distinguished name (RFC 4514), or where it has none, as SPIFFE's, its alternative names."""
+    """Its distinguished name (RFC 4514), or its alternative names if it has none (SPIFFE)."""
     from cryptography import x509
 
     try:
@@ -152,21 +149,19 @@ def _subject(certificate: bytes) -> str:
             return read.subject.rfc4514_string()
         names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return ", ".join(str(name.value) for name in names)
-    except Exception:  # OpenSSL is less strict; the client is in, and can be told from others by this
+    except Exception:  # OpenSSL is less strict and has accepted it; the hash identifies the client
         return f"sha256:{hashlib.sha256(certificate).hexdigest()}"
 
 
 def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
-    """A context, and until when its certificate is valid. Looks into the files first, because OpenSSL says little."""
+    """A context, and when its certificate expires. Checks the files first: the errors of OpenSSL say little."""
     chain = _certificates("tls_certificate", files.certificate)
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
         fitting = _public_key(files.key) == chain[0].public_key()
     except UnsupportedAlgorithm:
-        raise TlsError(
-            f"tls_key {files.key} is of a kind that is not supported: use RSA, P-256 or Ed25519"
-        ) from None
+        raise TlsError(f"tls_key {files.key} has an unsupported type: use RSA, P-256 or Ed25519") from None
     if not fitting:
         raise TlsError(
             f"tls_key {files.key} is not the key of tls_certificate {files.certificate}: give the two that belong "
@@ -184,7 +179,7 @@ def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
 
 
 def _certificates(setting: str, path: Path) -> list[x509.Certificate]:
-    from cryptography import x509  # when it is needed: it takes a while to load
+    from cryptography import x509  # only when needed: it takes long to load
 
     try:
         return x509.load_pem_x509_certificates(_bytes(setting, path))
@@ -199,8 +194,7 @@ def _public_key(path: Path) -> PublicKeyTypes:
         return load_pem_private_key(_bytes("tls_key", path), password=None).public_key()
     except TypeError:
         raise TlsError(
-            f"tls_key {path} is locked with a passphrase, and nobody is there to type it: unlock it with "
-            "`openssl pkey -in KEY -out NEW`"
+            f"tls_key {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in KEY -out NEW`"
         ) from None
     except ValueError:
         raise TlsError(f"tls_key {path} holds no private key in PEM form") from None
@@ -214,7 +208,7 @@ def _bytes(setting: str, path: Path) -> bytes:
 
 
 def _is_open_to_others(path: Path) -> bool:
-    """A key that only its owner may change and a group may read is how services share one."""
+    """A group may read the key: that is how services share one."""
     try:
         return bool(os.stat(path).st_mode & (stat.S_IRWXO | stat.S_IWGRP))
     except OSError:

@@ -249,16 +249,16 @@ class Keyring:
                     self._write(self.keys.file)
                     _log.info("created the keyring %s", self._path)
 
-    def reload(self, *, asked: bool = False) -> str:
+    def reload(self, *, requested: bool = False) -> str:
         """Read a changed file. Returns the line that was logged; empty if there was nothing to do, or the problem was
-        logged before. ``asked`` reads it in any case."""
-        if self._path is None or (stamp(self._path) == self._seen and not asked):
+        logged before. ``requested`` reads it in any case."""
+        if self._path is None or (stamp(self._path) == self._seen and not requested):
             return ""
         try:
             self._reread(self._path)
         except KeyringError as error:
             line = f"the present encryption keys stay in use: {error}"
-            if line == self._problem and not asked:
+            if line == self._problem and not requested:
                 return ""
             self._problem = line
             _log.error(line)

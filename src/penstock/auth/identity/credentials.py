@@ -41,16 +41,16 @@ class Credentials:
         self._watch.mark_read()
         _warn(self.directory.warnings)
 
-    def reload(self, *, asked: bool = False) -> str:
+    def reload(self, *, requested: bool = False) -> str:
         """Read a changed file. Returns the line that was logged; empty if there was nothing to do.
 
-        Cheap if the file is unchanged: it can be called every second. ``asked`` reads it in any case. A file of ten
-        thousand users takes seconds to read; this may run in a thread beside those that use the directory.
-        """
+        Cheap if the file is unchanged: it can be called every second. ``requested`` reads it in any case. A
+        file of ten thousand users takes seconds to read; this may run in a thread beside those that use the
+        directory."""
         has_changed = self._watch.has_changed()
-        if asked:
+        if requested:
             self._problem = ""  # so that it is logged again
-        return self._take_up() if asked or has_changed else self._repeated()
+        return self._take_up() if requested or has_changed else self._repeated()
 
     def _take_up(self) -> str:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.auth.encryption.root_key import VARIABLE as ROOT_KEY_VARIABLE
+from penstock.auth.secret_files import why_not_trusted
 from penstock.server.settings.config import Config, ConfigError, Setting, settings
 from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
 from penstock.server.settings.types import InvalidItem
@@ -63,7 +65,9 @@ def _folded(name: str) -> str:
 
 def _read_file(path: Path, where: str) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            found, text = os.fstat(file.fileno()), file.read().decode()
+        table = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f'cannot read the config file "{path}" ({where}): {error.strerror}') from None
     except UnicodeDecodeError:
@@ -78,6 +82,9 @@ def _read_file(path: Path, where: str) -> dict[str, Any]:
         level = [part for part in within if isinstance(part, (dict, list))]
     if level:
         raise _too_deep(path)
+    # The server runs this command: a user who can write the file could run any command as the server.
+    if "root_key_command" in table and (problem := why_not_trusted(found)) is not None:
+        raise ConfigError(f"{path} sets root_key_command and cannot be trusted: {problem}")
     return table
 
 

@@ -16,24 +16,24 @@ NEW = ("--new-root-key-file", "new.key")
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Secured:
+def accounts(tmp_path: Path) -> Secured:
     secured = Secured(tmp_path)
     secured.add("alice", "sqs-full-access")
     secured.penstock("key", "root", "new.key")
     return secured
 
 
-def ended(town: Secured, *arguments: str) -> tuple[int, str]:
+def ended(accounts: Secured, *arguments: str) -> tuple[int, str]:
     """How a command ends that must, and the last that it says."""
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", *arguments, "--data", str(town.folder / "data"), *town.files],
-        capture_output=True, text=True, timeout=60, cwd=town.folder,
+        [sys.executable, "-m", "penstock", *arguments, "--data", str(accounts.folder / "data"), *accounts.files],
+        capture_output=True, text=True, timeout=60, cwd=accounts.folder,
     )  # fmt: skip
     return done.returncode, (done.stderr or done.stdout).splitlines()[-1]
 
 
-def session_of(town: Secured, name: str) -> dict[str, Any]:
-    issued = town.client(name, "sts").get_session_token()["Credentials"]
+def session_of(accounts: Secured, name: str) -> dict[str, Any]:
+    issued = accounts.client(name, "sts").get_session_token()["Credentials"]
     return {
         "aws_access_key_id": issued["AccessKeyId"],
         "aws_secret_access_key": issued["SecretAccessKey"],
@@ -49,72 +49,72 @@ def bodies(sqs: Any) -> list[str]:
     return sorted(message["Body"] for message in found)
 
 
-def test_the_root_key_of_a_server_is_exchanged(town: Secured) -> None:
-    with town.running() as server:
-        sqs = town.client("alice")
+def test_the_root_key_of_a_server_is_exchanged(accounts: Secured) -> None:
+    with accounts.running() as server:
+        sqs = accounts.client("alice")
         queue = sqs.create_queue(QueueName="q")["QueueUrl"]
         sqs.send_message(QueueUrl=queue, MessageBody="from before")
-        session = session_of(town, "alice")
+        session = session_of(accounts, "alice")
         assert bodies(client(server.url, **session)) == ["from before"]
-        code, line = ended(town, "key", "reroot", *NEW)
+        code, line = ended(accounts, "key", "replace-root", *NEW)
         assert (code, "stop it first" in line) == (2, True), line
         assert bodies(sqs) == ["from before"]
         assert server.stop() == 0
 
-    assert ended(town, "key", "reroot", *NEW)[0] == 0
-    old, new = (read_root_key_file(town.folder / name) for name in ("penstock-root.key", "new.key"))
-    code, line = ended(town, "serve", "--port", "0")
+    assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
+    old, new = (read_root_key_file(accounts.folder / name) for name in ("penstock-root.key", "new.key"))
+    code, line = ended(accounts, "serve", "--port", "0")
     assert (code, "encrypted with another root key" in line) == (2, True), line
 
-    with town.running("--root-key-file", str(town.folder / "new.key")) as server:
-        sqs = town.client("alice")
+    with accounts.running("--root-key-file", str(accounts.folder / "new.key")) as server:
+        sqs = accounts.client("alice")
         assert bodies(sqs) == ["from before"]
         queue = sqs.get_queue_url(QueueName="q")["QueueUrl"]
         sqs.send_message(QueueUrl=queue, MessageBody="from after")
         told = refusal(client(server.url, **session).get_queue_url, QueueName="q")
         assert told[:2] == (403, "InvalidClientTokenId"), "sessions have ended"
-        assert bodies(client(server.url, **session_of(town, "alice"))) == ["from after", "from before"]
-        assert ended(town, "key", "rotate", "--all", "--root-key-file", "new.key")[0] == 0
+        assert bodies(client(server.url, **session_of(accounts, "alice"))) == ["from after", "from before"]
+        assert ended(accounts, "key", "rotate", "--all", "--root-key-file", "new.key")[0] == 0
         assert server.stop() == 0
-    ring = (town.folder / "data/penstock-keys.json").read_text()
+    ring = (accounts.folder / "data/penstock-keys.json").read_text()
     assert new.fingerprint in ring and old.fingerprint not in ring
 
-    with town.running("--root-key-file", str(town.folder / "new.key")) as server:
-        assert bodies(town.client("alice")) == ["from after", "from before"]
+    with accounts.running("--root-key-file", str(accounts.folder / "new.key")) as server:
+        assert bodies(accounts.client("alice")) == ["from after", "from before"]
         assert server.stop() == 0
 
 
-def test_a_fifo_send_from_before_is_not_known_as_a_duplicate(town: Secured) -> None:
+def test_a_fifo_send_from_before_is_not_known_as_a_duplicate(accounts: Secured) -> None:
     """Its digest is keyed with the root key. So the command says, and no more than that is lost."""
     send = {"MessageBody": "once", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
-    with town.running() as server:
-        sqs = town.client("alice")
+    with accounts.running() as server:
+        sqs = accounts.client("alice")
         queue = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
         first = sqs.send_message(QueueUrl=queue, **send)["MessageId"]
         assert sqs.send_message(QueueUrl=queue, **send)["MessageId"] == first
         assert server.stop() == 0
-    assert ended(town, "key", "reroot", *NEW)[0] == 0
-    with town.running("--root-key-file", str(town.folder / "new.key")):
-        sqs = town.client("alice")
+    assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
+    with accounts.running("--root-key-file", str(accounts.folder / "new.key")):
+        sqs = accounts.client("alice")
         queue = sqs.get_queue_url(QueueName="q.fifo")["QueueUrl"]
         second = sqs.send_message(QueueUrl=queue, **send)["MessageId"]
         assert second != first
         assert sqs.send_message(QueueUrl=queue, **send)["MessageId"] == second
 
 
-def test_a_server_starts_with_neither_key_until_the_exchange_is_finished(town: Secured) -> None:
-    with town.running() as server:
-        sqs = town.client("alice")
+def test_a_server_starts_with_neither_key_until_the_exchange_is_finished(accounts: Secured) -> None:
+    with accounts.running() as server:
+        sqs = accounts.client("alice")
         sqs.send_message(QueueUrl=sqs.create_queue(QueueName="q")["QueueUrl"], MessageBody="kept")
         assert server.stop() == 0
-    credentials = town.folder / "credentials.toml"
+    credentials = accounts.folder / "credentials.toml"
     before = credentials.read_bytes()
-    assert ended(town, "key", "reroot", *NEW)[0] == 0
+    assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
     credentials.write_bytes(before)  # as if it had been killed before it came to this file
     for root in ("penstock-root.key", "new.key"):
-        code, line = ended(town, "serve", "--port", "0", "--root-key-file", root)
+        code, line = ended(accounts, "serve", "--port", "0", "--root-key-file", root)
         assert (code, "if penstock key replace-root was interrupted, repeat it" in line) == (2, True), line
-    assert ended(town, "key", "reroot", *NEW)[0] == 0
-    with town.running("--root-key-file", str(town.folder / "new.key")) as server:
-        assert bodies(town.client("alice")) == ["kept"]
+    assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
+    with accounts.running("--root-key-file", str(accounts.folder / "new.key")) as server:
+        assert bodies(accounts.client("alice")) == ["kept"]
         assert server.stop() == 0
