@@ -146,6 +146,20 @@ def test_declared_queues_in_any_order_and_again_with_other_values(tmp_path: Path
         assert (status, page["Messages"][0]["Body"]) == (200, "kept")
 
 
+@pytest.mark.parametrize(
+    ("flags", "purged", "created"), [((), 200, 200), (("--no-relaxed-waits",), 403, 400)]
+)
+def test_in_memory_the_pauses_after_purge_and_delete_are_off_by_default(
+    flags: tuple[str, ...], purged: int, created: int
+) -> None:
+    with server("--memory", *flags) as running:
+        assert running.ask("CreateQueue", QueueName="a")[0] == 200
+        assert running.ask("PurgeQueue", QueueUrl="a")[0] == 200
+        assert running.ask("PurgeQueue", QueueUrl="a")[0] == purged
+        assert running.ask("DeleteQueue", QueueUrl="a")[0] == 200
+        assert running.ask("CreateQueue", QueueName="a")[0] == created
+
+
 def test_a_dead_letter_queue_that_does_not_exist(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[queues.a]\ndead_letter = {queue = "nowhere", max_receives = 2}\n')
