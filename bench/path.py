@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -30,6 +31,8 @@ ACTIONS = ("SendMessage", "ReceiveMessage", "DeleteMessage")
 ACCESS = ("open", "secured")
 WARM_UP = 20
 TIMES = 5
+DOCUMENT = HERE.root / "docs" / "ARCHITECTURE.md"
+BEGIN, END = "<!-- path: begin -->", "<!-- path: end -->"
 SETTLE_S = 0.03  # for what follows the response, such as the commit of a receive
 
 
@@ -153,14 +156,29 @@ def table(measured: dict[str, Paths]) -> str:
     return "\n".join(lines)
 
 
+def write_document(measured: dict[str, Paths]) -> None:
+    """Put the table, and the files that a SendMessage crosses, between the markers of the document."""
+    path = measured["open"]["SendMessage"]
+    calls = dict(path.by_file())
+    files = ", ".join(f"`{file}` {calls[file]}" for file in dict.fromkeys(call.file for call in path.calls))
+    text = f"One SendMessage on an open server, file by file, with the number of calls in each: {files}."
+    wrapped = textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
+    head, _, rest = DOCUMENT.read_text().partition(BEGIN)
+    tail = rest.partition(END)[2]
+    DOCUMENT.write_text(f"{head}{BEGIN}\n\n{table(measured)}\n\n{wrapped}\n\n{END}{tail}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.path", description=__doc__)
     parser.add_argument("--trace", action="store_true", help="print every call of each request, as a tree")
     parser.add_argument("--by-file", action="store_true", help="print the calls of each file")
     parser.add_argument("--only", choices=ACTIONS, help="trace this request alone")
     parser.add_argument("--access", choices=ACCESS, help="measure this kind of server alone")
+    parser.add_argument("--document", action="store_true", help="write the figures into docs/ARCHITECTURE.md")
     parser.add_argument("--checkout", type=Path, default=HERE.root, help="another source tree of Penstock")
     given = parser.parse_args()
+    if given.document and given.access:
+        parser.error("--document needs figures of both kinds of server")
     checkout = Checkout(given.checkout)
     measured = {
         access: measure(checkout, secured=access == "secured")
@@ -168,6 +186,8 @@ def main() -> None:
         if given.access in (None, access)
     }
     print(table(measured))
+    if given.document:
+        write_document(measured)
     for access, paths in measured.items():
         for action, path in paths.items():
             if given.only not in (None, action):
