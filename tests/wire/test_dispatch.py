@@ -280,9 +280,9 @@ def test_an_error_in_on_end_does_not_change_the_response(caplog: pytest.LogCaptu
     def fail(service: Service, action: Action, request: Echo, *_: Any) -> None:
         raise RuntimeError(request.Text)
 
-    told = Dispatcher([service("Echo", "", Say=Echo)], fail)
+    failing = Dispatcher([service("Echo", "", Say=Echo)], fail)
     answers: list[Response] = []
-    told.answer(json_request("Echo.Say", b'{"Text":"body 4711"}'), call(), answers.append)
+    failing.answer(json_request("Echo.Say", b'{"Text":"body 4711"}'), call(), answers.append)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]
     assert "request rid failed with RuntimeError" in caplog.text and "4711" not in caplog.text
 
@@ -369,7 +369,7 @@ def test_an_unsigned_request_is_decoded_if_a_policy_could_allow_it() -> None:
     assert steps == ["resource things/x", "authorize echo:Say things/x"]
 
 
-def test_the_content_type_decides_if_a_form_names_a_target_as_well() -> None:
+def test_a_form_may_name_a_target_as_well() -> None:
     """Old Perl clients do that."""
     request = form_request(b"Action=Say&Text=hello")
     request.headers[b"x-amz-target"] = b"Echo.Say"
@@ -378,6 +378,20 @@ def test_the_content_type_decides_if_a_form_names_a_target_as_well() -> None:
     assert answers[0].headers[0] == (b"Content-Type", b"text/xml")
     assert b"<Text>hello</Text>" in answers[0].body
     assert refusal(service_unavailable("x"), "rid", request).headers[0] == (b"Content-Type", b"text/xml")
+
+
+@pytest.mark.parametrize("body", [b' {"Text":"Action=Say"}', b""])
+def test_a_target_is_json_although_the_client_calls_its_body_a_form(body: bytes) -> None:
+    """curl and urllib do that."""
+    request = form_request(body)
+    request.headers[b"x-amz-target"] = b"Echo.Say"
+    answers: list[Response] = []
+    dispatcher.answer(request, call(), answers.append)
+    assert answers[0].status == 200
+    assert answers[0].headers[0] == (b"Content-Type", b"application/x-amz-json-1.0")
+    assert answers[0].body == (body.strip() or b"{}")
+    of_framework = refusal(service_unavailable("x"), "rid", request)
+    assert of_framework.headers[0] == (b"Content-Type", b"application/x-amz-json-1.0")
 
 
 @pytest.mark.parametrize(

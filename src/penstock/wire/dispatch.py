@@ -19,7 +19,7 @@ from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
 from penstock.wire.json import FRAMEWORK_ERRORS, JSON_TYPES, JsonProtocol
-from penstock.wire.query import Form, is_form, is_query, read_query
+from penstock.wire.query import Form, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
 from penstock.wire.rest_json import RestJsonProtocol, RestRequest, UriTemplate
 from penstock.wire.service import (
@@ -112,8 +112,11 @@ class Dispatcher:
         call.action = action.name
         decoded = None
         try:
-            if call.principal is not None:
-                _check_signature(service, action, call)
+            if call.principal is not None:  # refused before the request is decoded, which may take long
+                if call.principal.kind == "anonymous" and not action.anonymous:
+                    raise SignatureMissing(f"{call.base_url}/")
+                if call.signed_for is not None and call.signed_for != service.signing_name:
+                    raise wrong_service(service.signing_name)
             if call.write_refusal is not None and (action.has_effects or not action.read_only):
                 raise call.write_refusal
             decoded = route.decode(given)
@@ -130,8 +133,7 @@ class Dispatcher:
     def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
         """The action, how to write its response, and what to decode; or the response to a request for no action."""
         target = request.headers.get(b"x-amz-target")
-        # The content type decides: some clients send the header X-Amz-Target with a form as well.
-        if target and not is_form(request):
+        if target and not is_query(request):
             route = self._targets.get(target)
             if route is None:
                 return FRAMEWORK_ERRORS.error(_unknown_action(target.decode("latin-1")), call.request_id)
@@ -182,14 +184,6 @@ def _protocol(name: ProtocolName, service: Service) -> WireProtocol:
             return CborProtocol(service.shape_namespace)
 
 
-def _check_signature(service: Service, action: Action, call: Call) -> None:
-    """What can be refused before the request is decoded, which may take long."""
-    if call.principal.kind == "anonymous" and not action.anonymous:
-        raise SignatureMissing(f"{call.base_url}/")
-    if call.signed_for is not None and call.signed_for != service.signing_name:
-        raise wrong_service(service.signing_name)
-
-
 def _choose(routes: Iterable[_Route], form: Form, call: Call) -> _Route | None:
     """The signature decides between services that share the name of an action, then the version, then the host.
 
@@ -228,7 +222,7 @@ class _Exchange(Running):
             fault = _to_fault(error, self.service, call)
             written = self.writer.error(fault, call.request_id)
             if call.if_unread is not None:
-                # The caller is told that it failed, so the messages that it was to get go back.
+                # The response says that it failed, so the messages that it was to carry go back.
                 give_back, call.if_unread = call.if_unread, None
                 give_back()
         self.done(written)
@@ -243,7 +237,7 @@ def refusal(fault: Fault, request_id: str, request: HttpRequest) -> Response:
     """An error that no service gave, in the protocol of the request."""
     if is_cbor(request):
         return _BARE_CBOR.error(fault, request_id)
-    if is_form(request) or (not request.headers.get(b"x-amz-target") and is_query(request)):
+    if is_query(request):
         return (_QUERY_JSON if _wants_json(request) else _BARE_XML).error(fault, request_id)
     return FRAMEWORK_ERRORS.error(fault, request_id)
 

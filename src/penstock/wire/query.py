@@ -84,7 +84,12 @@ def is_form(request: HttpRequest) -> bool:
 
 def is_query(request: HttpRequest) -> bool:
     """Whether a request uses this protocol: parameters in the URL, or a form."""
-    return request.method != b"POST" or is_form(request) or b"Action=" in request.target.partition(b"?")[2]
+    query = request.target.partition(b"?")[2]
+    if request.headers.get(b"x-amz-target"):
+        # Old clients send the header with a form as well; curl and urllib call a body of JSON a form.
+        is_json = request.body.lstrip()[:1] == b"{"
+        return is_form(request) and not is_json and (b"Action=" in request.body or b"Action=" in query)
+    return request.method != b"POST" or is_form(request) or b"Action=" in query
 
 
 def read_query(request: HttpRequest) -> Form:
