@@ -1,1 +1,1 @@
-"""The whole server as its users meet it: a process, a socket, and the SDKs of Amazon."""
+"""The whole server: a process, a socket, and the SDKs of AWS."""

@@ -1,4 +1,4 @@
-"""One server for all tests of a worker; a test has an account of its own, so that none sees another's queues."""
+"""One server for all tests of a worker; each test has its own account, so that tests do not share queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server: ``penstock serve`` in a process of its own, on a free port."""
+"""A server process: ``penstock serve`` on a free port."""
 
 from __future__ import annotations
 

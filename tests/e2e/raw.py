@@ -1,4 +1,4 @@
-"""A client without an SDK: what it sends and what it sees are the bytes themselves."""
+"""A client without an SDK: it sends and receives bytes."""
 
 from __future__ import annotations
 

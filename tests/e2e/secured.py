@@ -1,4 +1,4 @@
-"""A secured server with a few people on it, and clients that sign as they are."""
+"""A secured server with a few users, and clients that sign as them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of the README, typed into the real AWS CLI."""
+"""The commands of the README, run by the AWS CLI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def aws(server: ServerProcess, account: str) -> Cli:
     return Cli(server.url, account)
 
 
-def test_a_message_from_the_command_line(aws: Cli, server: ServerProcess, account: str) -> None:
+def test_send_and_receive_from_the_command_line(aws: Cli, server: ServerProcess, account: str) -> None:
     url = aws("create-queue", "--queue-name", "orders")["QueueUrl"]
     assert url == f"{server.url}/{account}/orders"
     assert aws("list-queues") == {"QueueUrls": [url]}

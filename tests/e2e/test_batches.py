@@ -1,4 +1,4 @@
-"""Batches: what fails the whole, what fails one entry, and in what order the rest goes in."""
+"""Batches: errors of the whole request, errors of one entry, and the order of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that were received too often, and the tasks that bring them back."""
+"""Dead-letter queues and move tasks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def task(sqs: Any, source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("receives_max", [1, 3])
-def test_a_message_is_delivered_exactly_as_often_as_it_may_be(sqs: Any, receives_max: int) -> None:
+def test_a_message_is_delivered_exactly_max_receive_count_times(sqs: Any, receives_max: int) -> None:
     dead = make(sqs, "dead")
     url = make_source(sqs, "q", dead, receives_max)
     system = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-a"}}
@@ -86,7 +86,7 @@ def test_a_message_is_delivered_exactly_as_often_as_it_may_be(sqs: Any, receives
         assert moved[kept] == last[kept]
 
 
-def test_the_poison_head_of_a_group_leaves_and_the_group_goes_on(sqs: Any) -> None:
+def test_a_group_continues_after_its_first_message_became_a_dead_letter(sqs: Any) -> None:
     dead = make(sqs, "dead.fifo")
     url = make_source(sqs, "q.fifo", dead)
     for body in ("poison", "next"):
@@ -175,7 +175,7 @@ def test_one_task_at_a_time_and_a_cancelled_one_stops(sqs: Any) -> None:
         sqs.cancel_message_move_task(TaskHandle=handle)
 
 
-def test_tasks_that_are_not_there(sqs: Any) -> None:
+def test_tasks_that_do_not_exist(sqs: Any) -> None:
     dead = make(sqs, "dead")
     for source, text in (
         (arn(sqs, dead), "Task does not exist."),

@@ -1,4 +1,4 @@
-"""A real server that encrypts: what lies in its directory, and what clients see when keys change under it."""
+"""Encryption at rest: what the data directory holds, and what clients see when keys change."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def eventually(holds: Callable[[], bool]) -> None:
     ],
     ids=["managed", "kms", "none", "no-root-key"],
 )
-def test_messages_are_in_no_file_of_the_data_directory(
+def test_no_file_of_the_data_directory_contains_a_message(
     place: Installation, attributes: dict[str, str], encrypted: bool, found: list[bytes]
 ) -> None:
     sqs = place.start(encrypted=encrypted)
@@ -137,7 +137,7 @@ def test_a_key_is_disabled_and_enabled_under_a_running_server(place: Installatio
     assert receive_all(sqs, queue) == {0}
 
 
-def test_a_missing_key_is_told_as_kms_does(place: Installation) -> None:
+def test_a_missing_key_gives_the_error_of_kms(place: Installation) -> None:
     sqs = place.start()
     queue = sqs.create_queue(QueueName="q", Attributes={"KmsMasterKeyId": "testKeyId"})["QueueUrl"]
     with pytest.raises(sqs.exceptions.KmsNotFound) as caught:
@@ -147,7 +147,7 @@ def test_a_missing_key_is_told_as_kms_does(place: Installation) -> None:
     assert error["Message"] == "Key 'arn:aws:kms:us-east-1:000000000000:key/testKeyId' does not exist"
 
 
-def test_a_rotation_encrypts_anew_what_is_stored(place: Installation) -> None:
+def test_a_rotation_reencrypts_stored_messages(place: Installation) -> None:
     sqs = place.start()
     queue = sqs.create_queue(QueueName="q")["QueueUrl"]
     send_secrets(sqs, queue, 50)
@@ -204,8 +204,8 @@ def test_a_restore_that_forgot_the_keyring_is_refused_until_it_is_there(place: I
     assert receive_all(sqs, sqs.get_queue_url(QueueName="q")["QueueUrl"]) == set(range(10))
 
 
-def test_messages_under_a_disabled_key_are_in_nobodys_way(place: Installation) -> None:
-    """In a dead-letter queue: the key of the queue that they come from is disabled."""
+def test_a_receive_under_a_disabled_key_fails_until_it_is_enabled(place: Installation) -> None:
+    """In a dead-letter queue: the key of the queue that a message came from is disabled."""
     sqs = place.start()
     place.key("create", "--alias", "alias/orders")
     dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
@@ -222,12 +222,16 @@ def test_messages_under_a_disabled_key_are_in_nobodys_way(place: Installation) -
     sqs.send_message(QueueUrl=dead, MessageBody="open")
     place.key("disable", "alias/orders")
     eventually(lambda: code_of(lambda: sqs.receive_message(QueueUrl=queue)) == "KMS.DisabledException")
-    received = sqs.receive_message(QueueUrl=dead, MaxNumberOfMessages=10)["Messages"]
-    assert [message["Body"] for message in received] == ["open"]
+    for _ in range(2):
+        assert code_of(lambda: sqs.receive_message(QueueUrl=dead)) == "KMS.DisabledException"
+    place.key("enable", "alias/orders")
+    eventually(lambda: code_of(lambda: sqs.receive_message(QueueUrl=queue)) is None)
+    received = sqs.receive_message(QueueUrl=dead, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
+    assert sorted(message["Body"] for message in received) == ["open", "shut"]
 
 
 @pytest.mark.parametrize("encrypted", [True, False])
-def test_what_is_remembered_of_a_send_can_be_tried_out_with_the_key_only(
+def test_deduplication_digests_cannot_be_guessed_without_the_key(
     place: Installation, encrypted: bool
 ) -> None:
     sqs = place.start(encrypted=encrypted)

@@ -1,4 +1,4 @@
-"""Bad input gets Amazon's own error: the row's shape, its older code, its status, its words, and nothing else."""
+"""Invalid requests get the error of SQS: shape, older code, status and text, as the table says."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_same_refusal_in_the_query_protocol(furnished: Raw, row: Row) -> Non
     assert document.findtext(f"{_XML}RequestId") == reply.headers["x-amzn-requestid"]
 
 
-def test_what_was_refused_left_nothing_behind(furnished: Raw) -> None:
+def test_refused_requests_change_nothing(furnished: Raw) -> None:
     for name in ("std", "small", "f.fifo", "content.fifo"):
         assert furnished.done("ReceiveMessage", {"QueueUrl": name}) == {}
     urls = furnished.done("ListQueues")["QueueUrls"]

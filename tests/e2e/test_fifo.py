@@ -1,4 +1,4 @@
-"""FIFO: once in, in order out, one group at a time."""
+"""FIFO queues: order, message groups, deduplication, receive attempts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def delete(sqs: Any, url: str, *messages: dict[str, Any]) -> None:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def test_a_receive_empties_the_first_group_before_it_goes_to_the_next(sqs: Any) -> None:
+def test_a_receive_empties_one_group_before_the_next(sqs: Any) -> None:
     url = fifo(sqs)
     for body in ("g1m1", "g2m1", "g1m2", "g1m3"):
         send(sqs, url, body, body[:2])
     assert bodies(receive(sqs, url)) == ["g1m1", "g1m2", "g1m3", "g2m1"]
 
 
-def test_what_is_in_flight_blocks_its_group_and_a_send_does_not_open_it(sqs: Any) -> None:
+def test_messages_in_flight_block_their_group(sqs: Any) -> None:
     url = fifo(sqs)
     for i in range(3):
         send(sqs, url, f"a{i}", "a")
@@ -63,7 +63,7 @@ def test_what_is_in_flight_blocks_its_group_and_a_send_does_not_open_it(sqs: Any
     assert bodies(receive(sqs, url)) == ["a2", "a3"]
 
 
-def test_locked_siblings_still_count_as_visible(sqs: Any) -> None:
+def test_blocked_messages_of_a_group_count_as_visible(sqs: Any) -> None:
     url = fifo(sqs)
     for i in range(6):
         send(sqs, url, str(i), f"g{i % 2}")
@@ -85,7 +85,7 @@ def test_visibility_0_on_receive_frees_the_group_at_once(sqs: Any) -> None:
     assert bodies(receive(sqs, url)) == ["a", "b"]
 
 
-def test_a_duplicate_is_swallowed_though_the_first_was_deleted(sqs: Any) -> None:
+def test_a_duplicate_is_dropped_even_after_the_first_was_deleted(sqs: Any) -> None:
     url = fifo(sqs)
     first = send(sqs, url, "same", MessageDeduplicationId="d")
     delete(sqs, url, *receive(sqs, url))
@@ -110,7 +110,7 @@ def test_content_deduplication_looks_at_the_body_alone(sqs: Any) -> None:
     assert len(messages) == 2
 
 
-def test_the_scope_of_deduplication_is_the_one_the_queue_was_made_with(sqs: Any) -> None:
+def test_the_deduplication_scope_is_fixed_at_creation(sqs: Any) -> None:
     by_group = fifo(sqs, "by-group", DeduplicationScope="messageGroup")
     by_queue = fifo(sqs, "by-queue")
     sqs.set_queue_attributes(QueueUrl=by_group, Attributes={"DeduplicationScope": "queue"})
@@ -123,7 +123,7 @@ def test_the_scope_of_deduplication_is_the_one_the_queue_was_made_with(sqs: Any)
     assert shown == {"DeduplicationScope": "queue"}, "yet a change is shown"
 
 
-def test_the_delay_is_the_queues_and_a_change_counts_for_waiting_messages(sqs: Any) -> None:
+def test_the_delay_is_the_queues_and_a_change_applies_to_waiting_messages(sqs: Any) -> None:
     url = fifo(sqs, DelaySeconds="600")
     send(sqs, url, "a", DelaySeconds=0)
     shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
@@ -133,7 +133,7 @@ def test_the_delay_is_the_queues_and_a_change_counts_for_waiting_messages(sqs: A
     assert bodies(receive(sqs, url)) == ["a"]
 
 
-def test_delete_works_within_an_extended_visibility_and_errs_after_expiry(sqs: Any) -> None:
+def test_delete_works_within_an_extended_visibility_and_fails_after_expiry(sqs: Any) -> None:
     url = fifo(sqs)
     send(sqs, url, "a", "extended")
     send(sqs, url, "b", "expired")
@@ -159,7 +159,7 @@ def test_delete_works_within_an_extended_visibility_and_errs_after_expiry(sqs: A
     delete(sqs, url, again)
 
 
-def test_a_repeated_attempt_gives_the_same_messages_and_handles(sqs: Any) -> None:
+def test_a_repeated_receive_attempt_returns_the_same_messages_and_handles(sqs: Any) -> None:
     url = fifo(sqs)
     for i in range(3):
         send(sqs, url, str(i))

@@ -1,4 +1,4 @@
-"""How the process starts and ends, as whoever operates it sees it."""
+"""Start and stop of the process, as an operator sees it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_stop_under_load_answers_its_polls_and_loses_nothing(tmp_path: Path) -
     assert sent <= there
 
 
-def test_a_second_server_on_one_directory_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_server_on_one_directory_is_refused_and_the_first_continues(tmp_path: Path) -> None:
     with ServerProcess("--data", str(tmp_path)) as server:
         command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--data", str(tmp_path)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -80,7 +80,7 @@ def test_a_second_server_on_one_directory_is_refused_and_the_first_goes_on(tmp_p
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_declared_queues_are_there_when_it_is_ready_in_any_order(tmp_path: Path, backwards: bool) -> None:
+def test_declared_queues_exist_when_the_server_is_ready_in_any_order(tmp_path: Path, backwards: bool) -> None:
     tables = [
         '[queues.orders]\nVisibilityTimeout = 45\ndead_letter = {queue = "orders-dead", max_receives = 4}\n',
         "[queues.orders-dead]\nMessageRetentionPeriod = 1209600\n",
@@ -103,7 +103,7 @@ def test_declared_queues_are_there_when_it_is_ready_in_any_order(tmp_path: Path,
         assert sqs.list_queue_tags(QueueUrl="events.fifo")["Tags"] == {"team": "core"}
 
 
-def test_requests_that_come_too_early_are_refused_cleanly_and_the_start_completes(tmp_path: Path) -> None:
+def test_requests_before_the_server_is_ready_get_503(tmp_path: Path) -> None:
     port = free_port()
     outcomes: set[int | str] = set()
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""Many clients at once: nothing is missing, nothing answers 5xx, nothing waits for ever."""
+"""Many clients at once: no message is lost, no response is 5xx, no request hangs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_large_backlog_and_thirty_consumers(server: ServerProcess, account: st
     raw.close()
 
 
-def test_rounds_of_send_receive_delete_or_hide_lose_nothing(server: ServerProcess, account: str) -> None:
+def test_random_sends_receives_deletes_and_changes_lose_nothing(server: ServerProcess, account: str) -> None:
     """Each worker deletes half of what it gets and hides the rest for an hour."""
     Raw(server.port, account).done("CreateQueue", {"QueueName": "q"})
     workers, rounds = 8, 40

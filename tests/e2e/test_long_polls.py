@@ -1,4 +1,4 @@
-"""Receives that wait: what wakes them, what ends them, and what a poller that is gone costs: nothing."""
+"""Long polls: what wakes them, what ends them, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_visibility_that_ends_or_is_set_to_0_wakes_a_poll(sqs: Any, url: str) 
     assert bodies(waiting.result()) == ["b"]
 
 
-def test_the_queues_own_wait_counts_unless_the_request_says_0(sqs: Any) -> None:
+def test_the_wait_time_of_the_queue_applies_unless_the_request_says_0(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="w", Attributes={"ReceiveMessageWaitTimeSeconds": "1"})["QueueUrl"]
     begun = time.monotonic()
     assert bodies(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=0)) == []
@@ -108,7 +108,7 @@ def test_deleting_the_queue_ends_its_polls(
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-def test_a_poller_that_hung_up_takes_nothing(
+def test_a_disconnected_poll_receives_nothing(
     server: ServerProcess, account: str, sqs: Any, url: str, reset: bool
 ) -> None:
     gone = [Hanging(server, account, "q") for _ in range(5)]
@@ -121,7 +121,7 @@ def test_a_poller_that_hung_up_takes_nothing(
     assert answer["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}
 
 
-def test_a_poller_that_hung_up_takes_nothing_on_fifo_either(
+def test_a_disconnected_poll_receives_nothing_from_a_fifo_queue(
     server: ServerProcess, account: str, sqs: Any
 ) -> None:
     url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]

@@ -42,7 +42,7 @@ def receive_one(sqs: Any, url: str, **more: Any) -> dict[str, Any]:
     ],
     ids=lambda body: ascii(body[:8]),
 )  # fmt: skip
-def test_a_body_comes_back_byte_for_byte_with_its_digest(sqs: Any, url: str, body: str) -> None:
+def test_a_body_is_returned_byte_for_byte_with_its_digest(sqs: Any, url: str, body: str) -> None:
     digest = hashlib.md5(body.encode()).hexdigest()
     sent = sqs.send_message(QueueUrl=url, MessageBody=body)
     assert sent["MD5OfMessageBody"] == digest
@@ -155,7 +155,7 @@ def test_the_first_receive_time_stays_the_same(sqs: Any, url: str) -> None:
     assert len(set(times)) == 1
 
 
-def test_a_trace_header_of_the_request_is_the_messages(raw: Raw) -> None:
+def test_a_message_has_the_trace_header_of_its_request(raw: Raw) -> None:
     raw.done("CreateQueue", {"QueueName": "q"})
     raw.ask("SendMessage", {"QueueUrl": "q", "MessageBody": "b"}, X_Amzn_Trace_Id=TRACE)
     (message,) = raw.done("ReceiveMessage", {"QueueUrl": "q", "AttributeNames": ["All"]})["Messages"]
@@ -175,7 +175,7 @@ def test_size_is_body_and_attributes_and_the_limit_itself_passes(sqs: Any) -> No
 # -- receiving, hiding, deleting -----------------------------------------------------------------------------
 
 
-def test_a_receive_gives_one_unless_asked_for_more(sqs: Any, url: str) -> None:
+def test_a_receive_returns_one_message_by_default(sqs: Any, url: str) -> None:
     for i in range(12):
         sqs.send_message(QueueUrl=url, MessageBody=str(i))
     assert [m["Body"] for m in receive(sqs, url)] == ["0"]
@@ -184,7 +184,7 @@ def test_a_receive_gives_one_unless_asked_for_more(sqs: Any, url: str) -> None:
     assert receive(sqs, url, MaxNumberOfMessages=10) == []
 
 
-def test_handles_look_like_amazons_and_are_new_for_each_receive(sqs: Any, url: str) -> None:
+def test_each_receive_has_its_own_handles_in_the_form_of_aws(sqs: Any, url: str) -> None:
     sqs.send_message(QueueUrl=url, MessageBody="b")
     handles = {receive_one(sqs, url, VisibilityTimeout=0)["ReceiptHandle"] for _ in range(3)}
     assert len(handles) == 3
@@ -200,7 +200,7 @@ def test_delete_is_idempotent_and_a_superseded_handle_deletes(sqs: Any, url: str
     assert receive(sqs, url) == []
 
 
-def test_a_handle_of_another_queue_is_none(sqs: Any, url: str) -> None:
+def test_a_handle_of_another_queue_is_invalid(sqs: Any, url: str) -> None:
     sqs.send_message(QueueUrl=url, MessageBody="b")
     handle = receive_one(sqs, url)["ReceiptHandle"]
     other = sqs.create_queue(QueueName="other")["QueueUrl"]
@@ -210,7 +210,7 @@ def test_a_handle_of_another_queue_is_none(sqs: Any, url: str) -> None:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=handle[:-1] + ("A" if handle[-1] != "A" else "B"))
 
 
-def test_the_queues_own_visibility_counts_when_the_request_gives_none(sqs: Any) -> None:
+def test_the_visibility_timeout_of_the_queue_is_the_default(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="quick", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="b")
     receive_one(sqs, url)
@@ -220,7 +220,7 @@ def test_the_queues_own_visibility_counts_when_the_request_gives_none(sqs: Any) 
     assert receive(sqs, url, WaitTimeSeconds=2) == [], "the request's own counts for that receive"
 
 
-def test_change_to_0_shows_it_at_once_and_a_longer_one_hides_it_anew(sqs: Any, url: str) -> None:
+def test_visibility_0_shows_a_message_at_once_and_a_longer_one_hides_it_again(sqs: Any, url: str) -> None:
     sqs.send_message(QueueUrl=url, MessageBody="b")
     handle = receive_one(sqs, url)["ReceiptHandle"]
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
@@ -246,7 +246,7 @@ def test_an_expired_handle_still_hides_and_deletes_on_standard(sqs: Any, url: st
     }
 
 
-def test_hidden_for_twelve_hours_in_all_at_the_most(sqs: Any, url: str) -> None:
+def test_a_message_is_hidden_for_twelve_hours_in_total_at_most(sqs: Any, url: str) -> None:
     sqs.send_message(QueueUrl=url, MessageBody="b")
     handle = receive_one(sqs, url)["ReceiptHandle"]
     time.sleep(0.01)  # some time since the receive

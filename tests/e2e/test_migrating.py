@@ -76,7 +76,7 @@ def attributes(sqs: Any, queue: str) -> dict[str, str]:
         ("goaws.yaml", GOAWS, ["orders", "orders-dead", "readers"]),
     ],
 )
-def test_a_server_starts_with_the_queues_of_the_other(
+def test_a_server_starts_with_imported_queues(
     name: str, text: str, queues: list[str], tmp_path: Path
 ) -> None:
     with ServerProcess("--memory", "--config", moved(tmp_path, name, text)) as server:
@@ -93,7 +93,7 @@ def test_a_server_starts_with_the_queues_of_the_other(
         assert server.stop() == 0
 
 
-def test_the_rest_of_an_elasticmq_queue_came_along(tmp_path: Path) -> None:
+def test_attributes_of_an_elasticmq_queue_are_imported(tmp_path: Path) -> None:
     with ServerProcess("--memory", "--config", moved(tmp_path, "elasticmq.conf", ELASTICMQ)) as server:
         sqs = sqs_client(server.url, "any", "eu-west-1")
         assert sqs.list_queue_tags(QueueUrl="orders")["Tags"] == {"team": "shop"}

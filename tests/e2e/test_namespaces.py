@@ -1,4 +1,4 @@
-"""Whose queues, and under which address: accounts and regions are apart, the host is whatever the caller used."""
+"""Accounts and regions are separate; queue URLs have the host that the client used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from e2e.process import ServerProcess
 from e2e.raw import Raw
 
 
-def test_accounts_do_not_see_each_other(server: ServerProcess, account: str) -> None:
+def test_accounts_are_separate(server: ServerProcess, account: str) -> None:
     mine, theirs = sqs_client(server.url, account), sqs_client(server.url, "299999999999")
     url = mine.create_queue(QueueName="q")["QueueUrl"]
     assert url == f"{server.url}/{account}/q"
@@ -26,7 +26,7 @@ def test_accounts_do_not_see_each_other(server: ServerProcess, account: str) -> 
     assert refused.value.response["Error"]["Code"] == "AWS.SimpleQueueService.NonExistentQueue"
 
 
-def test_regions_do_not_see_each_other(server: ServerProcess, account: str) -> None:
+def test_regions_are_separate(server: ServerProcess, account: str) -> None:
     east, west = (sqs_client(server.url, account, region) for region in ("us-east-1", "eu-west-1"))
     url = east.create_queue(QueueName="q")["QueueUrl"]
     assert west.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "5"})["QueueUrl"] == url
@@ -37,13 +37,13 @@ def test_regions_do_not_see_each_other(server: ServerProcess, account: str) -> N
         assert attributes["QueueArn"] == f"arn:aws:sqs:{region}:{account}:q"
 
 
-def test_a_key_that_is_no_account_has_the_servers_own(server: ServerProcess) -> None:
+def test_an_access_key_that_is_no_account_uses_the_default_account(server: ServerProcess) -> None:
     client = sqs_client(server.url, "AKIAIOSFODNN7EXAMPLE")
     assert client.create_queue(QueueName="of-a-key")["QueueUrl"] == f"{server.url}/000000000000/of-a-key"
     client.delete_queue(QueueUrl="of-a-key")
 
 
-def test_a_queue_url_has_the_host_it_was_asked_by_and_all_of_them_work(
+def test_a_queue_url_has_the_host_of_the_request_and_any_host_works(
     server: ServerProcess, raw: Raw, account: str
 ) -> None:
     raw.done("CreateQueue", {"QueueName": "q"})
@@ -63,7 +63,7 @@ def test_a_queue_url_has_the_host_it_was_asked_by_and_all_of_them_work(
     assert len(received) == len(urls) + 3
 
 
-def test_a_forwarded_host_is_not_believed_from_strangers(
+def test_a_forwarded_host_is_ignored_from_untrusted_clients(
     raw: Raw, server: ServerProcess, account: str
 ) -> None:
     raw.done("CreateQueue", {"QueueName": "q"})
@@ -73,7 +73,7 @@ def test_a_forwarded_host_is_not_believed_from_strangers(
     assert reply.json()["QueueUrl"] == f"http://127.0.0.1:{server.port}/{account}/q"
 
 
-def test_a_public_url_wins_and_a_trusted_proxy_is_believed() -> None:
+def test_a_public_url_wins_over_a_trusted_proxy() -> None:
     with ServerProcess("--memory", "--public-url", "https://queues.example.com") as server:
         raw = Raw(server.port, "200000000001")
         assert raw.done("CreateQueue", {"QueueName": "q"})["QueueUrl"] == (
@@ -89,7 +89,7 @@ def test_a_public_url_wins_and_a_trusted_proxy_is_believed() -> None:
         raw.close()
 
 
-def test_an_unsigned_request_is_as_good_on_an_open_server(server: ServerProcess) -> None:
+def test_an_open_server_needs_no_signature(server: ServerProcess) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("POST", "/", b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})
     assert connection.getresponse().status == 200

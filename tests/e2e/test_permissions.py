@@ -14,7 +14,7 @@ def policy(sqs: Any, url: str) -> Any:
     return json.loads(shown["Policy"]) if "Policy" in shown else None
 
 
-def test_permissions_become_statements_and_the_last_one_takes_the_policy_with_it(
+def test_permissions_become_statements_and_removing_the_last_one_removes_the_policy(
     sqs: Any, account: str
 ) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]

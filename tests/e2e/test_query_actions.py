@@ -1,4 +1,4 @@
-"""Every action in both protocols, as botocore speaks them, with the same outcome; and bodies byte for byte."""
+"""Every action has the same outcome in both protocols of botocore; bodies are returned byte for byte."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: ascii(body[:12]))
-def test_bodies_come_back_byte_for_byte(server: ServerProcess, account: str, body: str) -> None:
+def test_bodies_are_returned_byte_for_byte(server: ServerProcess, account: str, body: str) -> None:
     clients = {name: make(server.url, account) for name, make in CLIENTS.items()}
     for sender, sending in clients.items():
         for receiver, receiving in clients.items():

@@ -1,4 +1,4 @@
-"""The Query protocol to the byte: where it is spoken, how queues are named, what answers look like."""
+"""The Query protocol to the byte: paths, names of queues, responses and errors."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_parameter_wins_over_the_path(query: Query) -> None:
     assert error(query.post(query.path, {"Action": "PurgeQueue", "QueueUrl": "none"})) == NO_QUEUE
 
 
-def test_which_actions_a_queue_url_takes(query: Query) -> None:
+def test_actions_that_are_accepted_at_a_queue_url(query: Query) -> None:
     found = query.done("GetQueueUrl", query.path, QueueName="q")
     assert found.findtext(".//QueueUrl") == f"{query.base}{query.path}"
     for action, more in {"CreateQueue": {"QueueName": "new"}, "ListQueues": {}, "FooBar": {}}.items():
@@ -162,7 +162,7 @@ def test_a_queue_url_without_an_action(query: Query, accept: str) -> None:
         ElementTree.fromstring(reply.body)
 
 
-def test_a_queue_that_is_not_there(query: Query, raw: Raw) -> None:
+def test_a_queue_that_does_not_exist(query: Query, raw: Raw) -> None:
     assert error(query.get("/123456789012/none", {"Action": "SendMessage", "MessageBody": "b"})) == NO_QUEUE
     assert error(query.get("/nowhere", {"Action": "SendMessage", "MessageBody": "b"})) == NO_QUEUE
     assert error(query.get("/", {"Action": "SendMessage", "MessageBody": "b"})) == NO_QUEUE
@@ -191,7 +191,7 @@ def test_statuses_are_those_of_json(query: Query) -> None:
         ({"Action": "SetQueueAttributes", "Attribute.2.Value": "1"}, "MissingParameter",
          "The request must contain the parameter Attribute.2.Name."),
         ({"Action": "AddPermission", "Label": "l", "AWSAccountId.1": "111111111111"}, "MissingParameter",
-         "The request must contain the parameter ActionName."),
+         "The request must contain the parameter Actions."),
         ({"Action": "SendMessageBatch", "SendMessageBatchRequestEntry.1.MessageBody": "b"}, "MissingParameter",
          "The request must contain the parameter SendMessageBatchRequestEntry.1.Id."),
         ({"Action": "SendMessageBatch"}, "AWS.SimpleQueueService.EmptyBatchRequest",
@@ -209,7 +209,7 @@ def test_statuses_are_those_of_json(query: Query) -> None:
          "Unknown Attribute Foobar."),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_wrong(query: Query, form: dict[str, str], code: str, text: str) -> None:
+def test_missing_and_invalid_parameters(query: Query, form: dict[str, str], code: str, text: str) -> None:
     for send in (query.get, query.post):
         assert error(send(query.path, form)) == (400, code, text)
     reply = query.post(query.path, form, Accept="application/json")
@@ -217,7 +217,7 @@ def test_what_is_missing_or_wrong(query: Query, form: dict[str, str], code: str,
     assert reply.json()["Error"] == {"Code": code, "Message": text, "Type": "Sender"}
 
 
-def test_json_if_it_is_accepted(query: Query) -> None:
+def test_json_responses_on_request(query: Query) -> None:
     def ask(action: str, **form: str) -> Any:
         reply = query.get(query.path if action != "ListQueues" else "/", {"Action": action, **form},
                           Accept="application/json")  # fmt: skip
@@ -239,7 +239,7 @@ def test_json_if_it_is_accepted(query: Query) -> None:
     assert ask("DeleteMessage", ReceiptHandle=message["ReceiptHandle"]) is None
 
 
-def test_old_and_odd_spellings(query: Query) -> None:
+def test_old_and_unusual_parameter_names(query: Query) -> None:
     def attribute(name: str) -> str | None:
         return query.done("GetQueueAttributes", query.path, AttributeName=name).findtext(".//Value")
 

@@ -33,7 +33,7 @@ def attributes(sqs: Any, url: str, *names: str) -> dict[str, str]:
     return found
 
 
-def test_a_fresh_standard_queue_shows_exactly_these(sqs: Any, account: str) -> None:
+def test_attributes_of_a_new_standard_queue(sqs: Any, account: str) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     shown = attributes(sqs, url)
     assert abs(int(shown.pop("CreatedTimestamp")) - time.time()) < 60, "in seconds"
@@ -41,7 +41,7 @@ def test_a_fresh_standard_queue_shows_exactly_these(sqs: Any, account: str) -> N
     assert shown == ALWAYS | {"QueueArn": f"arn:aws:sqs:us-east-1:{account}:q"}
 
 
-def test_a_fresh_fifo_queue_shows_four_more(sqs: Any) -> None:
+def test_attributes_of_a_new_fifo_queue(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "True"})["QueueUrl"]
     shown = attributes(sqs, url)
     assert shown.keys() - ALWAYS.keys() - {"CreatedTimestamp", "LastModifiedTimestamp", "QueueArn"} == {
@@ -51,14 +51,14 @@ def test_a_fresh_fifo_queue_shows_four_more(sqs: Any) -> None:
     assert (shown["DeduplicationScope"], shown["FifoThroughputLimit"]) == ("queue", "perQueue")
 
 
-def test_names_that_do_not_apply_are_left_out(sqs: Any) -> None:
+def test_attributes_that_do_not_apply_are_omitted(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     assert attributes(sqs, url, "FifoQueue", "Policy", "VisibilityTimeout") == {"VisibilityTimeout": "30"}
     sqs.create_queue(QueueName="f.fifo", Attributes={"FifoQueue": "true"})
     sqs.set_queue_attributes(QueueUrl="f.fifo", Attributes={"FifoQueue": "true"})
 
 
-def test_create_again_finds_the_queue_or_names_what_differs(sqs: Any) -> None:
+def test_create_again_finds_the_queue_or_names_the_different_attribute(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "10"}, tags={"a": "1"})["QueueUrl"]
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "20", "DelaySeconds": "3"})
     assert sqs.create_queue(QueueName="q")["QueueUrl"] == url
@@ -78,7 +78,7 @@ def test_a_queue_created_by_many_at_once_is_one_queue(server: ServerProcess, acc
     assert client.list_queues()["QueueUrls"] == [answers[0]]
 
 
-def test_every_setting_comes_back_as_it_was_set(sqs: Any, account: str) -> None:
+def test_every_attribute_is_returned_as_it_was_set(sqs: Any, account: str) -> None:
     policy = '{ "Version" : "2012-10-17", "Statement" : [{"Effect":"Allow","Principal":"*",' \
         '"Action":"sqs:*", "Resource":"\'$sqs_queue_arn\'"}] }'  # fmt: skip
     dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
@@ -102,7 +102,7 @@ def test_every_setting_comes_back_as_it_was_set(sqs: Any, account: str) -> None:
     assert shown["SqsManagedSseEnabled"] == "false", "one kind of encryption at a time"
 
 
-def test_empty_text_takes_a_policy_or_key_away(sqs: Any) -> None:
+def test_an_empty_value_removes_a_policy_or_key(sqs: Any) -> None:
     policy = json.dumps(
         {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}
     )
@@ -142,7 +142,7 @@ def test_tags(sqs: Any) -> None:
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"A": "", "ключ": "з"}
 
 
-def test_purge_takes_visible_delayed_and_in_flight_messages_and_the_deduplication_memory(sqs: Any) -> None:
+def test_purge_removes_all_messages_and_the_deduplication_memory(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     for delay in (0, 0, 600):
         sqs.send_message(QueueUrl=url, MessageBody="b", DelaySeconds=delay)
@@ -160,7 +160,7 @@ def test_purge_takes_visible_delayed_and_in_flight_messages_and_the_deduplicatio
     assert len(sqs.receive_message(QueueUrl=fifo)["Messages"]) == 1
 
 
-def test_delete_queue_is_not_idempotent_and_its_name_rests(sqs: Any) -> None:
+def test_delete_queue_is_not_idempotent_and_its_name_cannot_be_used_at_once(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="b")
     sqs.delete_queue(QueueUrl=url)
@@ -174,7 +174,7 @@ def test_delete_queue_is_not_idempotent_and_its_name_rests(sqs: Any) -> None:
         sqs.create_queue(QueueName="q")
 
 
-def test_the_three_counters_are_disjoint_and_always_there(sqs: Any) -> None:
+def test_the_three_counters_are_disjoint_and_always_present(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     for delay in (0, 0, 0, 600, 600):
         sqs.send_message(QueueUrl=url, MessageBody="b", DelaySeconds=delay)

@@ -1,4 +1,4 @@
-"""A stop and a start on the same directory change nothing that a client can see."""
+"""A restart on the same data directory changes nothing that a client can see."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_messages_keep_contents_counts_handles_and_deadlines(
     )
 
 
-def test_a_thousand_messages_are_there_once_each_and_the_deleted_stay_deleted(kept: Restarting) -> None:
+def test_a_thousand_messages_are_kept_once_each_and_deleted_ones_stay_deleted(kept: Restarting) -> None:
     sqs = kept.sqs
     sqs.create_queue(QueueName="q")
     for start in range(0, 1000, 10):
@@ -173,7 +173,7 @@ def test_fifo_keeps_deduplication_groups_and_sequence(kept: Restarting, again: C
     assert messages[0]["Attributes"]["SequenceNumber"] == second["SequenceNumber"]
 
 
-def test_a_visibility_that_ran_out_meanwhile_has_run_out(kept: Restarting) -> None:
+def test_a_visibility_timeout_ends_while_the_server_is_stopped(kept: Restarting) -> None:
     kept.sqs.create_queue(QueueName="q")
     kept.sqs.send_message(QueueUrl="q", MessageBody="b")
     receive(kept.sqs, "q", VisibilityTimeout=2)
@@ -183,7 +183,7 @@ def test_a_visibility_that_ran_out_meanwhile_has_run_out(kept: Restarting) -> No
     assert message["Attributes"]["ApproximateReceiveCount"] == "2"
 
 
-def test_dead_letters_and_cool_downs_are_kept(kept: Restarting, again: Callable[[], None]) -> None:
+def test_dead_letters_and_pauses_are_kept(kept: Restarting, again: Callable[[], None]) -> None:
     sqs = kept.sqs
     for name in ("dead", "purged", "gone"):
         sqs.create_queue(QueueName=name)
@@ -214,7 +214,7 @@ def test_dead_letters_and_cool_downs_are_kept(kept: Restarting, again: Callable[
     assert not any(url.endswith("/gone") for url in sqs.list_queues()["QueueUrls"])
 
 
-def test_a_move_task_goes_on(kept: Restarting, again: Callable[[], None]) -> None:
+def test_a_move_task_continues(kept: Restarting, again: Callable[[], None]) -> None:
     sqs = kept.sqs
     for name in ("dead", "other"):
         sqs.create_queue(QueueName=name)

@@ -1,4 +1,4 @@
-"""A server with credentials, as its clients meet it: signatures, policies, sessions, keys that change, the trail."""
+"""A server with credentials: signatures, policies, sessions, changed keys, the audit log."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def test_no_credentials(accounts: Secured) -> None:
 
 
 def test_an_unknown_key(accounts: Secured) -> None:
-    stranger = client(accounts.server.url, aws_access_key_id="AKIANOBODY", aws_secret_access_key="x")
-    told = "The security token included in the request is invalid."
-    assert refusal(stranger.list_queues) == (403, "InvalidClientTokenId", told)
+    unknown = client(accounts.server.url, aws_access_key_id="AKIANOBODY", aws_secret_access_key="x")
+    text = "The security token included in the request is invalid."
+    assert refusal(unknown.list_queues) == (403, "InvalidClientTokenId", text)
 
 
 def test_a_wrong_secret(accounts: Secured) -> None:
@@ -97,7 +97,7 @@ def test_a_malformed_header(accounts: Secured) -> None:
     assert (status, answered["x-amzn-query-error"]) == (400, "IncompleteSignature;Sender")
 
 
-def test_a_clock_that_is_wrong(accounts: Secured) -> None:
+def test_clock_skew(accounts: Secured) -> None:
     stamp = signed(accounts, "ann")["X-Amz-Date"]
     assert post(accounts.server.url, signed(accounts, "ann"))[0] == 200, "the request itself is right"
     late = datetime.now(UTC) - timedelta(minutes=20)
@@ -113,14 +113,14 @@ def test_a_signature_for_another_service(accounts: Secured) -> None:
     assert body["message"] == "Credential should be scoped to correct service: 'sqs'."
 
 
-def test_a_request_that_was_changed_on_the_way(accounts: Secured) -> None:
+def test_a_request_that_was_changed_after_signing(accounts: Secured) -> None:
     headers = signed(accounts, "ann")
     assert post(accounts.server.url, headers, b'{"QueueNamePrefix":"x"}')[0] == 403
     assert post(accounts.server.url, {**headers, "X-Amz-Target": "AmazonSQS.CreateQueue"})[0] == 403
     assert post(accounts.server.url + "/x", headers)[0] == 403
 
 
-def test_policies_decide(accounts: Secured, url: str) -> None:
+def test_policies_are_enforced(accounts: Secured, url: str) -> None:
     status, code, text = refusal(accounts.client("bob").send_message, QueueUrl=url, MessageBody="x")
     assert (status, code) == (403, "AccessDenied")
     assert text == (
@@ -140,7 +140,7 @@ def test_another_account_needs_the_queues_policy(accounts: Secured) -> None:
     assert received["Body"] == "from abroad"
 
 
-def test_anonymous_where_a_policy_says_so(accounts: Secured) -> None:
+def test_anonymous_callers_with_a_policy_for_everyone(accounts: Secured) -> None:
     ann = accounts.client(
         "ann", region_name="us-east-1"
     )  # the server's own: nothing in the request says which
@@ -220,7 +220,7 @@ def test_a_presigned_url(accounts: Secured, url: str) -> None:
         urllib.request.urlopen(presigned.replace("ListQueues", "PurgeQueue"), timeout=10)
 
 
-def test_a_key_is_changed_without_a_pause(tmp_path: Path) -> None:
+def test_a_key_is_replaced_without_downtime(tmp_path: Path) -> None:
     accounts = Secured(tmp_path)
     accounts.add("ann", "sqs-full-access")
     with accounts.running():
@@ -245,7 +245,7 @@ def _works(sqs: Any) -> bool:
     return True
 
 
-def test_the_trail_tells_who_did_what_and_holds_no_message(tmp_path: Path) -> None:
+def test_the_audit_log_records_callers_and_no_messages(tmp_path: Path) -> None:
     accounts = Secured(tmp_path)
     accounts.add("ann", "sqs-full-access")
     accounts.add("bob")

@@ -150,7 +150,7 @@ def test_a_queue_is_read_as_it_was_written(sqs: Any, name: str, attributes: dict
     queue.destroy()
 
 
-def test_applied_twice_there_is_nothing_to_do(sqs: Any) -> None:
+def test_a_second_apply_changes_nothing(sqs: Any) -> None:
     """All four kinds of resources together."""
     dead, orders = Resource(sqs, "orders-dead"), Resource(sqs, "orders", ReceiveMessageWaitTimeSeconds="1")
     dead.create()
@@ -224,7 +224,7 @@ def test_tags_are_changed(sqs: Any) -> None:
     assert queue.differences() == []
 
 
-def test_the_url_is_what_the_provider_takes_apart(sqs: Any, account: str) -> None:
+def test_the_provider_can_parse_the_queue_url(sqs: Any, account: str) -> None:
     """It reads the name from the path, which has to be /account/name and nothing more."""
     queue = Resource(sqs, "orders")
     queue.create()

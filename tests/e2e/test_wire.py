@@ -1,4 +1,4 @@
-"""AWS JSON 1.0 to the byte: headers, void answers, what is left out, where a request may be sent."""
+"""AWS JSON 1.0 to the byte: headers, empty responses, omitted members, paths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def handle(raw: Raw) -> str:
     return text
 
 
-def test_void_actions_answer_zero_bytes_and_still_a_content_type(raw: Raw, handle: str) -> None:
+def test_empty_responses_have_a_content_type(raw: Raw, handle: str) -> None:
     permission = {"Label": "l", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
     for action, request in {
         "AddPermission": permission,
@@ -51,7 +51,7 @@ def test_void_actions_answer_zero_bytes_and_still_a_content_type(raw: Raw, handl
         assert_headers(reply)
 
 
-def test_what_is_empty_is_left_out(raw: Raw) -> None:
+def test_empty_members_are_omitted(raw: Raw) -> None:
     raw.done("CreateQueue", {"QueueName": "q"})
     for action, request in {
         "ReceiveMessage": {"QueueUrl": "q"},
@@ -71,7 +71,7 @@ def test_what_is_empty_is_left_out(raw: Raw) -> None:
     assert raw.done("GetQueueAttributes", {"QueueUrl": "q"}) == {}
 
 
-def test_batch_answers_leave_out_the_empty_half(raw: Raw, handle: str) -> None:
+def test_batch_responses_omit_an_empty_list(raw: Raw, handle: str) -> None:
     def keys(action: str, *entries: dict[str, object]) -> set[str]:
         return set(raw.done(action, {"QueueUrl": "q", "Entries": list(entries)}))
 
@@ -97,7 +97,7 @@ def test_an_error_is_two_members_in_order_without_whitespace(raw: Raw) -> None:
     assert_headers(reply)
 
 
-def test_only_what_was_sent_is_answered_with_a_digest(raw: Raw) -> None:
+def test_digests_only_of_what_was_sent(raw: Raw) -> None:
     raw.done("CreateQueue", {"QueueName": "q"})
     assert set(raw.done("SendMessage", {"QueueUrl": "q", "MessageBody": "b"})) == {
         "MD5OfMessageBody",
@@ -135,7 +135,7 @@ def test_null_members_of_lists_and_maps_are_refused(raw: Raw, action: str, reque
     assert b"SerializationException" in reply.body
 
 
-def test_scalars_are_taken_for_text(raw: Raw) -> None:
+def test_scalars_are_converted_to_text(raw: Raw) -> None:
     raw.done("CreateQueue", {"QueueName": "q", "Attributes": {"VisibilityTimeout": 7}})
     raw.done("SendMessage", {"QueueUrl": "q", "MessageBody": 42})
     (message,) = raw.done("ReceiveMessage", {"QueueUrl": "q"})["Messages"]
@@ -163,7 +163,7 @@ def test_any_accept_and_any_case_of_header_names(server: ServerProcess, account:
     connection.close()
 
 
-def test_a_request_without_an_action_is_told_so(server: ServerProcess, raw: Raw) -> None:
+def test_a_request_without_an_action(server: ServerProcess, raw: Raw) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("POST", "/", b"{}")
     response = connection.getresponse()

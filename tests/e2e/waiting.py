@@ -1,4 +1,4 @@
-"""Waiting for what another process does in its own time."""
+"""Waiting for another process."""
 
 from __future__ import annotations
 

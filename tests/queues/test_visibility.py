@@ -95,7 +95,7 @@ def test_a_change_applies_once(queues: Queues) -> None:
     assert queues.bodies("q") == ["m"]
 
 
-def test_hidden_for_twelve_hours_in_all_at_the_most(queues: Queues) -> None:
+def test_a_message_is_hidden_for_twelve_hours_in_total_at_most(queues: Queues) -> None:
     queues.create("q")
     queues.send("q", "m")
     (message,) = queues.receive("q", visibility_ms=12 * HOUR)

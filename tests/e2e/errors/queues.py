@@ -1,4 +1,4 @@
-"""Making, finding, listing, configuring and tagging queues."""
+"""Creating, finding, listing, configuring and tagging queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of the table is, and the words that rows are made with."""
+"""The rows of the table of errors, and functions that make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that cannot be read, and queues that cannot be found."""
+"""Requests that cannot be decoded, and queues that cannot be found."""
 
 from __future__ import annotations
 

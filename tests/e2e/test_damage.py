@@ -1,4 +1,4 @@
-"""What an operator meets: a damaged file, a data directory that vanishes."""
+"""Damage while the server runs: a damaged file, a removed data directory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_damaged_page_found_while_running_stops_the_server(tmp_path: Path) -> 
         except (BotoCoreError, ClientError):
             break
     assert server.ended() == 1
-    assert "cannot be trusted" in "".join(server.log)
+    assert "can no longer be trusted" in "".join(server.log)
 
 
 def test_a_data_directory_that_is_removed_is_noticed_by_the_next_send(tmp_path: Path) -> None:
