@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.names import QueueName
-from penstock.queues.settings import QueueSettings
-from penstock.store.changes import Changes, EntryRow, EntryUpdate, QueueRecord
-from penstock.store.port import Mark
+from penstock.store.changes import Changes, EntryRow, EntryUpdate, Purge
+from penstock.store.port import Mark, Order, Selection
 from penstock.store.sqlite.store import SqliteStore
 
 PLAIN, GROUPED = 1, 2
@@ -30,7 +28,7 @@ NOW = 1_700_000_000_000
 class Bench:
     def __init__(self, directory: Path) -> None:
         self.store = SqliteStore(directory)
-        self.position = self.store.open().position
+        self.position = self.store.open().end.number
         self.number = 1
 
     def append(self, fill: Callable[[Changes], None]) -> None:
@@ -43,7 +41,17 @@ class Bench:
         seq = self.number
         self.number += 1
         group = None if queue == PLAIN else f"tenant-{seq % GROUPS}"
-        return EntryRow(seq, queue, seq, group, NOW + seq, 0, 0, 0, 0, None, BODY)
+        return EntryRow(seq, queue, seq, group, NOW + seq, 0, 0, 0, 0, None, BODY, len(BODY))
+
+
+def add_rows(changes: Changes, rows: list[EntryRow]) -> None:
+    changes.added.extend(rows)
+    changes.counts[rows[0].queue] = [len(rows), len(rows) * len(BODY)]
+
+
+def remove_rows(changes: Changes, queue: int, seqs: list[int]) -> None:
+    changes.removed.extend(seqs)
+    changes.counts[queue] = [-len(seqs), -len(seqs) * len(BODY)]
 
 
 def received(row: EntryRow) -> EntryUpdate:
@@ -69,7 +77,7 @@ def measure_writes(bench: Bench, queue: int, name: str) -> None:
 
     def add() -> None:
         for batch in rows:
-            bench.append(lambda changes, batch=batch: changes.added.extend(batch))  # type: ignore[misc]
+            bench.append(lambda changes, batch=batch: add_rows(changes, batch))  # type: ignore[misc]
 
     def update() -> None:
         for batch in rows:
@@ -79,7 +87,7 @@ def measure_writes(bench: Bench, queue: int, name: str) -> None:
     def remove() -> None:
         for batch in rows:
             seqs = [row.seq for row in batch]
-            bench.append(lambda changes, seqs=seqs: changes.removed.extend(seqs))  # type: ignore[misc]
+            bench.append(lambda changes, seqs=seqs: remove_rows(changes, queue, seqs))  # type: ignore[misc]
 
     timed(f"{name}: added, {BATCH} a batch", total, add)
     timed(f"{name}: updated (received)", total, update)
@@ -88,7 +96,7 @@ def measure_writes(bench: Bench, queue: int, name: str) -> None:
 
 def fill(bench: Bench, queue: int, rows: int) -> None:
     def one_batch(changes: Changes) -> None:
-        changes.added.extend(bench.new_row(queue) for _ in range(4096))
+        add_rows(changes, [bench.new_row(queue) for _ in range(4096)])
 
     for _ in range(rows // 4096):
         bench.append(one_batch)
@@ -96,28 +104,34 @@ def fill(bench: Bench, queue: int, rows: int) -> None:
 
 def measure_reads(bench: Bench, rows: int) -> None:
     store, later = bench.store, NOW + 10**9
-    first = store.oldest_ms(PLAIN, 0) or 0
-    middle = first - NOW + rows // 2
-    timed("waiting, plain queue, 512 rows", 512, lambda: store.waiting(PLAIN, None, middle, NOW, 512))
-    timed("waiting again", 512, lambda: store.waiting(PLAIN, None, middle, NOW, 512))
-    timed("waiting, one group of many", 8, lambda: store.waiting(GROUPED, "tenant-77", 0, NOW, 512))
-    timed("groups, all", rows, lambda: store.groups(GROUPED, 0, NOW, 10 * rows))
-    timed("groups, first 10000", 10_000, lambda: store.groups(GROUPED, 0, NOW, 10_000))
-    timed("tally, plain", rows, lambda: store.tally(PLAIN, 0, NOW))
-    timed("tally, grouped", rows, lambda: store.tally(GROUPED, 0, NOW))
-    timed("expired, none", 1, lambda: store.expired(PLAIN, 0, first - 1, 1000))
-    timed("expired, 1000 of all", 1000, lambda: store.expired(PLAIN, 0, later, 1000))
-    timed("oldest", 1, lambda: store.oldest_ms(PLAIN, 0))
+    oldest = store.select(Selection(PLAIN), Order.AGE, rows_max=1)
+    first = oldest[0].enqueued_ms if oldest else 0
+    ready = Selection(PLAIN, first - NOW + rows // 2, due_ms_max=NOW)
+    grouped = Selection(GROUPED, due_ms_max=NOW)
+    old = Selection(PLAIN, enqueued_ms_max=first - 1)
+    timed("lane, plain queue, 512 rows", 512, lambda: store.lane(ready, None, 512))
+    timed("lane again", 512, lambda: store.lane(ready, None, 512))
+    timed("lane, one group of many", 8, lambda: store.lane(grouped, "tenant-77", 512))
+    timed("groups, all", rows, lambda: store.groups(grouped, 10 * rows))
+    timed("groups, first 10000", 10_000, lambda: store.groups(grouped, 10_000))
+    timed("count, plain", rows, lambda: store.count(Selection(PLAIN)))
+    timed("usage", 1, lambda: store.usage(PLAIN))
+    timed("expired, none", 1, lambda: store.select(old, rows_max=1000))
+    timed(
+        "expired, 1000 of all", 1000, lambda: store.select(old._replace(enqueued_ms_max=later), rows_max=1000)
+    )
+    timed("oldest", 1, lambda: store.select(Selection(PLAIN), Order.AGE, rows_max=1))
 
 
 def measure_purge(bench: Bench, directory: Path) -> None:
-    bench.append(lambda changes: changes.purged.update({PLAIN: bench.number, GROUPED: bench.number}))
+    purge = Purge(bench.number, bench.number)
+    bench.append(lambda changes: changes.purged.update({PLAIN: purge, GROUPED: purge}))
     worst, start, bites = 0.0, time.perf_counter(), 0
     before = sum(file.stat().st_size for file in directory.iterdir())
     more = True
     while more:
         bite = time.perf_counter()
-        more = bench.store.tidy(500)
+        more = bench.store.maintain(500)
         worst = max(worst, time.perf_counter() - bite)
         bites += 1
     after = sum(file.stat().st_size for file in directory.iterdir())
@@ -134,12 +148,6 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=options.directory))
     try:
         bench = Bench(directory)
-        records = [
-            QueueRecord(id=id, name=QueueName("1", "r", f"q{id}"), settings=QueueSettings(), tags={},
-                        created_ms=NOW, modified_ms=NOW)
-            for id in (PLAIN, GROUPED)
-        ]  # fmt: skip
-        bench.append(lambda changes: changes.queues.update({record.id: record for record in records}))
         measure_writes(bench, PLAIN, "empty store, plain")
         timed("fill plain, 4096 a batch", options.rows, lambda: fill(bench, PLAIN, options.rows))
         timed("fill grouped, 4096 a batch", options.rows, lambda: fill(bench, GROUPED, options.rows))

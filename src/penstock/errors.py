@@ -117,6 +117,10 @@ class StoreLost(StoreError):
     """The shard is no longer ours: someone else wrote at our position."""
 
 
+class StoreUnknown(StoreError):
+    """It cannot be known yet whether the commit was made: the journal must be read."""
+
+
 class StoreBroken(StoreError):
     """An fsync failed, or the file is damaged: what is on the disk can no longer be known. The process stops."""
 

@@ -9,7 +9,9 @@ from penstock.auth.encryption.envelope import Cipher, is_sealed
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.broker import Broker
+from penstock.broker.catalogue import QUEUES, key_use
 from penstock.broker.resealing import Progress, Resealing
+from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
 from sim.runtime import SimulatedRuntime
 from sim.world import FaultyStore, World, name_of
@@ -34,18 +36,16 @@ class SealedWorld(World):
             self.ring.create(SPACE, "alias/other")
         self.keys = Cipher(self.ring, self.clock)
         self.store = FaultyStore(self._directory)
-        self.sealed = EncryptedStore(self.store, self.keys, lambda lost: None)
-        shard = self.sealed.open()
+        self.sealed = EncryptedStore(self.store, self.keys, lambda lost: None, QUEUES.name, key_use)
+        state = self.sealed.open()
         self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.broker = Broker(
-            self.sealed, self.runtime, self.clock, self.limits, shard, self.fatal.append, self.keys
-        )
+        self.shard = Shard(self.sealed, self.runtime, self.clock, self.limits, state, self.fatal.append)
+        self.broker = Broker(self.shard, self.keys)
         self.broker.start()
         ring = self.ring
         self.resealing = Resealing(
-            self.sealed, self.runtime, self.clock, lambda: ring.keys.file.generation, self.progress, self.keep,
-            self.fatal.append,
-        )  # fmt: skip
+            self.sealed, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep
+        )
 
     def keep(self, progress: Progress) -> None:
         self.progress = progress

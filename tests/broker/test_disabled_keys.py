@@ -68,16 +68,16 @@ def test_a_page_that_was_opened_before_is_thrown_away(world: SealedWorld) -> Non
     world.create("orders", **KMS)
     world.send_all("orders", *map(str, range(3)))
     world.configure("orders", **OTHER)
-    waiting, opened = world.sealed.waiting, list[bool]()
+    lane, opened = world.sealed.lane, list[bool]()
 
     def disabled_meanwhile(*asked: Any) -> list[EntryRow]:
-        rows = waiting(*asked)
+        rows = lane(*asked)
         if not opened:
             opened.append(any(row.content is not None for row in rows))
             world.enable("alias/orders", False)
         return rows
 
-    world.sealed.waiting = disabled_meanwhile  # type: ignore[method-assign]
+    world.sealed.lane = disabled_meanwhile  # type: ignore[method-assign]
     world.broker.keys_changed()
     assert received_or_refused(world, "orders") == []
     assert opened == [True]

@@ -13,11 +13,11 @@ from broker.sealed_world import KMS, OTHER, SealedWorld
 from penstock.auth.encryption.envelope import NoKeys
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
-from penstock.broker.resealing import Progress
+from penstock.broker.resealing import SCARCE_BYTES, Progress
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import run_detached
-from penstock.store.port import SCARCE_BYTES
+from penstock.store.port import StoreStatus
 from sim.world import ROOMY, TINY, World, outgoing
 
 
@@ -252,18 +252,18 @@ def test_messages_may_go_while_they_are_encrypted_anew(
     world.send_all("orders", *map(str, range(20)))
     world.rotate("alias/orders")
     going = world.receive("orders", 3)
-    resealed = world.sealed.resealed
+    outdated = world.sealed.outdated
 
     def delete_meanwhile(*asked: int) -> object:
-        bite = resealed(*asked)
+        found = outdated(*asked)
         if going:
             handles = [message.handle for message in going]
             world.runtime.soon(lambda: run_detached(world.broker.delete(world.queue("orders"), handles)))
             world.runtime.writer.held = True
             going.clear()
-        return bite
+        return found
 
-    monkeypatch.setattr(world.sealed, "resealed", delete_meanwhile)
+    monkeypatch.setattr(world.sealed, "outdated", delete_meanwhile)
     world.resealing.wake()
     world.run()
     world.release_commits()
@@ -285,18 +285,11 @@ def test_a_batch_under_way_is_not_missed(world: SealedWorld) -> None:
     assert world.versions() == [2]
 
 
-def test_a_full_disk_is_waited_for(world: SealedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_commit_is_tried_again(world: SealedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
-    rewrite, refusals = world.sealed.rewrite, [StoreError("no space")]
-
-    def refuse_once(contents: object) -> None:
-        if refusals:
-            raise refusals.pop()
-        rewrite(contents)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(world.sealed, "rewrite", refuse_once)
+    world.refuse_next_commit(StoreError("no space"))
     world.resealing.wake()
     world.advance(SECOND)
     assert world.versions() == [1]
@@ -310,26 +303,20 @@ def test_the_last_of_the_space_is_left_to_clients(
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
-    monkeypatch.setattr(world.sealed, "free_bytes", lambda: SCARCE_BYTES)
+    monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES))
     world.resealing.wake()
     world.advance(10 * MINUTE)
     assert world.versions() == [1]
-    monkeypatch.setattr(world.sealed, "free_bytes", lambda: SCARCE_BYTES + 1)
+    monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES + 1))
     world.advance(MINUTE)
     assert world.versions() == [2]
 
 
-def test_a_store_that_is_broken_stops_the_process(
-    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_broken_ends_the_shard(world: SealedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
-
-    def break_down(contents: object) -> None:
-        raise StoreBroken("fsync failed")
-
-    monkeypatch.setattr(world.sealed, "rewrite", break_down)
+    world.refuse_next_commit(StoreBroken("fsync failed"))
     world.resealing.wake()
     world.advance(MINUTE)
     assert [type(error) for error in world.fatal] == [StoreBroken]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
-from penstock.store.changes import MoveTaskRecord
 from sim.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -304,7 +304,7 @@ def test_the_tasks_of_a_deleted_queue_go_with_it(world: World) -> None:
     world.start_move("dead", "source", rate=1)
     world.drop("dead")
     world.advance(5 * SECOND)
-    assert world.store.tasks() == []
+    assert world.store.records("move_task") == {}
 
 
 def test_a_purge_during_a_move(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import PurgedRecently, QueueDeletedRecently, QueueMissing
 from penstock.limits import HOUR, MINUTE
 from penstock.queues.settings import QueueSettings
+from penstock.store.port import LAST
 from sim.world import SECOND, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
@@ -91,7 +92,7 @@ def test_the_rows_of_a_purge_are_cleared_away(world: World) -> None:
     world.create("q")
     world.send_all("q", *[f"m{i}" for i in range(50)])
     world.purge("q")
-    assert world.store.expired(world.queue("q").id, 0, 1 << 62, 100) == []
+    assert world.stored("q") == []
 
 
 def test_a_name_rests_for_a_minute_after_a_delete_also_across_a_crash(world: World) -> None:
@@ -107,7 +108,7 @@ def test_a_name_rests_for_a_minute_after_a_delete_also_across_a_crash(world: Wor
         world.create("q")
     world.advance(1)
     world.create("q")
-    assert world.store.cooldowns() == {}
+    assert world.store.records("cooldown") == {}
 
 
 @KINDS
@@ -135,7 +136,7 @@ def test_delete_of_a_queue_whose_sends_are_on_their_way(world: World) -> None:
     world.release_commits()
     assert sent.done and dropped.done
     world.crash()
-    assert world.store.expired(1, 0, 1 << 62, 10) == []
+    assert world.store.scan(0, LAST, 10, LAST) == []
 
 
 def test_settings_tags_and_times_survive_a_restart(world: World) -> None:

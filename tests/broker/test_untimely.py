@@ -76,9 +76,9 @@ def test_names_that_have_rested_are_forgotten(world: World) -> None:
     for i in range(20):
         world.create(f"reply-{i}")
         world.drop(f"reply-{i}")
-    assert len(world.store.cooldowns()) == 20
+    assert len(world.store.records("cooldown")) == 20
     world.advance(3 * MINUTE)
-    assert world.store.cooldowns() == {}
+    assert world.store.records("cooldown") == {}
 
 
 def test_a_repeated_attempt_is_no_longer_remembered_after_its_window(world: World) -> None:
@@ -94,7 +94,7 @@ def test_a_repeated_attempt_is_no_longer_remembered_after_its_window(world: Worl
 
 
 def test_a_queue_made_after_four_billion_numbers_can_be_consumed(world: World) -> None:
-    world.broker._commits._next_number = 1 << 33
+    world.shard._next_number = 1 << 33
     world.create(Q)
     world.send(Q, "m")
     (message,) = world.receive(Q)

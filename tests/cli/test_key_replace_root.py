@@ -16,7 +16,7 @@ from penstock.auth.identity import Credentials
 from penstock.cli import main
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
-from penstock.store.sqlite.lockfile import LockFile
+from penstock.store.sqlite.file import LockFile
 
 
 class Site:

@@ -1,4 +1,4 @@
-"""Everything behind HTTP in one process: a real broker over SQLite in memory, SQS and STS, and a clock that moves
+"""Everything behind HTTP in one process: a real broker with a store in memory, SQS and STS, and a clock that moves
 only while a request waits.
 
 Each input finds a server in the same state: one that an input has changed is replaced. Every request must be answered
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import tempfile
+from collections.abc import Set
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from identities import ABROAD, HOME, Accounts, allow, document
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
+from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import StoreError
 from penstock.limits import Limits
@@ -28,8 +30,8 @@ from penstock.names import Space
 from penstock.services.sqs import sqs_service
 from penstock.services.sts import sts_service
 from penstock.store.changes import Changes
+from penstock.store.memory import MemoryStore
 from penstock.store.port import Mark
-from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 from sim.runtime import SimulatedRuntime
@@ -86,16 +88,16 @@ class LoggedErrors(logging.Handler):
         self._messages.append(self.format(record))
 
 
-class CountingStore(SqliteStore):
-    """In memory. Counts what is written."""
+class CountingStore(MemoryStore):
+    """Counts what is written."""
 
     def __init__(self) -> None:
-        super().__init__(None)
+        super().__init__()
         self.appends = 0
 
-    def append(self, changes: Changes, mark: Mark) -> None:
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
         self.appends += 1
-        super().append(changes, mark)
+        return super().append(changes, mark)
 
 
 @cache
@@ -137,7 +139,8 @@ class FuzzServer:
         self.clock = ManualClock()
         self.runtime = SimulatedRuntime(self.clock)
         self.store = CountingStore()
-        self.broker = Broker(self.store, self.runtime, self.clock, Limits(), self.store.open(), _stop)
+        shard = Shard(self.store, self.runtime, self.clock, Limits(), self.store.open(), _stop)
+        self.broker = Broker(shard)
         self.broker.start()
         self._principals: dict[bytes, Principal] = {
             b"anonymous": ANONYMOUS,

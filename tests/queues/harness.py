@@ -31,9 +31,9 @@ from penstock.queues.messages import (
 from penstock.queues.paging import Read, ReadDelayed, ReadExpired, ReadGroups
 from penstock.queues.queue import Tools, Unknown
 from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
-from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
-from penstock.store.changes import Changes, DedupRow, EntryRow, QueueRecord
+from penstock.store.changes import Changes, DedupRow, EntryRow
 
 SECRET = b"s" * 32
 

@@ -11,20 +11,23 @@ import pytest
 from penstock.auth.encryption.keyring import SSE_ALIAS, Keyring, KeyringError
 from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
+from penstock.broker.catalogue import QUEUES
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.resealing import Progress
+from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
 from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
 from penstock.promise import Promise, start
 from penstock.queues.messages import Outgoing
-from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.server.encryption import Encryption, ProgressFile, root_key
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.store.changes import Changes, EntryRow, QueueRecord
+from penstock.store.changes import Changes, EntryRow
 from penstock.store.encrypted import EncryptedStore
+from penstock.store.memory import MemoryStore
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
 from sim.runtime import SimulatedRuntime
@@ -37,19 +40,20 @@ HERE = Space("000000000000", "us-east-1")
 
 
 def send_one(store: EncryptedStore) -> None:
-    shard = store.open()
-    changes = Changes(shard.position + 1, shard.position)
-    changes.queues[1] = QueueRecord(
+    state = store.open()
+    changes = Changes(state.end.number + 1, state.end.number)
+    changes.records["queue", "1"] = QUEUES.encode(QueueRecord(
         id=1, name=QueueName(HERE.account, HERE.region, "q"), settings=QueueSettings(), tags={}, created_ms=1,
         modified_ms=1,
-    )  # fmt: skip
-    changes.added.append(EntryRow(2, 1, 2, None, 1, 0, 0, 0, 0, None, b"content"))
+    ))  # fmt: skip
+    changes.added.append(EntryRow(2, 1, 2, None, 1, 0, 0, 0, 0, None, b"content", 7))
+    changes.counts[1] = [1, 7]
     store.append(changes, Mark(3, 1, 1))
 
 
 def sealed(encryption: Encryption) -> bool:
     """Does what is stored differ from what was sent?"""
-    inner = SqliteStore(None)
+    inner = MemoryStore()
     store = encryption.around(inner)
     send_one(store)
     assert store.contents([2]) == {2: b"content"}
@@ -132,7 +136,7 @@ def test_a_keyring_that_cannot_be_made_is_a_start_that_fails(tmp_path: Path) -> 
     (tmp_path / "file").touch()
     config = Config(data=tmp_path, keyring=tmp_path / "file" / "keys.json")
     with pytest.raises((StoreRefused, KeyringError), match="cannot use the keyring"):
-        Encryption(config, ROOT, ManualClock()).around(SqliteStore(None)).open()
+        Encryption(config, ROOT, ManualClock()).around(MemoryStore()).open()
 
 
 class Server:
@@ -144,13 +148,13 @@ class Server:
         self.store = self.encryption.around(SqliteStore(data))
         self.runtime = SimulatedRuntime(self.clock)
         self.fatal: list[StoreError] = []
-        self.broker = Broker(
-            self.store, self.runtime, self.clock, Limits(), self.store.open(), self.fatal.append,
-            self.encryption.guard,
-        )  # fmt: skip
+        self.shard = Shard(
+            self.store, self.runtime, self.clock, Limits(), self.store.open(), self.fatal.append
+        )
+        self.broker = Broker(self.shard, self.encryption.guard)
 
     def start(self) -> None:
-        self.encryption.start(self.store, self.runtime, self.broker, self.fatal.append)
+        self.encryption.start(self.store, self.shard, self.broker)
 
     def do(self, what: Coroutine[Promise[Any], None, T]) -> T:
         outcome = start(what)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.server.settings.config import Config
-from penstock.store.sqlite import reserve
+from penstock.store.sqlite import disk
 
 from .composed import Server, serving
 from .harness import get, post, run
@@ -54,5 +54,5 @@ def test_a_full_disk_is_told_and_the_server_stays_ready(
 
     run(taken)
     (tmp_path / "penstock.reserve").unlink()
-    monkeypatch.setattr(reserve, "free_bytes", lambda _: 0)
+    monkeypatch.setattr(disk, "free_bytes", lambda _: 0)
     run(refused_for_a_while)

@@ -39,8 +39,7 @@ from penstock.server.periodic import PeriodicThread
 from penstock.server.security import Security, open_credentials
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.store.encrypted import EncryptedStore
-from penstock.store.port import Resealed
+from penstock.store.encrypted import EncryptedStore, Outdated
 from penstock.wire.faults import wrong_signature
 from penstock.wire.service import Fault
 
@@ -445,7 +444,7 @@ def test_a_caller_has_one_rate_for_all_its_requests(accounts: Accounts, secured:
 def test_encrypting_anew_ends_before_the_store_is_closed(
     secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EncryptedStore, "resealed", lambda *_: Resealed(1, 1, [], 0))  # there is always more
+    monkeypatch.setattr(EncryptedStore, "outdated", lambda *_: Outdated(1, 1, [], 0))  # there is always more
     seen: list[Resealing] = []
     wake = Resealing.wake
     monkeypatch.setattr(Resealing, "wake", lambda self: (seen.append(self), wake(self)))

@@ -15,13 +15,13 @@ from http_requests import json_request
 from identities import Accounts
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
+from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import sqs_service
-from penstock.store.changes import MoveTaskRecord
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 

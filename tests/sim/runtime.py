@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from penstock.broker.runtime import Done
 from penstock.clock import ManualClock
 from penstock.promise import Promise
 
@@ -62,6 +63,13 @@ class SimulatedThread:
             self._outcome = None
 
 
+def _outcome_of(settled: Promise[T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return settled.result(), None
+    except BaseException as error:
+        return None, error
+
+
 class SimulatedTimer:
     def __init__(self, due_ms: int, callback: Step) -> None:
         self.due_ms = due_ms
@@ -83,11 +91,14 @@ class SimulatedRuntime:
         self._timers_set = 0
         self.fired = 0
 
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
-        later = self.writer.give(job)
+    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        outcome = self.writer.give(job)
+        outcome.on_done(lambda settled: done(*_outcome_of(settled)))
         if short and self._choose(2):
             self.writer.do_at_once()
-        return later
+
+    def write(self, job: Callable[[], T]) -> Promise[T]:
+        return self.writer.give(job)
 
     def read(self, job: Callable[[], T]) -> Promise[T]:
         return self.reader.give(job)

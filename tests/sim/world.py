@@ -11,7 +11,7 @@ import logging
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError, StoreError, StoreFull
 from penstock.limits import DAY, MINUTE, SECOND, Limits
@@ -28,8 +30,8 @@ from penstock.promise import Promise, start
 from penstock.queues.messages import Outgoing, Received, Sent
 from penstock.queues.receipts import ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
-from penstock.store.changes import Changes, MoveTaskRecord
-from penstock.store.port import Mark
+from penstock.store.changes import Changes, EntryRow
+from penstock.store.port import LAST, Mark, Selection, StoreStatus
 from penstock.store.sqlite.store import SqliteStore
 from sim.runtime import SimulatedRuntime
 
@@ -65,20 +67,23 @@ class FaultyStore(SqliteStore):
         self.reserve_left = True
         self.appended: list[Changes] = []
 
-    def append(self, changes: Changes, mark: Mark) -> None:
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
         if self.refusals:
             raise self.refusals.popleft()
         if self.full and (self.reserve_left or changes.added):
+            self.reserve_left = False
             raise StoreFull("no space left")
-        super().append(changes, mark)
+        skipped = super().append(changes, mark)
         self.appended.append(changes)
+        return skipped
 
-    def release_reserve(self) -> None:
-        self.reserve_left = False
-
-    def restore_reserve(self) -> bool:
+    def maintain(self, rows_max: int) -> bool:
+        more = super().maintain(rows_max)
         self.reserve_left = not self.full
-        return self.reserve_left
+        return more
+
+    def status(self) -> StoreStatus:
+        return super().status()._replace(refuses=None if self.reserve_left else "no space left")
 
 
 class Caller:
@@ -128,12 +133,11 @@ class World:
 
     def _open(self) -> None:
         self.store = FaultyStore(self._directory)
-        shard = self.store.open()
-        self._receipts = ReceiptSigner(shard.secret)
+        state = self.store.open()
+        self._receipts = ReceiptSigner(state.secret)
         self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.broker = Broker(
-            self.store, self.runtime, self.clock, self.limits, shard, on_fatal=self.fatal.append
-        )
+        self.shard = Shard(self.store, self.runtime, self.clock, self.limits, state, self.fatal.append)
+        self.broker = Broker(self.shard)
         self.broker.start()
 
     def __enter__(self) -> World:
@@ -231,6 +235,10 @@ class World:
 
     def drop(self, short: str) -> None:
         self.do(self.broker.drop(self.queue(short)))
+
+    def stored(self, short: str) -> list[EntryRow]:
+        """The messages of a queue that the store has, in order, without their contents."""
+        return self.store.select(Selection(self.queue(short).id), rows_max=LAST)
 
     def purge(self, short: str) -> None:
         self.do(self.broker.purge(self.queue(short)))

@@ -11,24 +11,32 @@ from store_driver import Driver
 from penstock.auth.encryption.envelope import Cipher
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
+from penstock.broker.catalogue import QUEUES, key_use
 from penstock.clock import SystemClock
 from penstock.store.encrypted import EncryptedStore
+from penstock.store.memory import MemoryStore
 from penstock.store.port import Store
 from penstock.store.sqlite.store import SqliteStore
 
 
-def sealed(path: Path) -> Store:
-    keyring = Keyring(path / "data" / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
+def encrypted(path: Path, store: Store) -> Store:
+    keyring = Keyring(path / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
     keyring.keep()
-    return EncryptedStore(SqliteStore(path / "data"), Cipher(keyring, SystemClock()), lambda lost: None)
+    return EncryptedStore(store, Cipher(keyring, SystemClock()), lambda lost: None, QUEUES.name, key_use)
 
 
+def memory(path: Path) -> Store:
+    """The one of this test: what is kept outlives a close, as with the others."""
+    return MEMORY.setdefault(path, MemoryStore())
+
+
+MEMORY: dict[Path, MemoryStore] = {}
 MAKERS: dict[str, Callable[[Path], Store]] = {
-    "sqlite-file": lambda path: SqliteStore(path / "data"),
-    "sqlite-memory": lambda path: SqliteStore(None),
-    "sealed-file": sealed,
+    "sqlite": lambda path: SqliteStore(path / "data"),
+    "memory": memory,
+    "encrypted-sqlite": lambda path: encrypted(path, SqliteStore(path / "data")),
+    "encrypted-memory": lambda path: encrypted(path, memory(path)),
 }
-LASTING = ("sqlite-file", "sealed-file")  # those whose data outlives the store object
 
 
 @pytest.fixture(params=MAKERS)
@@ -36,13 +44,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
     driver = Driver(lambda: MAKERS[request.param](tmp_path))
     yield driver
     driver.store.close()
-
-
-@pytest.fixture(params=LASTING)
-def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
-    driver = Driver(lambda: MAKERS[request.param](tmp_path))
-    yield driver
-    driver.store.close()
+    MEMORY.clear()
 
 
 @pytest.fixture

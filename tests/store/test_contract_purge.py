@@ -1,36 +1,36 @@
-"""Purge and drop: a mark at once, the rows in bites later; and what a queue remembers of its sends."""
+"""Purge and drop: a mark at once, the rows in small pieces later; and what a queue remembers of its sends."""
 
 from __future__ import annotations
 
 import pytest
-from store_driver import FOREVER, T0, Driver, bare, queue_record, row, update_of
+from store_driver import T0, Driver, bare, row, update_of
 
 from penstock.store.changes import DedupRow
-from penstock.store.port import Tally
+from penstock.store.port import Selection
 
 
 def send(seq: int, queue: int = 1, until: int = T0 + 1000) -> DedupRow:
     return DedupRow(queue, seq, seq.to_bytes(16, "big"), until)
 
 
-def test_tidy_removes_what_was_purged_and_nothing_else(driver: Driver) -> None:
+def test_cleaning_up_removes_what_was_purged_and_nothing_else(driver: Driver) -> None:
     gone = [row(seq, group="g" if seq % 3 else None, content=b"x" * (seq * 50)) for seq in range(1, 101)]
-    driver.append(added=[*gone, row(101, queue=2)], queues={1: queue_record(1)})
+    driver.append(added=[*gone, row(101, queue=2)], records={("alarm", "1"): b"{}"})
     driver.append(purged={1: 100}, added=[row(102), row(103, group="g")])
     kept = [row(102), row(103, group="g")]
     assert driver.all(after=100) == bare(kept)
-    assert driver.tidy_up(rows_max=7) > 100 // 7
+    assert driver.clean_up(rows_max=7) > 100 // 7
     assert driver.all() == bare(kept)
     assert driver.all(2) == bare([row(101, queue=2)])
     assert driver.store.contents(range(1, 104)) == {seq: b"content %d" % seq for seq in (101, 102, 103)}
-    assert driver.store.queues() == [queue_record(1)]
+    assert driver.store.records("alarm") == {"1": b"{}"}
 
 
 def test_a_message_that_moved_in_after_the_purge_stays(driver: Driver) -> None:
     driver.append(added=[row(1), row(2, queue=2), row(3)])
     driver.append(purged={1: 3})
     driver.append(updated=[update_of(row(2, queue=2), queue=1, position=4)])
-    driver.tidy_up(rows_max=1)
+    driver.clean_up(rows_max=1)
     assert driver.all() == bare([row(2, position=4)])
 
 
@@ -38,74 +38,74 @@ def test_a_message_that_moved_out_before_the_purge_stays(driver: Driver) -> None
     driver.append(added=[row(1), row(2)])
     driver.append(updated=[update_of(row(1), queue=2, position=3)], purged={})
     driver.append(purged={1: 3})
-    driver.tidy_up()
+    driver.clean_up()
     assert driver.all(1) == []
     assert [entry.seq for entry in driver.all(2)] == [1]
 
 
-def test_purging_twice_and_between_bites(driver: Driver) -> None:
+def test_purging_twice_and_between_pieces(driver: Driver) -> None:
     driver.append(added=[row(seq) for seq in range(1, 51)])
     driver.append(purged={1: 50})
-    assert driver.store.tidy(10) is True
+    assert driver.store.maintain(10) is True
     driver.append(added=[row(seq) for seq in range(51, 101)], purged={})
     driver.append(purged={1: 100}, added=[row(101)])
-    driver.tidy_up(10)
+    driver.clean_up(10)
     assert driver.all() == bare([row(101)])
 
 
-def test_drop_takes_the_queue_and_all_it_holds(driver: Driver) -> None:
-    driver.append(
-        added=[row(1), row(2, queue=2)],
-        queues={1: queue_record(1), 2: queue_record(2, "other")},
-        dedup=[send(1), send(2, queue=2)],
-    )
+def test_drop_takes_all_that_a_queue_holds(driver: Driver) -> None:
+    driver.append(added=[row(1), row(2, queue=2)], dedup=[send(1), send(2, queue=2)])
     driver.append(dropped=[1])
-    assert driver.store.queues() == [queue_record(2, "other")]
     assert driver.store.dedup(1, T0) == []
-    driver.tidy_up(1)
+    driver.clean_up(1)
     assert driver.all(1) == []
     assert driver.store.contents([1, 2]) == {2: b"content 2"}
     assert driver.store.dedup(2, T0) == [send(2, queue=2)]
 
 
-def test_void_messages_are_not_counted_at_open(lasting: Driver) -> None:
-    lasting.append(added=[row(seq, group="g" if seq % 2 else None) for seq in range(1, 21)])
-    lasting.append(added=[row(21, queue=2)], purged={1: 15})
-    lasting.reopen()
-    assert lasting.shard.messages == 6
-    lasting.append(dropped=[2])
-    lasting.reopen()
-    assert lasting.shard.messages == 5
-    lasting.tidy_up()
-    lasting.reopen()
-    assert lasting.shard.messages == 5
+def test_void_messages_are_not_counted(driver: Driver) -> None:
+    driver.append(added=[row(seq, group="g" if seq % 2 else None) for seq in range(1, 21)])
+    driver.append(added=[row(21, queue=2)], purged={1: 15})
+    driver.reopen()
+    assert {queue: usage.messages for queue, usage in driver.state.usage.items()} == {1: 5, 2: 1}
+    driver.append(dropped=[2])
+    driver.reopen()
+    assert {queue: usage.messages for queue, usage in driver.state.usage.items()} == {1: 5}
+    driver.clean_up()
+    driver.reopen()
+    assert {queue: usage.messages for queue, usage in driver.state.usage.items()} == {1: 5}
 
 
-def test_tidying_goes_on_after_reopening(lasting: Driver) -> None:
-    lasting.append(added=[row(seq) for seq in range(1, 101)])
-    lasting.append(purged={1: 100})
-    assert lasting.store.tidy(10) is True
-    lasting.reopen()
-    lasting.tidy_up(10)
-    assert lasting.store.tally(1, 0, T0) == Tally(0, 0, 0)
+def test_a_scan_leaves_out_what_is_void(driver: Driver) -> None:
+    driver.append(added=[row(1), row(2), row(3, queue=2), row(4)])
+    driver.append(purged={1: 2}, dropped=[2])
+    assert driver.store.scan(0, 100, 10, 10_000) == [row(4)]
 
 
-def test_tidy_does_not_take_a_batch_number(driver: Driver) -> None:
+def test_cleaning_up_goes_on_after_reopening(driver: Driver) -> None:
+    driver.append(added=[row(seq) for seq in range(1, 101)])
+    driver.append(purged={1: 100})
+    assert driver.store.maintain(10) is True
+    driver.reopen()
+    driver.clean_up(10)
+    assert driver.total() == 0
+
+
+def test_cleaning_up_does_not_take_a_batch_number(driver: Driver) -> None:
     driver.append(added=[row(1)])
     driver.append(purged={1: 1})
-    driver.tidy_up()
+    driver.clean_up()
     driver.append(added=[row(2)])
     assert driver.all() == bare([row(2)])
 
 
-def test_large_contents_are_tidied_in_smaller_bites(driver: Driver) -> None:
+def test_large_contents_are_removed_in_the_end(driver: Driver) -> None:
     driver.append(added=[row(seq, content=b"x" * 100_000) for seq in range(1, 21)])
     driver.append(purged={1: 20})
-    assert driver.store.tidy(300) is True
-    left = driver.store.tally(1, 0, T0).total
-    assert 10 <= left < 20
-    driver.tidy_up(1)
-    assert driver.store.tally(1, 0, T0).total == 0
+    assert driver.store.maintain(300) is True
+    driver.clean_up(1)
+    assert driver.total() == 0
+    assert driver.store.contents(range(1, 21)) == {}
 
 
 def test_sends_are_remembered_until_their_time(driver: Driver) -> None:
@@ -136,18 +136,18 @@ def test_forgetting_very_many_sends(driver: Driver) -> None:
         driver.append(dedup=[send(seq) for seq in range(first, first + 3000)], added=[row(first)])
     driver.append(dedup_forgotten={1: 8999})
     assert driver.store.dedup(1, T0) == [send(9000)]
-    driver.tidy_up(1000)
+    driver.clean_up(1000)
     assert driver.store.dedup(1, T0) == [send(9000)]
-    assert driver.store.tally(1, 0, T0).total == 3, "the messages themselves are not forgotten"
+    assert driver.total() == 3, "the messages themselves are not forgotten"
 
 
 @pytest.mark.parametrize("tidied", [False, True])
-def test_a_purge_forgets_the_sends_before_it(lasting: Driver, tidied: bool) -> None:
-    lasting.append(added=[row(1), row(2)], dedup=[send(1), send(2)])
+def test_a_purge_forgets_the_sends_before_it(driver: Driver, tidied: bool) -> None:
+    driver.append(added=[row(1), row(2)], dedup=[send(1), send(2)])
     # In the batch of the purge: 3 was sent before it, 4 after.
-    lasting.append(purged={1: 3}, added=[row(3), row(4)], dedup=[send(3), send(4)])
+    driver.append(purged={1: 3}, added=[row(3), row(4)], dedup=[send(3), send(4)])
     if tidied:
-        lasting.tidy_up()
-    lasting.reopen()
-    assert lasting.store.dedup(1, T0) == [send(4)]
-    assert [entry.seq for entry in lasting.store.waiting(1, None, 3, FOREVER, 9)] == [4]
+        driver.clean_up()
+    driver.reopen()
+    assert driver.store.dedup(1, T0) == [send(4)]
+    assert [entry.seq for entry in driver.store.lane(Selection(1, 3), None, 9)] == [4]

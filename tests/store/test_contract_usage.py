@@ -6,101 +6,95 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from store_driver import FOREVER, Driver, queue_record, row, update_of
+from store_driver import Driver, row, update_of
 
 from penstock.errors import StoreLost
-from penstock.store.changes import EntryRow
-from penstock.store.port import Mark, Store, Usage
+from penstock.store.changes import EntryRow, Replacement
+from penstock.store.port import Mark, Usage
 
 LARGE = b"x" * 5000  # lies apart from its entry
 
 
-def counted(driver: Driver, entries: Iterable[EntryRow]) -> dict[int, Usage]:
-    """What these come to. A store may keep more than the content itself: it says how much that is."""
-    sizes = {head.seq: head.size for head in driver.store.heads(0, FOREVER, 10**6, 0)}
+def counted(entries: Iterable[EntryRow]) -> dict[int, Usage]:
+    """What these come to."""
     found: dict[int, Usage] = {}
     for entry in entries:
         held = found.get(entry.queue, Usage(0, 0))
-        found[entry.queue] = Usage(held.messages + 1, held.bytes + sizes[entry.seq])
+        found[entry.queue] = Usage(held.messages + 1, held.bytes + entry.size)
     return found
 
 
-@pytest.fixture(params=["asked before", "asked after"])
-def asked(request: pytest.FixtureRequest, driver: Driver) -> Driver:
-    """A store that keeps count from the beginning, and one that has to count what it finds."""
-    if request.param == "asked before":
-        assert driver.store.usage() == {}
-    return driver
-
-
-def test_what_is_added_and_removed(asked: Driver) -> None:
+def test_what_is_added_and_removed(driver: Driver) -> None:
     entries = [row(1), row(2, content=LARGE), row(3, queue=2, group="g", content=LARGE), row(4, queue=2)]
-    asked.append(added=entries)
-    asked.append(removed=[2, 3, 99])
-    assert asked.store.usage() == counted(asked, [entries[0], entries[3]])
-    asked.append(removed=[1, 4])
-    assert asked.store.usage() == {}
+    driver.append(added=entries)
+    driver.append(removed=[2, 3, 99])
+    assert driver.store.usage() == counted([entries[0], entries[3]])
+    driver.append(removed=[1, 4])
+    assert driver.store.usage() == {}
 
 
-def test_a_message_that_comes_and_goes_in_one_batch_counts_nothing(asked: Driver) -> None:
-    asked.append(added=[row(1), row(2)], removed=[2])
-    assert asked.store.usage() == counted(asked, [row(1)])
+def test_a_message_that_comes_and_goes_in_one_batch_counts_nothing(driver: Driver) -> None:
+    driver.append(added=[row(1), row(2)], removed=[2])
+    assert driver.store.usage() == counted([row(1)])
 
 
-def test_a_message_that_moves_counts_where_it_is(asked: Driver) -> None:
+def test_a_message_that_moves_counts_where_it_is(driver: Driver) -> None:
     entry = row(1, content=LARGE)
-    asked.append(added=[entry, row(2)])
-    asked.append(updated=[update_of(entry, queue=7, position=10), update_of(row(2), receives=1, due_ms=5)])
-    assert asked.store.usage() == counted(asked, [entry._replace(queue=7), row(2)])
+    driver.append(added=[entry, row(2)])
+    driver.append(updated=[update_of(entry, queue=7, position=10), update_of(row(2), receives=1, due_ms=5)])
+    assert driver.store.usage() == counted([entry._replace(queue=7), row(2)])
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_what_was_purged_counts_no_more_though_its_rows_are_there(asked: Driver, group: str | None) -> None:
-    asked.append(queues={1: queue_record(1)}, added=[row(seq, group=group) for seq in range(1, 11)])
-    asked.append(
+def test_what_was_purged_counts_no_more_though_its_rows_are_there(driver: Driver, group: str | None) -> None:
+    driver.append(added=[row(seq, group=group) for seq in range(1, 11)])
+    driver.append(
         purged={1: 6}, removed=[3, 8], added=[row(5 + 6, position=5), row(12, group=group, content=LARGE)]
     )
     left = [row(7), row(9), row(10), row(12, content=LARGE)]
-    assert asked.store.usage() == counted(asked, left)
-    asked.append(removed=[9, 2])
-    while asked.store.tidy(2):
+    assert driver.store.usage() == counted(left)
+    driver.append(removed=[9, 2])
+    while driver.store.maintain(2):
         pass
-    assert asked.store.usage() == counted(asked, [row(7), row(10), row(12, content=LARGE)])
+    assert driver.store.usage() == counted([row(7), row(10), row(12, content=LARGE)])
 
 
-def test_a_dropped_queue_counts_no_more(asked: Driver) -> None:
-    asked.append(queues={1: queue_record(1)}, added=[row(1), row(2), row(3, queue=2)])
-    asked.append(dropped=[1], removed=[2])
-    assert asked.store.usage() == counted(asked, [row(3, queue=2)])
+def test_a_dropped_queue_counts_no_more(driver: Driver) -> None:
+    driver.append(added=[row(1), row(2), row(3, queue=2)])
+    driver.append(dropped=[1], removed=[2])
+    assert driver.store.usage() == counted([row(3, queue=2)])
 
 
-def test_other_bytes_for_the_same_contents(asked: Driver) -> None:
-    asked.append(added=[row(1), row(2, content=LARGE)])
-    asked.store.rewrite([(1, b"longer than it was"), (2, LARGE + b"!"), (3, b"nobody")])
-    assert asked.store.usage() == {1: Usage(2, len(b"longer than it was") + len(LARGE) + 1)}
+def test_a_replaced_content_counts_with_its_new_size(driver: Driver) -> None:
+    driver.append(added=[row(1), row(2, content=LARGE), row(3)])
+    news = [Replacement(1, 1, b"n" * 70, 1, 2, 70), Replacement(2, 1, b"n" * 9, 1, 2, 9)]
+    stale = Replacement(3, 1, b"n" * 500, 7, 8, 500)
+    assert driver.append(replaced=[*news, stale]) == {3}
+    assert driver.store.usage() == {1: Usage(3, 70 + 9 + row(3).size)}
+    assert driver.store.usage(1) == driver.store.usage()
+    assert driver.store.usage(2) == {}
 
 
-def test_a_batch_that_was_refused_counts_nothing(asked: Driver) -> None:
-    asked.append(added=[row(1)])
-    late = asked.batch(added=[row(2)], removed=[1])
+def test_a_batch_that_was_refused_counts_nothing(driver: Driver) -> None:
+    driver.append(added=[row(1)])
+    late = driver.commit(added=[row(2)], removed=[1])
     late.number -= 1
     with pytest.raises(StoreLost):
-        asked.store.append(late, Mark(10**6, 0, 0))
-    assert asked.store.usage() == counted(asked, [row(1)])
-    asked.append(added=[row(3)])
-    assert asked.store.usage() == counted(asked, [row(1), row(3)])
+        driver.store.append(late, Mark(10**6, 0, 0))
+    assert driver.store.usage() == counted([row(1)])
+    driver.append(added=[row(3)])
+    assert driver.store.usage() == counted([row(1), row(3)])
 
 
 def test_what_is_given_is_a_copy(driver: Driver) -> None:
     driver.append(added=[row(1)])
     driver.store.usage().clear()
-    assert driver.store.usage() == counted(driver, [row(1)])
+    assert driver.store.usage() == counted([row(1)])
 
 
-def test_keeping_count_and_counting_come_to_the_same(driver: Driver) -> None:
-    """Any history at all: a store that kept count, and one that opens what it left."""
+def test_what_is_kept_is_what_counting_gives(driver: Driver) -> None:
+    """After any history."""
     chance, store, present = random.Random(7), driver.store, dict[int, EntryRow]()
-    store.usage()
     seq, void = 0, dict[int, int]()
     for _ in range(150):
         news = []
@@ -122,14 +116,13 @@ def test_keeping_count_and_counting_come_to_the_same(driver: Driver) -> None:
             if each.seq not in gone and each.position > void.get(each.queue, 0)
         }
         if chance.random() < 0.2:
-            store.tidy(3)
-        assert store.usage() == counted(driver, present.values())
+            store.maintain(3)
+        assert store.usage() == counted(present.values())
 
 
-def test_it_is_the_same_after_a_restart(lasting: Driver) -> None:
-    lasting.append(queues={1: queue_record(1)}, added=[row(seq) for seq in range(1, 9)])
-    lasting.append(purged={1: 4}, removed=[5])
-    kept = lasting.store.usage()
-    lasting.reopen()
-    store: Store = lasting.store
-    assert store.usage() == kept == counted(lasting, [row(6), row(7), row(8)])
+def test_it_is_the_same_after_a_restart(driver: Driver) -> None:
+    driver.append(added=[row(seq) for seq in range(1, 9)])
+    driver.append(purged={1: 4}, removed=[5])
+    kept = driver.store.usage()
+    driver.reopen()
+    assert driver.store.usage() == kept == counted([row(6), row(7), row(8)])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, queue_record, row
+from store_driver import Driver, row
 
 from penstock.store.sqlite.store import SqliteStore
 
@@ -24,16 +24,18 @@ def content(seq: int) -> bytes:
 def append_forever(data: Path) -> None:
     """In the child: each batch adds rows, removes a part of the one before, and says so when it is durable."""
     driver = Driver(lambda: SqliteStore(data))
-    if driver.position == 0:
-        driver.append(queues={1: queue_record(1)})
+    if driver.number == 0:
+        driver.append(records={("queue", "1"): b"{}"})
+    else:
+        driver.know_all()
     while True:
-        first = driver.position * ROWS_PER_BATCH
+        first = driver.number * ROWS_PER_BATCH
         before = range(first - ROWS_PER_BATCH, first - ROWS_PER_BATCH // 2)
         driver.append(
             added=[row(seq, content=content(seq)) for seq in range(first, first + ROWS_PER_BATCH)],
             removed=[seq for seq in before if seq >= ROWS_PER_BATCH],
         )
-        sys.stdout.write(f"{driver.position}\n")
+        sys.stdout.write(f"{driver.number}\n")
         sys.stdout.flush()
 
 
@@ -64,11 +66,12 @@ def test_killed_in_the_middle(data: Path, acknowledged_min: int) -> None:
         child.stdout.close()
 
         driver = Driver(lambda: SqliteStore(data))
-        assert driver.position >= said[-1], "an acknowledged batch is missing"
-        assert driver.position <= said[-1] + 1, "more than the batch under way"
+        assert driver.number >= said[-1], "an acknowledged batch is missing"
+        assert driver.number <= said[-1] + 1, "more than the batch under way"
         rows = driver.whole()
-        assert {entry.seq for entry in rows} == expected(driver.position)
+        assert {entry.seq for entry in rows} == expected(driver.number)
         assert all(entry.content == content(entry.seq) for entry in rows)
+        assert driver.store.usage(1) == {1: (len(rows), sum(entry.size for entry in rows))}
         check = driver.store._writer.execute("PRAGMA integrity_check").fetchall()  # type: ignore[attr-defined]
         assert check == [("ok",)]
         driver.store.close()

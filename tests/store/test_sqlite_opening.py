@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_driver import T0, Driver, bare, queue_record, row
+from store_driver import T0, Driver, bare, row
 
+from penstock.broker.catalogue import COOLDOWNS, QUEUES
+from penstock.broker.move_tasks import MOVE_TASKS
 from penstock.errors import StoreBroken, StoreLost, StoreRefused
+from penstock.names import QueueName
+from penstock.store.changes import POSITION_GAP
+from penstock.store.port import Order, Selection, Usage
 from penstock.store.sqlite import file as datafile
-from penstock.store.sqlite import migrations
 from penstock.store.sqlite.store import SqliteStore
 
 
 def filled(data: Path, rows: int = 200) -> None:
     driver = Driver(lambda: SqliteStore(data))
-    driver.append(added=[row(seq) for seq in range(1, rows + 1)], queues={1: queue_record(1)})
+    driver.append(added=[row(seq) for seq in range(1, rows + 1)], records={("queue", "1"): b"{}"})
     driver.store.close()
 
 
@@ -54,7 +60,7 @@ def test_the_file_is_set_up_for_safety(data: Path) -> None:
     }
     assert settings == {
         "journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2, "application_id": datafile.APPLICATION_ID,
-        "user_version": 2, "mmap_size": 0,
+        "user_version": 3, "mmap_size": 0,
     }  # fmt: skip
     store.close()
     assert sorted(path.name for path in data.iterdir()) == [
@@ -65,9 +71,99 @@ def test_the_file_is_set_up_for_safety(data: Path) -> None:
     assert (data / "penstock.db").stat().st_mode & 0o077 == 0, "others read no messages"
 
 
+def test_links_among_the_files_are_refused(data: Path, tmp_path: Path) -> None:
+    filled(data)
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("penstock.lock", "penstock.db", "penstock.reserve", "penstock.db-wal"):
+        path = data / name
+        before = path.read_bytes() if path.exists() else None
+        path.unlink(missing_ok=True)
+        elsewhere.write_text("not ours")
+        path.symlink_to(elsewhere)
+        text = refusal(data)
+        assert name in text
+        assert "link" in text or "not a regular file" in text
+        assert elsewhere.read_text() == "not ours"
+        path.unlink()
+        if before is not None:
+            path.write_bytes(before)
+            path.chmod(0o600)
+    filled(data, rows=0)
+
+
+def test_modes_that_let_others_read_are_corrected(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(data)
+    (data / "penstock.db").chmod(0o644)
+    store = SqliteStore(data)
+    store.open()
+    store.close()
+    assert (data / "penstock.db").stat().st_mode & 0o777 == 0o600
+    assert "open to other users" in caplog.text
+
+
+def test_a_directory_that_every_user_can_write_is_refused(data: Path) -> None:
+    data.mkdir(mode=0o700)
+    data.chmod(0o777)
+    assert "chmod o-w" in refusal(data)
+    assert list(data.iterdir()) == []
+    data.chmod(0o1777)
+    assert "chmod o-w" in refusal(data)
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@AS_ROOT
+def test_a_directory_of_another_user_is_refused(data: Path) -> None:
+    data.mkdir(mode=0o700)
+    os.chown(data, 12345, -1)
+    text = refusal(data)
+    assert "another user (uid 12345)" in text
+    assert "chown" in text
+    assert list(data.iterdir()) == []
+
+
+@AS_ROOT
+def test_a_file_of_another_user_is_refused(data: Path) -> None:
+    filled(data)
+    os.chown(data / "penstock.db", 12345, -1)
+    assert "penstock.db belongs to another user (uid 12345)" in refusal(data)
+
+
+READ_ONLY = """
+import os, pathlib, sys
+from penstock.errors import StoreRefused
+from penstock.store.sqlite.store import SqliteStore
+os.setuid(12345)
+try:
+    SqliteStore(pathlib.Path(sys.argv[1])).open()
+except StoreRefused as error:
+    print(error)
+"""
+
+
+@AS_ROOT
+@pytest.mark.parametrize("others", [0o644, 0o600])
+def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, others: int) -> None:
+    """As root it was made, and another user starts the server: no send would succeed."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        data = Path(place) / "data"
+        filled(data)
+        Path(place).chmod(0o755)
+        data.chmod(0o755)
+        for path in data.iterdir():
+            path.chmod(others if path.name == "penstock.db" else 0o666)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(data)], capture_output=True, text=True, check=False
+        )
+    assert "penstock.db" in done.stdout, done.stderr
+    assert "cannot be used" in done.stdout
+    assert "owner" in done.stdout
+
+
 def test_a_directory_is_made(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a" / "b")
-    assert store.open().position == 0
+    assert store.open().end.number == 0
     store.close()
 
 
@@ -99,7 +195,7 @@ def test_a_newer_format(data: Path) -> None:
         newer.execute("PRAGMA user_version = 7")
     text = refusal(data)
     assert "format 7" in text
-    assert f"up to {migrations.present_version()}" in text
+    assert f"up to {datafile.format_version()}" in text
 
 
 def test_an_empty_file(data: Path) -> None:
@@ -129,7 +225,7 @@ def test_a_file_cut_off(data: Path, length: int) -> None:
     assert "restore" in text
 
 
-@pytest.mark.parametrize("name", ["queues", "entries", "by_age", "dedup", "by_flight"])
+@pytest.mark.parametrize("name", ["records", "entries", "by_age", "dedup", "by_flight"])
 def test_the_root_of_a_tree_overwritten(data: Path, name: str) -> None:
     filled(data)
     with closing(sqlite3.connect(data / "penstock.db")) as file:
@@ -154,7 +250,7 @@ def test_damage_found_later_stops_the_broker(data: Path) -> None:
     overwrite(data, page)
     driver = Driver(lambda: SqliteStore(data))
     with pytest.raises(StoreBroken):
-        driver.store.waiting(1, None, 0, T0, 5000)
+        driver.store.lane(Selection(1), None, 5000)
     with pytest.raises(StoreBroken):
         driver.append(removed=range(1, 5000))
     driver.store.close()
@@ -225,36 +321,87 @@ def version(data: Path) -> int:
 
 def test_an_older_format_is_brought_up_step_by_step(data: Path) -> None:
     filled(data, rows=3)
-    steps = (*migrations.STEPS, LATER_1, LATER_2)
-    store = SqliteStore(data, steps=steps)
-    assert store.open().messages == 3
+    steps = (*datafile.MIGRATIONS, LATER_1, LATER_2)
+    store = SqliteStore(data, migrations=steps)
+    assert store.open().usage[1].messages == 3
     assert store._writer.execute("SELECT name, hue FROM colours").fetchall() == [("red", 0)]
     store.close()
-    assert version(data) == 4
-    again = SqliteStore(data, steps=steps)
-    assert again.open().messages == 3
+    assert version(data) == 5
+    again = SqliteStore(data, migrations=steps)
+    assert again.open().usage[1].messages == 3
     again.close()
-    assert "format 4" in refusal(data), "the older program leaves it alone"
+    assert "format 5" in refusal(data), "the older program leaves it alone"
 
 
-def test_a_file_from_before_there_was_encryption_becomes_a_present_one(data: Path) -> None:
-    filled(data, rows=3)
-    with closing(sqlite3.connect(data / "penstock.db")) as file:
-        file.executescript("DROP TABLE seals; PRAGMA user_version = 1")
-    store = SqliteStore(data)
-    shard = store.open()
-    assert (shard.messages, shard.seals) == (3, frozenset())
-    store.remember_seals({b"seal"})
-    store.close()
-    assert "format 2, this Penstock knows formats up to 1" in refusal(data, steps=())
+FORMATS = Path(__file__).parent / "formats"
+ACCOUNT, REGION = "123456789012", "eu-west-1"
+
+
+def old_file(data: Path, version: int) -> None:
+    """A file as an earlier Penstock left it. The only difference of format 1 was a table that came with 2."""
+    data.mkdir(mode=0o700)
+    (data / "penstock.db").write_bytes(gzip.decompress((FORMATS / "2.db.gz").read_bytes()))
+    if version == 1:
+        with closing(sqlite3.connect(data / "penstock.db")) as file:
+            file.executescript("DROP TABLE seals; PRAGMA user_version = 1")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_earlier_format_is_migrated(data: Path, version: int) -> None:
+    old_file(data, version)
+    driver = Driver(lambda: SqliteStore(data))
+    store, state = driver.store, driver.state
+    assert state.end.number == 2
+    assert (state.mark.next_number, state.mark.now_ms, state.mark.wall_ms) == (61, T0 + 100, T0 + 200)
+    queues = {key: QUEUES.decode(record) for key, record in state.records["queue"].items()}
+    assert {key: queue.name.name for key, queue in queues.items()} == {
+        "1": "orders",
+        "2": "jobs.fifo",
+        "3": "dead",
+    }
+    assert (queues["1"].purged_to, queues["1"].purged_ms) == (12 * POSITION_GAP, T0)
+    assert queues["1"].tags == {"team": "rot ü"}
+    assert queues["1"].settings.redrive is not None
+    cooldowns = {key: COOLDOWNS.decode(record).until_ms for key, record in state.records["cooldown"].items()}
+    assert cooldowns == {f"{ACCOUNT}/{REGION}/gone": T0 + 60_000}
+    task = MOVE_TASKS.decode(state.records["move_task"]["3f1c"])
+    assert (task.source, task.status, task.moves_max) == (QueueName(ACCOUNT, REGION, "dead"), "RUNNING", 1)
+    assert state.records.get("key_version", {}) == ({b"\xc1\x01key".hex(): b""} if version == 2 else {})
+    # Messages: in their order, with room between them, and counted without what was purged or dropped.
+    purged_to = queues["1"].purged_to
+    assert [(row.seq, row.position) for row in driver.all(1, purged_to)] == [
+        (seq, seq * POSITION_GAP) for seq in (20, 21, 22, 23)
+    ]
+    assert [row.version for row in driver.all(1, purged_to)] == [1] * 4
+    assert store.contents([20, 22, 50]) == {20: b"content 20", 22: b"L" * 5000, 50: b"content 50"}
+    assert state.usage == {1: Usage(4, 30 + 5000), 2: Usage(3, 30), 3: Usage(1, 10)}
+    hidden = Selection(1, purged_to, due_ms_min=T0 + 1)
+    assert [row.seq for row in store.select(hidden, Order.DUE, rows_max=9)] == [22, 21]
+    assert [row.seq for row in store.lane(Selection(2), "g", 9)] == [30, 31]
+    (dead,) = store.lane(Selection(3), None, 9)
+    assert (dead.seq, dead.position, dead.source) == (
+        15,
+        40 * POSITION_GAP,
+        f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders",
+    )
+    assert [send.seq for send in store.dedup(2, T0)] == [30, 31, 32]
+    # And it goes on from there.
+    driver.know_all()
+    driver.append(added=[row(61, 2, position=61 * POSITION_GAP, group="g")])
+    assert driver.clean_up() > 1
+    assert store.contents([11, 12, 50]) == {}
+    driver.store.close()
+    assert "format 3, this Penstock knows formats up to 2" in refusal(
+        data, migrations=datafile.MIGRATIONS[:1]
+    )
 
 
 def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
     filled(data, rows=3)
     assert "no such table: nowhere" in refusal(
-        data, steps=(*migrations.STEPS, LATER_1, "DELETE FROM nowhere")
+        data, migrations=(*datafile.MIGRATIONS, LATER_1, "DELETE FROM nowhere")
     )
-    assert version(data) == migrations.present_version()
+    assert version(data) == datafile.format_version()
     driver = Driver(lambda: SqliteStore(data))
     assert driver.all() == bare(row(seq) for seq in (1, 2, 3))
     driver.store.close()
@@ -263,8 +410,8 @@ def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
 
 
 def test_the_present_format_is_the_last_step() -> None:
-    assert migrations.present_version() == 1 + len(migrations.STEPS)
-    assert migrations.present_version((LATER_1, LATER_2)) == 3
+    assert datafile.format_version() == 1 + len(datafile.MIGRATIONS)
+    assert datafile.format_version((LATER_1, LATER_2)) == 3
 
 
 _VISIT = (
@@ -288,7 +435,7 @@ def test_another_process_may_look_into_the_file_and_nothing_is_lost(data: Path, 
 @pytest.mark.parametrize("name", ["penstock.db", "penstock.db-wal"])
 def test_a_file_that_is_gone_takes_nothing_more(data: Path, name: str) -> None:
     driver = Driver(lambda: SqliteStore(data))
-    driver.append(added=[row(1)], queues={1: queue_record(1)})
+    driver.append(added=[row(1)], records={("queue", "1"): b"{}"})
     (data / name).unlink()
     with pytest.raises(StoreLost, match=name):
         driver.append(added=[row(2)])

@@ -9,35 +9,40 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_driver import FOREVER, T0, Driver, row
+from store_driver import Driver, row
 
+from penstock.store.port import Selection
 from penstock.store.sqlite import statements
 from penstock.store.sqlite.store import SqliteStore
 
-READS = statements.load("reads")
-USAGE = statements.load("usage")
-TIDY = statements.load("tidy")
-APPEND = statements.load("append")
+READS = statements.load("read")
+WRITES = statements.load("write")
 
 PLANS = {
-    "tally": ["by_age", "by_flight", "by_delay"],
+    "log": ["PRIMARY KEY (kind=? AND key=? AND position>?)"],
+    "records": ["PRIMARY KEY (kind=?)"],
+    "usage_of": ["INTEGER PRIMARY KEY (rowid=?)"],
     "groups": ["by_place_loose", "by_place_grouped", "MERGE (UNION ALL)"],
-    "waiting_loose": ["by_place_loose (queue=? AND position>?)"],
-    "waiting_grouped": ["by_group (queue=? AND grp=? AND position>?)"],
-    "delayed": ["by_delay (queue=? AND due>?)"],
-    "in_flight": ["by_flight (queue=? AND due>?)"],
+    "lane_loose": ["by_place_loose (queue=? AND position>?)"],
+    "lane_grouped": ["by_group (queue=? AND grp=? AND position>?)"],
+    "scan": ["INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "by_position": ["by_place_loose", "by_place_grouped", "MERGE (UNION ALL)"],
+    "by_position_of_old": ["by_age (queue=? AND enqueued>? AND enqueued<?)"],
+    "by_position_in_flight": ["by_flight (queue=? AND due>? AND due<?)"],
+    "by_age": ["by_age (queue=? AND (enqueued,position)>(?,?) AND enqueued<?)"],
+    "by_due": ["by_delay", "by_flight", "MERGE (UNION ALL)"],
+    "by_due_delayed": ["by_delay (queue=? AND (due,position)>(?,?) AND due<?)"],
+    "by_due_in_flight": ["by_flight (queue=? AND (due,position)>(?,?) AND due<?)"],
+    "count_old": ["COVERING INDEX by_age (queue=? AND enqueued>? AND enqueued<?)"],
+    "count_by_age": ["COVERING INDEX by_age (queue=? AND enqueued>? AND enqueued<?)"],
+    "count_delayed": ["by_delay (queue=? AND due>? AND due<?)"],
+    "count_in_flight": ["by_flight (queue=? AND due>? AND due<?)"],
     "lookup": ["INTEGER PRIMARY KEY (rowid=?)"],
     "contents_inside": ["INTEGER PRIMARY KEY (rowid=?)"],
     "content_apart": ["INTEGER PRIMARY KEY (rowid=?)"],
-    "count_expired": ["COVERING INDEX by_age (queue=? AND enqueued<?)"],
-    "expired_few": ["by_age (queue=? AND enqueued<?)"],
-    "expired_many": ["by_place_loose", "by_place_grouped", "MERGE (UNION ALL)"],
-    "oldest_ms": ["COVERING INDEX by_age (queue=?)"],
-    "younger": ["COVERING INDEX by_age (queue=? AND enqueued>?)"],
     "dedup": ["PRIMARY KEY (queue=? AND seq>?)"],
-    "heads": ["INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "INTEGER PRIMARY KEY (rowid=?)"],
 }
-SORTED = ("groups", "in_flight", "expired_few")  # a sort is meant here, and nowhere else
+SORTED = ("groups", "by_position_in_flight", "by_position_of_old")  # a sort is meant here, and nowhere else
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +54,8 @@ def empty() -> Iterator[sqlite3.Connection]:
 
 def plan(connection: sqlite3.Connection, sql: str, parameters: object = None) -> str:
     if parameters is None:
-        names = ("queue", "after", "now_ms", "due_ms_min", "due_ms_max", "rows_max", "grp", "seqs", "seq",
-                 "enqueued_ms_min", "enqueued_ms_max", "position", "upto", "bytes_max")  # fmt: skip
+        names = ("queue", "after", "now_ms", "due_ms_min", "due_ms_max", "rows_max", "grp", "seqs", "seq", "time_ms",
+                 "enqueued_ms_min", "enqueued_ms_max", "position", "upto", "received", "kind", "key")  # fmt: skip
         parameters = dict.fromkeys(names, 1)
     steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()  # type: ignore[arg-type]
     return "\n".join(step[3] for step in steps)
@@ -66,27 +71,8 @@ def test_reads_use_their_index(empty: sqlite3.Connection, name: str) -> None:
         assert "TEMP B-TREE FOR ORDER BY" not in text, text
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("of_messages", ["entries USING INTEGER PRIMARY KEY (rowid=?)"]),
-        (
-            "of_purged_queue",
-            ["by_place_loose (queue=? AND position>?)", "by_place_grouped (queue=? AND position>?)"],
-        ),
-    ],
-)
-def test_keeping_count_looks_at_what_a_batch_touches(
-    empty: sqlite3.Connection, name: str, parts: list[str]
-) -> None:
-    text = plan(empty, USAGE[name])
-    for part in parts:
-        assert part in text
-    assert "SCAN entries" not in text
-
-
-def test_tidying_uses_the_order_of_positions(empty: sqlite3.Connection) -> None:
-    text = plan(empty, TIDY["void_entries"])
+def test_cleaning_up_uses_the_order_of_positions(empty: sqlite3.Connection) -> None:
+    text = plan(empty, WRITES["void_entries"])
     assert "by_place_loose (queue=? AND position<?)" in text
     assert "by_place_grouped (queue=? AND position<?)" in text
     assert "SCAN entries" not in text
@@ -94,21 +80,26 @@ def test_tidying_uses_the_order_of_positions(empty: sqlite3.Connection) -> None:
 
 @pytest.mark.parametrize("name", ["update_in_place", "update_anywhere"])
 def test_updates_go_from_the_news_to_the_rows(empty: sqlite3.Connection, name: str) -> None:
-    text = plan(empty, statements.for_rows(APPEND[name], 64, 9), [1] * 9 * 64)
+    text = plan(empty, statements.for_rows(WRITES[name], 64, 9), [1] * 9 * 64)
     assert "SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)" in text
     assert "SCAN entries" not in text
 
 
 @pytest.mark.parametrize("name", ["remove_entries", "remove_contents"])
 def test_removals_go_by_key(empty: sqlite3.Connection, name: str) -> None:
-    assert "INTEGER PRIMARY KEY (rowid=?)" in plan(empty, APPEND[name], ["[1]"])
+    assert "INTEGER PRIMARY KEY (rowid=?)" in plan(empty, WRITES[name], ["[1]"])
 
 
-def test_rows_are_split_into_powers_of_two() -> None:
-    for rows in (*range(1, 70), 511, 512, 513, 5000):
-        sizes = statements.bites(rows)
-        assert sum(sizes) == rows
-        assert all(size & (size - 1) == 0 and size <= statements.ROWS_PER_STATEMENT_MAX for size in sizes)
+@pytest.mark.parametrize("rows", [*range(1, 70), 511, 512, 513, 5000])
+def test_rows_are_split_into_powers_of_two(rows: int) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        done = list(
+            statements.execute_rows(connection, "VALUES {rows}", [(number,) for number in range(rows)])
+        )
+        found = [number for cursor, _ in done for (number,) in cursor.fetchall()]
+    assert found == list(range(rows))
+    sizes = [len(part) for _, part in done]
+    assert all(size & (size - 1) == 0 and size <= statements.ROWS_PER_STATEMENT_MAX for size in sizes)
 
 
 def test_a_reader_and_a_writer_at_once(data: Path) -> None:
@@ -119,10 +110,10 @@ def test_a_reader_and_a_writer_at_once(data: Path) -> None:
 
     def read() -> None:
         while not stop.is_set():
-            rows = driver.store.waiting(1, None, -1, FOREVER, 100)
+            rows = driver.store.lane(Selection(1, -1), None, 100)
             if len(rows) != 10 or any(entry.content != b"c" * 3000 for entry in rows):
                 wrong.append(rows)
-            if driver.store.tally(1, -1, T0).total != 10:
+            if driver.total(after=-1) != 10:
                 wrong.append(rows)
 
     reader = threading.Thread(target=read)

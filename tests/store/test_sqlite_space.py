@@ -14,7 +14,8 @@ import pytest
 from store_driver import T0, Driver, row, update_of
 
 from penstock.errors import StoreFull
-from penstock.store.sqlite.reserve import RESERVE_BYTES, Reserve
+from penstock.store.port import Selection
+from penstock.store.sqlite.disk import RESERVE_BYTES, Reserve
 from penstock.store.sqlite.store import SqliteStore
 
 BODY = b"b" * 1000
@@ -26,7 +27,7 @@ def bytes_used(data: Path) -> int:
 
 def fill(driver: Driver, batches: int, content: bytes = BODY) -> None:
     for _ in range(batches):
-        first = driver.position * 1000 + 1
+        first = driver.number * 1000 + 1
         driver.append(added=[row(seq, content=content) for seq in range(first, first + 500)])
 
 
@@ -37,11 +38,11 @@ def test_a_purge_gives_its_space_back(data: Path, batches: int, size: int) -> No
     full = bytes_used(data)
     assert full > batches * 500 * size
     driver.append(purged={1: 10**9})
-    driver.tidy_up(rows_max=500)
+    driver.clean_up(rows_max=500)
     assert bytes_used(data) < full / 3
     assert (data / "penstock.db-wal").stat().st_size == 0
     driver.append(added=[row(10**9 + 1)])
-    assert driver.store.tally(1, 10**9, T0).total == 1
+    assert driver.total(after=10**9) == 1
     assert driver.store._writer.execute("PRAGMA integrity_check").fetchall() == [("ok",)]  # type: ignore[attr-defined]
     driver.store.close()
 
@@ -53,13 +54,22 @@ def test_a_reader_from_outside_only_puts_off_the_cut(data: Path) -> None:
     backup = sqlite3.connect(data / "penstock.db", isolation_level=None)
     backup.execute("BEGIN")
     assert backup.execute("SELECT count(*) FROM entries").fetchone() == (15_000,)
-    driver.tidy_up(rows_max=2000)
+    driver.clean_up(rows_max=2000)
     assert backup.execute("SELECT count(*) FROM entries").fetchone() == (15_000,), "its snapshot stays whole"
     large = bytes_used(data)
     backup.execute("ROLLBACK")
     backup.close()
-    driver.store.tidy(2000)
+    driver.store.maintain(2000)
     assert bytes_used(data) < large / 2
+    driver.store.close()
+
+
+def test_large_contents_are_removed_in_smaller_pieces(data: Path) -> None:
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(added=[row(seq, content=b"x" * 100_000) for seq in range(1, 21)])
+    driver.append(purged={1: 20})
+    assert driver.store.maintain(300) is True
+    assert 10 <= driver.total() < 20
     driver.store.close()
 
 
@@ -79,15 +89,6 @@ def test_the_reserve_takes_real_space(tmp_path: Path) -> None:
     reserve.release()
     reserve.release()
     assert not (tmp_path / "reserve").exists()
-
-
-def test_a_store_in_memory_knows_no_disk() -> None:
-    store = SqliteStore(None)
-    store.open()
-    assert store.free_bytes() is None
-    assert store.restore_reserve()
-    store.release_reserve()
-    store.close()
 
 
 @pytest.fixture
@@ -114,26 +115,27 @@ def test_a_full_disk_is_told_and_left_behind(small_disk: Path) -> None:
     driver = Driver(lambda: SqliteStore(data))
     assert (data / "penstock.reserve").exists()
     fill_until_full(driver)
-    position, total = driver.position, driver.store.tally(1, 0, T0).total
-    assert total == position * 500, "every acknowledged batch, and nothing of the refused one"
-    assert (driver.store.free_bytes() or 0) < 1024 * 1024
+    total = driver.total()
+    assert total == driver.number * 500, "every acknowledged batch, and nothing of the refused one"
+    assert driver.store.status().refuses is not None
 
-    # With the reserve given up, receives and deletes go on.
-    driver.store.release_reserve()
-    first = driver.store.waiting(1, None, 0, T0, 10)
+    # The reserve was given up: receives and deletes go on.
+    assert not (data / "penstock.reserve").exists()
+    first = driver.store.lane(Selection(1), None, 10)
     driver.append(updated=[update_of(entry, due_ms=T0 + 9, receives=1) for entry in first])
     driver.append(removed=[entry.seq for entry in first])
-    assert driver.store.tally(1, 0, T0).total == total - 10
-    assert not driver.store.restore_reserve()
+    assert driver.total() == total - 10
+    driver.store.maintain(10)
+    assert driver.store.status().refuses is not None
 
     # And so does a purge, which makes room for new messages.
     driver.append(purged={1: 10**9})
-    driver.tidy_up(200)
-    assert (driver.store.free_bytes() or 0) > 4 * RESERVE_BYTES
-    assert driver.store.restore_reserve()
+    driver.clean_up(200)
+    assert (driver.store.status().free_bytes or 0) > 3 * RESERVE_BYTES
+    assert driver.store.status().refuses is None
     driver.append(added=[row(10**9 + 1)])
     driver.reopen()
-    assert driver.store.tally(1, 10**9, T0).total == 1
+    assert driver.total(after=10**9) == 1
     driver.store.close()
 
 
@@ -150,7 +152,8 @@ def test_a_full_disk_at_the_start(small_disk: Path) -> None:
                 file.flush()
         assert caught.value.errno == errno.ENOSPC
     driver = Driver(lambda: SqliteStore(data))
-    assert driver.shard.messages == 2000
+    assert driver.state.usage[1].messages == 2000
+    assert driver.store.status().refuses is not None
     with pytest.raises(StoreFull):
         fill(driver, 20)
     ballast.unlink()
@@ -172,10 +175,10 @@ try:
     fill(driver, 1000)
 except StoreFull:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert driver.store.tally(1, 0, T0).total == driver.position * 500
+    assert driver.total() == driver.number * 500
     fill(driver, 20)
     driver.reopen()
-    assert driver.store.tally(1, 0, T0).total == driver.position * 500
+    assert driver.total() == driver.number * 500
     print("told and left behind")
 """
 

@@ -23,7 +23,7 @@ class Disk:
         self.synced: list[str] = []
         self._tried = threading.Event()
         self._fsync = os.fsync
-        monkeypatch.setattr("penstock.store.sqlite.syncing.os.fsync", self._sync)
+        monkeypatch.setattr("penstock.store.sqlite.disk.os.fsync", self._sync)
 
     def _sync(self, fd: int) -> None:
         self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))

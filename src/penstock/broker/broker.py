@@ -7,45 +7,36 @@ being filled, contents being read, the commit being durable.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Batch, Committer
 from penstock.broker.deliveries import Outlet
 from penstock.broker.handles import Handles, Outcomes
 from penstock.broker.key_guard import KeyGuard, NoGuard, check_key
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.move_tasks import MoveTasks
+from penstock.broker.move_tasks import MoveTaskRecord, MoveTasks
 from penstock.broker.polls import Polls
 from penstock.broker.quotas import Quotas
-from penstock.broker.runtime import Runtime, WatchedRuntime
-from penstock.broker.space import DiskSpace
+from penstock.broker.shard import Shard
 from penstock.broker.upkeep import Upkeep
 from penstock.broker.waiters import Ask, Caller
-from penstock.clock import Clock
 from penstock.errors import (
     PurgedRecently,
-    StoreBroken,
-    StoreError,
-    StoreFull,
-    StoreLost,
     TooManyInFlight,
 )
-from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.messages import Counts, Delivery, Entry, Outgoing, Received, Sent, position_of
+from penstock.queues.messages import Counts, Delivery, Outgoing, Received, Sent, position_of
 from penstock.queues.queue import Tools
 from penstock.queues.receipts import MessageIds, ReceiptSigner
-from penstock.queues.settings import QueueSettings
-from penstock.store.changes import MoveTaskRecord, QueueRecord
-from penstock.store.port import Shard, Store
+from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.store.port import Selection
 
 log = logging.getLogger("penstock.broker")
 
@@ -59,48 +50,31 @@ class Recovery(NamedTuple):
 
 
 class Broker:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        clock: Clock,
-        limits: Limits,
-        shard: Shard,
-        on_fatal: Callable[[StoreError], None],
-        keys: KeyGuard | None = None,
-        dedup_key: bytes | None = None,
-    ) -> None:
-        runtime = WatchedRuntime(runtime, on_fatal)
-        self.clock = clock
-        self.limits = limits
+    def __init__(self, shard: Shard, keys: KeyGuard | None = None, dedup_key: bytes | None = None) -> None:
+        self.clock = shard.clock
+        self.limits = limits = shard.limits
         self.budget = Budget(limits.memory_budget_bytes)
-        self.recovery = Recovery(len(shard.queues), shard.messages, shard.bytes)
-        self._store = store
-        self._runtime = runtime
-        self._on_fatal = on_fatal
+        self._shard = shard
         self._keys = keys or NoGuard()
-        self._commits = Committer(store, runtime, clock, shard, self._durable, self._refused)
         ids, digests = MessageIds(shard.secret), SendDigests(dedup_key or shard.secret)
         self.dedup_usage = DedupUsage(limits)
-        tools = Tools(limits, self.budget, self.dedup_usage, self._commits.next_number, ids, digests)
-        self._catalogue = Catalogue(tools)
-        self._catalogue.restore(shard.queues, shard.cooldowns)
-        self._space = DiskSpace(store, runtime, clock)
-        self._quotas = Quotas(store, runtime, clock, limits, self._commits, self._catalogue)
-        self._polls = Polls(runtime, clock, self._take)
-        self._keeper = Upkeep(store, runtime, clock, self.budget, self._commits, self._catalogue, self._polls)
+        tools = Tools(limits, self.budget, self.dedup_usage, shard.next_number, ids, digests)
+        self._polls = Polls(shard, self._take)
+        self._catalogue = Catalogue(shard, tools, self._arrived, self._refused, self._polls.end)
+        self._quotas = Quotas(shard, self._catalogue)
+        self._keeper = Upkeep(shard, self.budget, self._catalogue, self._polls)
         receipts = ReceiptSigner(shard.secret)
-        self._outlet = Outlet(store, runtime, receipts)
-        self._handles = Handles(store, runtime, clock, self._commits, self._keeper, receipts)
-        self._moves = MoveTasks(
-            store, runtime, clock, limits, self._commits, self._catalogue, self._keeper, self._space, self._keys,
-            shard.tasks,
-        )  # fmt: skip
+        self._outlet = Outlet(shard, receipts)
+        self._handles = Handles(shard, self._keeper, receipts)
+        self._moves = MoveTasks(shard, self._catalogue, self._keeper, self._keys)
+        held = shard.usage.values()
+        messages, size = sum(each.messages for each in held), sum(each.bytes for each in held)
+        self.recovery = Recovery(len(self.queues()), messages, size)
+        shard.watch(lambda commit: self._keeper.relieve())
 
     def start(self) -> None:
-        """Begin the work that nobody asks for: expiry, moves under way, space to give back."""
-        self._space.start()
-        self._quotas.start()
+        """Begin the work that no request asks for: expiry, moves under way, space to give back."""
+        self._shard.start()
         self._keeper.start()
         self._moves.start()
 
@@ -109,7 +83,7 @@ class Broker:
         self._keeper.stop()
         self._moves.stop()
         self.end_polls()
-        await self._commits.settled()
+        await self._shard.settled()
 
     def end_polls(self) -> None:
         """Answer every waiting receive with what there is: nothing."""
@@ -117,12 +91,12 @@ class Broker:
             self._polls.end(queue)
 
     async def settled(self) -> None:
-        await self._commits.settled()
+        await self._shard.settled()
 
     @property
     def is_full(self) -> bool:
         """Are sends refused because the disk is full?"""
-        return self._space.is_full
+        return self._shard.refuses is not None
 
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: what memory holds of messages is read again, by way of them."""
@@ -133,9 +107,9 @@ class Broker:
     def find(self, name: QueueName) -> LiveQueue:
         return self._catalogue.find(name)
 
-    def queues(self) -> Iterator[LiveQueue]:
+    def queues(self) -> list[LiveQueue]:
         """All, in every account and region."""
-        return iter(self._catalogue)
+        return list(self._catalogue)
 
     def names(self, space: Space, prefix: str = "") -> list[QueueName]:
         return self._catalogue.names(space, prefix)
@@ -144,23 +118,22 @@ class Broker:
         return self._catalogue.sources_of(name)
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
-        self._space.check()
+        self._shard.check_sends()
         self._catalogue.check_rested(name, self.clock.now_ms())
         self._quotas.check_new_queue(name.account)
         wall_ms = self.clock.wall_ms()
         record = QueueRecord(
-            id=self._commits.next_number(),
+            id=self._shard.next_number(),
             name=name,
             settings=settings,
             tags=tags,
             created_ms=wall_ms,
             modified_ms=wall_ms,
         )
-        queue = self._catalogue.add(record)
+        queue = self._catalogue.create(record)
         queue.loaded = True  # there is nothing to load
-        if self._catalogue.resting.pop(name, None) is not None:
-            self._commits.open.cooldowns[name] = None
-        await self._save(queue)
+        self._shard.touch(queue)
+        await self._shard.settled()
         return queue
 
     async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
@@ -176,35 +149,32 @@ class Broker:
         await self._save(queue)
 
     async def _save(self, queue: LiveQueue) -> None:
-        self._commits.open.queues[queue.id] = queue.record
-        self._commits.touch(queue)
-        await self._commits.settled()
+        self._catalogue.save(queue)
+        self._shard.touch(queue)
+        await self._shard.settled()
 
     async def drop(self, queue: LiveQueue) -> None:
         now_ms = self.clock.now_ms()
-        self._catalogue.remove(queue)
-        self._catalogue.resting[queue.name] = now_ms + self.limits.delete_pause_ms
+        self._catalogue.remove(queue, now_ms + self.limits.delete_pause_ms)
         self._polls.end(queue)
         queue.forget()
-        changes = self._commits.open
-        changes.queues.pop(queue.id, None)
-        changes.dropped.append(queue.id)
-        changes.cooldowns[queue.name] = now_ms + self.limits.delete_pause_ms
+        self._shard.changes.drop(queue.id)
         self._moves.source_gone(queue)
-        self._commits.touch(queue)
-        await self._commits.settled()
+        self._shard.touch(queue)
+        await self._shard.settled()
         self._keeper.tidy()
 
     async def purge(self, queue: LiveQueue) -> None:
         now_ms = self.clock.now_ms()
         if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
             raise PurgedRecently(queue.name.name)
-        upto = position_of(self._commits.next_number())
+        number = self._shard.next_number()
+        upto = position_of(number)
         queue.rules.purge(upto)
         queue.void_reads()
         queue.loaded = True  # there is nothing left to load
         queue.record = msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms)
-        self._commits.open.purged[queue.id] = upto
+        self._shard.changes.purge(queue.id, upto, number)
         self._polls.serve(queue)
         await self._save(queue)
         self._keeper.tidy()
@@ -213,7 +183,7 @@ class Broker:
         while True:
             await self._keeper.loaded(queue)
             now_ms, rules = self.clock.now_ms(), queue.rules
-            rules.advance(now_ms, self._commits.open, exact=True)
+            rules.advance(now_ms, self._shard.changes, exact=True)
             self._keeper.changed(queue)
             if queue.paged is not None and rules.counts_lag(now_ms):
                 await queue.paged
@@ -223,30 +193,26 @@ class Broker:
                 return counts
             assert isinstance(rules, FifoQueue)
             since_ms = now_ms - rules.settings.delay_ms + 1
-            read = partial(self._store.younger, rules.id, rules.backlog.purged_to, since_ms)
-            young = await self._runtime.read(read)
+            young_ones = Selection(rules.id, rules.backlog.purged_to, enqueued_ms_min=since_ms)
+            young = await self._shard.read(partial(self._shard.store.count, young_ones))
             if queue.loaded:
                 return rules.counts_with(young, now_ms)
 
     # -- messages --------------------------------------------------------------------------------------------
 
     async def send(self, queue: LiveQueue, messages: list[Outgoing]) -> list[Sent]:
-        self._space.check()
+        shard = self._shard
         check_key(self._keys, queue)
-        if self._quotas.bounds_messages:
-            await self._quotas.seek(queue.name.account, messages)
         if not queue.loaded:
             await self._keeper.loaded(queue)
-        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
-        self._commits.check_pace(self.limits.uncommitted_bytes_max)
-        changes, rules = self._commits.open, queue.rules
+        shard.check_sends()
         if self._quotas.bounds_messages:
-            self._quotas.take(queue.name.account, messages)
-        answers, entries = rules.send(messages, now_ms, wall_ms, changes)
-        for entry in entries:
-            self._commits.arrive(queue, entry)
+            self._quotas.check_messages(queue.name.account, messages)
+        now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
+        answers, entries = queue.rules.send(messages, now_ms, wall_ms, shard.changes)
+        shard.joining(queue).extend(entries)
         # A duplicate changes nothing, yet its answer leans on the first send's commit.
-        await self._commits.settled()
+        await self._shard.settled()
         return answers
 
     async def receive(
@@ -260,6 +226,7 @@ class Broker:
         attempt_id: str | None,
     ) -> list[Received]:
         check_key(self._keys, queue)
+        self._shard.check_not_ended()
         if not queue.loaded:
             await self._keeper.loaded(queue)
         wait_ms = queue.settings.wait_ms if wait_ms is None else wait_ms
@@ -276,11 +243,11 @@ class Broker:
         if not deliveries:
             if queue.settings.redrive is not None:
                 # Whoever gets nothing looks into the dead-letter queue next: what went there is to be found.
-                await self._commits.settled()
+                await self._shard.settled()
             return []
         caller.if_unread = partial(self._take_back, queue, deliveries)
         # A FIFO group must stay locked after a crash; on a standard queue a lost mark is only one delivery more.
-        durable = self._commits.settled() if queue.settings.fifo else None
+        durable = self._shard.settled() if queue.settings.fifo else None
         try:
             check_key(self._keys, queue)  # a receive may have waited long
             received = await self._outlet.hand_out(queue, deliveries)
@@ -301,7 +268,7 @@ class Broker:
     def _take(self, queue: LiveQueue, ask: Ask) -> list[Delivery]:
         """Decide a receive, with the moves to the dead-letter queue that it brings about."""
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
-        changes, rules = self._commits.open, queue.rules
+        changes, rules = self._shard.changes, queue.rules
         visibility_ms = rules.settings.visibility_ms if ask.visibility_ms is None else ask.visibility_ms
         redrive = rules.settings.redrive
         target = None if redrive is None else self._catalogue.get(redrive.target)
@@ -316,14 +283,14 @@ class Broker:
             assert target is not None
             self._moves.bury(entry, queue, target, now_ms)
         if taken.deliveries or taken.dead or changes:
-            self._commits.touch(queue)
+            self._shard.touch(queue)
         self._keeper.page(queue)
         return taken.deliveries
 
     def _take_back(self, queue: LiveQueue, deliveries: list[Delivery]) -> None:
         if queue.dropped or not queue.loaded:
             return
-        queue.rules.take_back(deliveries, self.clock.now_ms(), self._commits.open)
+        queue.rules.take_back(deliveries, self.clock.now_ms(), self._shard.changes)
         self._keeper.changed(queue)
 
     async def delete(self, queue: LiveQueue, handles: Sequence[str]) -> Outcomes:
@@ -343,7 +310,7 @@ class Broker:
     ) -> MoveTaskRecord:
         await self._keeper.loaded(source)
         task = self._moves.begin(source, destination, rate, only_to)
-        await self._commits.settled()
+        await self._shard.settled()
         return task
 
     def moves(self, source: LiveQueue) -> list[MoveTaskRecord]:
@@ -351,43 +318,14 @@ class Broker:
 
     async def cancel_move(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
         task = self._moves.cancel(source, task_id)
-        await self._commits.settled()
+        await self._shard.settled()
         return task
 
     # -- after a commit --------------------------------------------------------------------------------------
 
-    def _durable(self, batch: Batch) -> None:
-        now_ms = self.clock.now_ms()
-        arrived: dict[LiveQueue, list[Entry]] = {}
-        for queue, entry in batch.arrivals:
-            if queue.loaded:
-                arrived.setdefault(queue, []).append(entry)
-            else:
-                queue.outdated = True
-        for queue, entries in arrived.items():
-            queue.rules.arrive(entries, now_ms)
-            self._polls.serve(queue)
-            self._keeper.page(queue)
-        self._keeper.relieve()
+    def _arrived(self, queue: LiveQueue) -> None:
+        self._polls.serve(queue)
+        self._keeper.page(queue)
 
-    def _refused(self, error: StoreError, batches: list[Batch]) -> None:
-        log.error("the store refused a commit, its requests fail: %s", error)
-        if isinstance(error, (StoreBroken, StoreLost)):
-            self._on_fatal(error)
-            return
-        if isinstance(error, StoreFull):
-            self._space.full()
-        try:
-            # Rare, and short: the store is asked here and now, so that no request sees a half-true catalogue.
-            gone = self._catalogue.restore(self._store.queues(), self._store.cooldowns())
-            self._moves.restore(self._store.tasks())
-        except StoreError as broken:
-            self._on_fatal(broken)
-            return
-        for queue in gone:
-            self._polls.end(queue)
-        for batch in batches:
-            for queue in batch.touched:
-                queue.forget()
-        for queue in self._catalogue:
-            self._keeper.recover(queue)
+    def _refused(self, queue: LiveQueue) -> None:
+        self._keeper.recover(queue)

@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.shard import Shard
 from penstock.errors import QueueDeletedRecently, QueueMissing
-from penstock.names import QueueName, Space
+from penstock.limits import MINUTE
+from penstock.names import KeyUse, QueueName, Space
 from penstock.queues.queue import Tools
-from penstock.store.changes import QueueRecord
+from penstock.queues.settings import QueueRecord
+from penstock.store.changes import RecordKind
+
+
+class Cooldown(msgspec.Struct, frozen=True):
+    """A deleted name may be used again from this time on."""
+
+    until_ms: int
+
+
+QUEUES = RecordKind("queue", QueueRecord)
+COOLDOWNS = RecordKind("cooldown", Cooldown)
+_MANAGED_REUSE_MS = 5 * MINUTE
 
 
 class Catalogue:
-    def __init__(self, tools: Tools) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        tools: Tools,
+        on_arrival: Callable[[LiveQueue], None],
+        on_refused: Callable[[LiveQueue], None],
+        on_gone: Callable[[LiveQueue], None],
+    ) -> None:
+        """``on_arrival``: messages joined a queue. ``on_refused``: its memory was thrown away. ``on_gone``: it does
+        not exist, because the commit that created it was refused."""
         self._tools = tools
+        self._on_arrival = on_arrival
+        self._on_refused = on_refused
+        self._on_gone = on_gone
         self._queues: dict[QueueName, LiveQueue] = {}
+        self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
-        self.resting: dict[QueueName, int] = {}  # deleted names, and when they may be used again
+        self._records = shard.table(QUEUES, self._undone)
+        self._cooldowns = shard.table(COOLDOWNS)
+        for _, record in sorted(self._records, key=lambda item: item[1].id):
+            self._enter(record)
 
     def __iter__(self) -> Iterator[LiveQueue]:
         return iter(list(self._queues.values()))
@@ -52,39 +84,73 @@ class Catalogue:
         )
 
     def check_rested(self, name: QueueName, now_ms: int) -> None:
-        if self.resting.get(name, 0) > now_ms:
+        cooldown = self._cooldowns.get(_key(name))
+        if cooldown is not None and cooldown.until_ms > now_ms:
             raise QueueDeletedRecently
 
-    def add(self, record: QueueRecord) -> LiveQueue:
-        queue = LiveQueue(record, self._tools)
-        self._queues[record.name] = queue
+    def end_cooldowns(self, now_ms: int) -> None:
+        """Forget the names that have rested."""
+        for key, cooldown in self._cooldowns:
+            if cooldown.until_ms <= now_ms:
+                self._cooldowns.remove(key)
+
+    def by_id(self, id: int) -> LiveQueue | None:
+        return self._by_id.get(id)
+
+    def create(self, record: QueueRecord) -> LiveQueue:
+        if self._cooldowns.get(_key(record.name)) is not None:
+            self._cooldowns.remove(_key(record.name))
+        self._records.put(str(record.id), record)
+        return self._enter(record)
+
+    def save(self, queue: LiveQueue) -> None:
+        """Its record has changed."""
+        self._records.put(str(queue.id), queue.record)
+
+    def remove(self, queue: LiveQueue, rests_until_ms: int) -> None:
+        self._records.remove(str(queue.id))
+        self._cooldowns.put(_key(queue.name), Cooldown(rests_until_ms))
+        self._leave(queue)
+
+    def _enter(self, record: QueueRecord) -> LiveQueue:
+        queue = LiveQueue(record, self._tools, self._on_arrival, self._on_refused)
+        self._queues[record.name] = self._by_id[record.id] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
-    def remove(self, queue: LiveQueue) -> None:
+    def _leave(self, queue: LiveQueue) -> None:
         queue.dropped = True
         del self._queues[queue.name]
+        del self._by_id[queue.id]
         names = self._names[queue.name.space]
         names.remove(queue.name.name)
         if not names:
             del self._names[queue.name.space]
 
-    def restore(self, records: Iterable[QueueRecord], resting: dict[QueueName, int]) -> list[LiveQueue]:
-        """Make this catalogue say what the store says; the queues that are gone are given back."""
-        known = {queue.id: queue for queue in self._queues.values()}
-        self._queues.clear()
-        self._names.clear()
-        self.resting = resting
-        for record in records:
-            queue = known.pop(record.id, None)
-            if queue is None:
-                self.add(record)
-                continue
+    def _undone(self, key: str, record: QueueRecord | None) -> None:
+        """A refused commit had changed this queue: it is again what it was."""
+        queue = self._by_id.get(int(key))
+        if record is None:
+            if queue is not None:
+                self._leave(queue)
+                self._on_gone(queue)
+        elif queue is None:
+            self._enter(record)
+        else:
             queue.record = record
             queue.rules.settings, queue.rules.backlog.purged_to = record.settings, record.purged_to
             queue.rules.backlog.retention_ms = record.settings.retention_ms
-            self._queues[record.name] = queue
-            insort(self._names.setdefault(record.name.space, []), record.name.name)
-        for queue in known.values():
-            queue.dropped = True
-        return list(known.values())
+
+
+def _key(name: QueueName) -> str:
+    return f"{name.account}/{name.region}/{name.name}"
+
+
+def key_use(record: bytes) -> tuple[int, KeyUse | None]:
+    """Which queue a stored definition is of, and under which key its messages are encrypted, if under any."""
+    queue = QUEUES.decode(record)
+    settings = queue.settings
+    if settings.kms_key is None:
+        managed = KeyUse(queue.name.space, None, _MANAGED_REUSE_MS)
+        return queue.id, managed if settings.sse_managed else None
+    return queue.id, KeyUse(queue.name.space, settings.kms_key, settings.kms_reuse_ms)

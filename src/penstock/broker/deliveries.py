@@ -6,22 +6,21 @@ from collections.abc import Iterator
 from functools import partial
 
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.runtime import Runtime
+from penstock.broker.shard import Shard
 from penstock.queues.messages import Delivery, Received, decode_content, sequence_of
 from penstock.queues.receipts import Receipt, ReceiptSigner
-from penstock.store.port import Store
 
 
 class Outlet:
-    def __init__(self, store: Store, runtime: Runtime, receipts: ReceiptSigner) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, shard: Shard, receipts: ReceiptSigner) -> None:
+        self._shard = shard
+        self._store = shard.store
         self._receipts = receipts
 
     async def hand_out(self, queue: LiveQueue, deliveries: list[Delivery]) -> list[Received]:
         """Raises KeyUnavailable if one of the messages cannot be decrypted. SQS: then the whole receive fails."""
         missing = [delivery.seq for delivery in deliveries if delivery.content is None]
-        contents = await self._runtime.read(partial(self._store.contents, missing)) if missing else {}
+        contents = await self._shard.read(partial(self._store.contents, missing)) if missing else {}
         return list(self._received(queue, deliveries, contents))
 
     def _received(

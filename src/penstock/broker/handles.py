@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.broker.commits import Committer
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.runtime import Runtime
+from penstock.broker.shard import Shard
 from penstock.broker.upkeep import Upkeep
-from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.queues.queue import Stored, Unknown
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.store.changes import EntryRow
-from penstock.store.port import Store
 
 Outcomes = list[PenstockError | None]
 """In the order of the handles; None where it was done."""
@@ -30,23 +27,19 @@ _Decide = Callable[[int, Receipt, int, Stored | None], PenstockError | None]
 class Handles:
     def __init__(
         self,
-        store: Store,
-        runtime: Runtime,
-        clock: Clock,
-        commits: Committer,
+        shard: Shard,
         keeper: Upkeep,
         receipts: ReceiptSigner,
     ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._clock = clock
-        self._commits = commits
+        self._shard = shard
+        self._store = shard.store
+        self._clock = shard.clock
         self._keeper = keeper
         self._receipts = receipts
 
     async def delete(self, queue: LiveQueue, handles: Sequence[str]) -> Outcomes:
         def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
-            return queue.rules.delete(receipt, now_ms, self._commits.open, stored)
+            return queue.rules.delete(receipt, now_ms, self._shard.changes, stored)
 
         return await self._judge(queue, handles, decide)
 
@@ -54,7 +47,7 @@ class Handles:
         """``changes``: handles, each with the milliseconds to hide its message for."""
 
         def decide(i: int, receipt: Receipt, now_ms: int, stored: Stored | None) -> PenstockError | None:
-            return queue.rules.change_visibility(receipt, changes[i][1], now_ms, self._commits.open, stored)
+            return queue.rules.change_visibility(receipt, changes[i][1], now_ms, self._shard.changes, stored)
 
         return await self._judge(queue, [handle for handle, _ in changes], decide)
 
@@ -64,7 +57,7 @@ class Handles:
         outcomes: Outcomes = [None] * len(handles)
         unknown: list[tuple[int, Receipt]] = []
         now_ms = self._clock.now_ms()
-        queue.rules.advance(now_ms, self._commits.open)
+        queue.rules.advance(now_ms, self._shard.changes)
         for i, handle in enumerate(handles):
             try:
                 receipt = self._receipts.read(handle, queue.id)
@@ -79,19 +72,19 @@ class Handles:
             try:
                 stored = await self._look_up(queue, [receipt.seq for _, receipt in unknown])
                 now_ms = self._clock.now_ms()
-                queue.rules.advance(now_ms, self._commits.open)
+                queue.rules.advance(now_ms, self._shard.changes)
                 for i, receipt in unknown:
                     outcomes[i] = decide(i, receipt, now_ms, stored)
             finally:
                 queue.rules.backlog.lookups -= 1
             self._keeper.changed(queue)
-        await self._commits.settled()
+        await self._shard.settled()
         return outcomes
 
     async def _look_up(self, queue: LiveQueue, seqs: list[int]) -> dict[int, EntryRow]:
         rules = queue.rules
-        await self._commits.settled()
-        rows = await self._runtime.read(partial(self._store.lookup, rules.id, rules.backlog.purged_to, seqs))
+        await self._shard.settled()
+        rows = await self._shard.read(partial(self._store.lookup, rules.id, rules.backlog.purged_to, seqs))
         if not queue.loaded:
             await self._keeper.loaded(queue)
         return {row.seq: row for row in rows}

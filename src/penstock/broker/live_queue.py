@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from penstock.broker.runtime import Timer
 from penstock.broker.waiters import Waiter
 from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.fifo import FifoQueue
+from penstock.queues.messages import Entry
 from penstock.queues.queue import Tools
-from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
-from penstock.store.changes import QueueRecord
 
 
 class LiveQueue:
     __slots__ = (
-        "_record", "dropped", "generation", "id", "loaded", "loading", "name", "outdated", "paged", "rules",
-        "settings", "short_polls", "timer", "timer_ms", "waiters",
+        "_on_arrival", "_on_refused", "_record", "dropped", "generation", "id", "loaded", "loading", "name",
+        "outdated", "paged", "rules", "settings", "short_polls", "timer", "timer_ms", "waiters",
     )  # fmt: skip
 
-    def __init__(self, record: QueueRecord, tools: Tools) -> None:
+    def __init__(
+        self,
+        record: QueueRecord,
+        tools: Tools,
+        on_arrival: Callable[[LiveQueue], None],
+        on_refused: Callable[[LiveQueue], None],
+    ) -> None:
         self.record = record
+        self._on_arrival = on_arrival
+        self._on_refused = on_refused
         kind = FifoQueue if record.settings.fifo else StandardQueue
         self.rules: StandardQueue | FifoQueue = kind(record, tools)
         self.loaded = False  # does memory know what the store holds?
@@ -60,6 +69,21 @@ class LiveQueue:
     @property
     def modified_ms(self) -> int:
         return self.record.modified_ms
+
+    def committed(self, arrived: list[Entry], now_ms: int) -> None:
+        """These messages are durable, and join the queue."""
+        if not arrived:
+            return
+        if self.loaded:
+            self.rules.arrive(arrived, now_ms)
+            self._on_arrival(self)
+        else:
+            self.outdated = True
+
+    def refused(self) -> None:
+        """Something that memory has done already is not in the store, and never will be."""
+        self.forget()
+        self._on_refused(self)
 
     def forget(self) -> None:
         """Throw the memory away; the next use loads it again."""

@@ -21,13 +21,10 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Committer
 from penstock.broker.key_guard import KeyGuard, check_key
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.runtime import Runtime
-from penstock.broker.space import DiskSpace
+from penstock.broker.shard import Shard
 from penstock.broker.upkeep import Upkeep
-from penstock.clock import Clock
 from penstock.errors import (
     KeyDisabled,
     KeyUnavailable,
@@ -38,13 +35,12 @@ from penstock.errors import (
     SourceNotDeadLetterQueue,
     StoreError,
 )
-from penstock.limits import SECOND, Limits
+from penstock.limits import SECOND
 from penstock.names import Arn, QueueName
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry
 from penstock.queues.redrive import dead_letter, moved_message
-from penstock.store.changes import MoveTaskRecord
-from penstock.store.port import Store
+from penstock.store.changes import RecordKind
 
 log = logging.getLogger("penstock.broker")
 
@@ -60,6 +56,25 @@ _CHUNKS_PER_SECOND = 10
 _REMEMBERED_PER_QUEUE = 10
 
 
+class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    source: QueueName
+    destination: QueueName | None
+    rate: int | None
+    status: str
+    started_ms: int
+    to_move: int
+    moved: int = 0
+    failure: str | None = None
+    only_to: frozenset[QueueName] | None = None
+    """Where messages may go back to; None: wherever they came from."""
+    moves_max: int | None = None
+    """How many messages the source held when it began; None: it began before there was such a bound."""
+
+
+MOVE_TASKS = RecordKind("move_task", MoveTaskRecord)
+
+
 class MoveFailed(Exception):
     """The task cannot go on; the text is the failure reason it reports."""
 
@@ -71,35 +86,24 @@ def _key_failure(error: KeyUnavailable) -> MoveFailed:
 class MoveTasks:
     def __init__(
         self,
-        store: Store,
-        runtime: Runtime,
-        clock: Clock,
-        limits: Limits,
-        commits: Committer,
+        shard: Shard,
         catalogue: Catalogue,
         keeper: Upkeep,
-        space: DiskSpace,
         keys: KeyGuard,
-        tasks: list[MoveTaskRecord],
     ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._clock = clock
-        self._limits = limits
-        self._commits = commits
+        self._shard = shard
+        self._store = shard.store
+        self._runtime = shard.runtime
+        self._clock = shard.clock
+        self._limits = shard.limits
         self._catalogue = catalogue
         self._keeper = keeper
-        self._space = space
         self._keys = keys
-        self._tasks: dict[str, MoveTaskRecord] = {}
+        self._tasks = shard.table(MOVE_TASKS)
         self._stopped = False
-        self.restore(tasks)
-
-    def restore(self, tasks: list[MoveTaskRecord]) -> None:
-        self._tasks = {task.id: task for task in sorted(tasks, key=lambda task: task.started_ms)}
 
     def start(self) -> None:
-        for task in list(self._tasks.values()):
+        for _, task in self._tasks:
             if task.status in (RUNNING, CANCELLING):
                 run_detached(self._run(task.id))
 
@@ -110,15 +114,17 @@ class MoveTasks:
 
     def bury(self, entry: Entry, source: LiveQueue, target: LiveQueue, now_ms: int) -> None:
         """A message that was received too often goes to the dead-letter queue. ``source`` has let go of it."""
-        number = self._commits.next_number()
+        number = self._shard.next_number()
         letter = dead_letter(entry, number, source.name.arn, source.settings, now_ms)
-        self._commits.open.update(target.id, letter)
-        self._commits.arrive(target, letter)
+        self._shard.changes.move(source.id, target.id, letter)
+        self._shard.joining(target).append(letter)
 
     # -- tasks -----------------------------------------------------------------------------------------------
 
     def of(self, source: LiveQueue) -> list[MoveTaskRecord]:
-        return [task for task in reversed(self._tasks.values()) if task.source == source.name]
+        """Latest first."""
+        tasks = [task for _, task in self._tasks if task.source == source.name]
+        return sorted(reversed(tasks), key=lambda task: -task.started_ms)
 
     def begin(
         self,
@@ -133,8 +139,7 @@ class MoveTasks:
         if any(task.status in (RUNNING, CANCELLING) for task in earlier):
             raise MoveTaskRunning
         for forgotten in earlier[_REMEMBERED_PER_QUEUE - 1 :]:
-            del self._tasks[forgotten.id]
-            self._commits.open.tasks[forgotten.id] = None
+            self._tasks.remove(forgotten.id)
         task = MoveTaskRecord(
             id=str(uuid.uuid4()),
             source=source.name,
@@ -162,16 +167,14 @@ class MoveTasks:
 
     def source_gone(self, queue: LiveQueue) -> None:
         for task in self.of(queue):
-            del self._tasks[task.id]
-            self._commits.open.tasks[task.id] = None
+            self._tasks.remove(task.id)
 
     def _save(self, task: MoveTaskRecord, source: LiveQueue) -> None:
-        self._tasks[task.id] = task
-        self._commits.open.tasks[task.id] = task
-        self._commits.touch(source)
+        self._tasks.put(task.id, task)
+        self._shard.touch(source)
 
     async def _run(self, task_id: str) -> None:
-        await self._commits.settled()  # begin only what will be remembered
+        await self._shard.settled()  # begin only what will be remembered
         while not self._stopped and (task := self._tasks.get(task_id)) is not None:
             source = self._catalogue.get(task.source)
             if source is None:
@@ -180,23 +183,23 @@ class MoveTasks:
                 if task.status == CANCELLING:
                     self._save(msgspec.structs.replace(task, status=CANCELLED), source)
                 if task.status != RUNNING:
-                    await self._commits.settled()  # if that is refused, the task is not over
+                    await self._shard.settled()  # if that is refused, the task is not over
                     return
                 await self._step(task, source)
             except MoveFailed as failure:
-                task = self._tasks.get(task_id, task)
+                task = self._tasks.get(task_id) or task
                 self._save(msgspec.structs.replace(task, status=FAILED, failure=str(failure)), source)
             except StoreError as error:
                 log.warning("move task %s tries again in a second: %s", task_id, error)
                 await self._pause(SECOND)
             except Exception:
                 log.exception("move task %s failed", task_id)
-                task = self._tasks.get(task_id, task)
+                task = self._tasks.get(task_id) or task
                 self._save(msgspec.structs.replace(task, status=FAILED, failure="InternalError"), source)
 
     async def _step(self, task: MoveTaskRecord, source: LiveQueue) -> None:
         """Move one chunk, or see that there is nothing left."""
-        if self._space.is_full:
+        if self._shard.refuses is not None:
             # A move needs space. Another refused commit would only take others down with it.
             await self._pause(SECOND)
             return
@@ -204,9 +207,9 @@ class MoveTasks:
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._limits.move_rate_max) // _CHUNKS_PER_SECOND))
         if task.moves_max is not None:
             chunk = min(chunk, task.moves_max - task.moved)
-        held = source.rules.withdraw(chunk, self._clock.now_ms(), self._commits.open)
-        if self._commits.open:
-            self._commits.touch(source)
+        held = source.rules.withdraw(chunk, self._clock.now_ms(), self._shard.changes)
+        if self._shard.changes:
+            self._shard.touch(source)
         self._keeper.page(source)
         if not held:
             if chunk and source.rules.backlog.reading:
@@ -227,7 +230,7 @@ class MoveTasks:
         missing = [entry.seq for entry in held if entry.content is None]
         try:
             check_key(self._keys, source)
-            contents = await self._runtime.read(partial(self._store.contents, missing)) if missing else {}
+            contents = await self._shard.read(partial(self._store.contents, missing)) if missing else {}
         except KeyUnavailable as error:
             if source.loaded:
                 self._give_back(source, held)
@@ -243,19 +246,19 @@ class MoveTasks:
                 self._give_back(source, held[i:])
                 break
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
-            if content is not None and source.rules.let_go(entry, now_ms, self._commits.open):
+            if content is not None and source.rules.let_go(entry, now_ms, self._shard.changes):
                 self._rejoin(entry, content, destination, now_ms)
                 moved += 1
         current = self._tasks.get(task.id)
         if current is not None:
             self._save(msgspec.structs.replace(current, moved=current.moved + moved), source)
-        await self._commits.settled()
+        await self._shard.settled()
         if failure is not None:
             raise failure
         return moved
 
     def _give_back(self, source: LiveQueue, held: list[Entry]) -> None:
-        source.rules.give_back(held, self._clock.now_ms(), self._commits.open)
+        source.rules.give_back(held, self._clock.now_ms(), self._shard.changes)
         self._keeper.changed(source)
 
     def _destination(self, task: MoveTaskRecord, entry: Entry) -> LiveQueue:
@@ -277,13 +280,13 @@ class MoveTasks:
         return destination
 
     def _rejoin(self, entry: Entry, content: bytes, destination: LiveQueue, now_ms: int) -> None:
-        number = self._commits.next_number()
+        number = self._shard.next_number()
         moved = moved_message(
             entry, content, number, destination.rules.message_id(number), destination.settings, now_ms,
             self._clock.wall_ms(),
         )  # fmt: skip
-        self._commits.open.add(destination.id, moved)
-        self._commits.arrive(destination, moved)
+        self._shard.changes.add(destination.id, moved)
+        self._shard.joining(destination).append(moved)
 
     def _pause(self, ms: int) -> Promise[None]:
         later: Promise[None] = Promise()

@@ -9,22 +9,26 @@ from penstock.queues.backlog import Restored
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.paging import Read, ReadDelayed, ReadExpired, ReadGroups
 from penstock.queues.standard import StandardQueue
-from penstock.store.port import CONTENT_BYTES_PER_READ, Store
+from penstock.store.port import CONTENT_BYTES_PER_READ, LAST, Order, Selection, Store, Usage
+
+_NOTHING = Usage(0, 0)
 
 
 def fetch(store: Store, queue: int, purged_to: int, read: Read) -> Any:
     """The answer to a read, for the ``apply`` of the queue."""
     if isinstance(read, ReadGroups):
-        return store.groups(queue, read.after, read.due_ms_max, read.rows_max)
+        return store.groups(Selection(queue, read.after, due_ms_max=read.due_ms_max), read.rows_max)
     if isinstance(read, ReadDelayed):
-        return store.delayed(queue, purged_to, read.due_ms_min, read.rows_max)
+        delayed = Selection(queue, purged_to, due_ms_min=read.due_ms_min, received=False)
+        return store.select(delayed, Order.DUE, rows_max=read.rows_max)
     if isinstance(read, ReadExpired):
-        expired = store.expired(queue, max(purged_to, read.after), read.enqueued_ms_max, read.rows_max)
-        return expired, store.oldest_ms(queue, purged_to)
+        expired = Selection(queue, max(purged_to, read.after), enqueued_ms_max=read.enqueued_ms_max)
+        return store.select(expired, rows_max=read.rows_max), _oldest_ms(store, queue, purged_to)
     answers = []
     bytes_left = CONTENT_BYTES_PER_READ
     for lane in read.lanes:
-        rows = store.waiting(queue, lane.group, lane.after, read.due_ms_max, lane.rows_max, bytes_left)
+        ready = Selection(queue, lane.after, due_ms_max=read.due_ms_max)
+        rows = store.lane(ready, lane.group, lane.rows_max, bytes_left)
         bytes_left -= sum(len(row.content or b"") for row in rows)
         answers.append(rows)
     return answers
@@ -35,12 +39,17 @@ def loader(store: Store, rules: StandardQueue | FifoQueue, now_ms: int) -> Calla
     queue, purged_to = rules.id, rules.backlog.purged_to
 
     def job() -> Restored:
-        total, _, delayed = store.tally(queue, purged_to, now_ms)
+        hidden = Selection(queue, purged_to, due_ms_min=now_ms + 1)
         return Restored(
-            total,
-            0 if isinstance(rules, FifoQueue) else delayed,
-            store.in_flight(queue, purged_to, now_ms + 1),
-            store.oldest_ms(queue, purged_to),
+            store.usage(queue).get(queue, _NOTHING).messages,
+            0 if isinstance(rules, FifoQueue) else store.count(hidden._replace(received=False)),
+            store.select(hidden._replace(received=True), rows_max=LAST),
+            _oldest_ms(store, queue, purged_to),
         )
 
     return job
+
+
+def _oldest_ms(store: Store, queue: int, purged_to: int) -> int | None:
+    oldest = store.select(Selection(queue, purged_to), Order.AGE, rows_max=1)
+    return oldest[0].enqueued_ms if oldest else None

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.runtime import Runtime
+from penstock.broker.shard import Shard
 from penstock.broker.waiters import Ask, Caller, Waiter
-from penstock.clock import Clock
 from penstock.errors import QueueMissing
 from penstock.queues.backlog import NEVER
 from penstock.queues.messages import Delivery
@@ -24,11 +23,10 @@ _ENDED_AT_ONCE = 250  # some ten milliseconds: thousands in one go would hold up
 
 
 class Polls:
-    def __init__(
-        self, runtime: Runtime, clock: Clock, take: Callable[[LiveQueue, Ask], list[Delivery]]
-    ) -> None:
-        self._runtime = runtime
-        self._clock = clock
+    def __init__(self, shard: Shard, take: Callable[[LiveQueue, Ask], list[Delivery]]) -> None:
+        self._shard = shard
+        self._runtime = shard.runtime
+        self._clock = shard.clock
         self._take = take
 
     async def wait(self, queue: LiveQueue, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
@@ -61,7 +59,8 @@ class Polls:
                     break
                 # Answering may run anything, even another receive on this queue: take it out first.
                 del line[waiter]
-                waiter.resolve(deliveries)
+                waiter.leave()
+                self._shard.answer(waiter.answer, deliveries)
         while queue.short_polls and not queue.rules.backlog.reading:
             queue.short_polls.popitem(last=False)[0].resolve([])
         self._set_timer(queue)

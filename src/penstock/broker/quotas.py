@@ -1,132 +1,96 @@
 """What one account may have: so many queues, messages and bytes, in all its regions together.
 
-Rule 1: queues are counted exactly.
-Rule 2: messages and bytes are what the store counted last plus what was sent since, so no send goes over the quota.
-Rule 3: nothing is refused on old numbers: whatever seems not to fit is counted anew first, at most ten times a
-        second. So room that deletes, purges and expiry leave is seen at once, or nearly.
-Rule 4: a send that does not fit is refused whole. What comes back, dies or is moved is not sent, and always fits.
-Rule 5: without quotas nothing is counted.
+Messages and bytes are those of every durable commit, and of those not yet durable: exact, and never counted. A send
+that does not fit is refused whole. What comes back, is dead-lettered or moved is not sent, and always fits.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Committer
-from penstock.broker.runtime import Runtime
-from penstock.clock import Clock
-from penstock.errors import QuotaReached, StoreError
-from penstock.limits import Limits
-from penstock.promise import Promise, run_detached, start
+from penstock.broker.shard import Commit, Shard
+from penstock.errors import QuotaReached
 from penstock.queues.messages import Outgoing
-from penstock.store.port import Store, Usage
+from penstock.store.changes import Changes
 
-log = logging.getLogger("penstock.broker")
-
-_NOTHING = Usage(0, 0)
-_PAUSE_MS = 100
-_BESIDE_BYTES = 256  # id, sender and time of a message, and what encryption adds
+_NOTHING = (0, 0)
+_BESIDE_BYTES = 128  # id, sender and time of a message
 
 
 class Quotas:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        clock: Clock,
-        limits: Limits,
-        commits: Committer,
-        catalogue: Catalogue,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._clock = clock
-        self._limits = limits
-        self._commits = commits
+    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
+        limits = shard.limits
+        self._shard = shard
         self._catalogue = catalogue
-        self._held: dict[str, Usage] = {}  # as last counted
-        self._since: dict[str, Usage] = {}  # sent, and perhaps not in the last count
-        self._known = False
-        self._count: Promise[None] | None = None  # the last one, or the one under way
-        self._counted_ms = 0
+        self._limits = limits
+        self._held: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
+        self._accounts: dict[int, str] = {}  # queue -> whose it is
+        self._used: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
-
-    def start(self) -> None:
-        """The first count looks at every message: better now than with the first send."""
         if self.bounds_messages:
-            run_detached(self._count_first())
-
-    async def _count_first(self) -> None:
-        try:
-            await self._count_anew()
-        except StoreError as error:
-            log.warning("what accounts hold could not be counted, and is with the next send: %s", error)
+            for queue, usage in shard.usage.items():
+                self._hold(queue, usage)
+            shard.watch(self._committed)
 
     def check_new_queue(self, account: str) -> None:
         most = self._limits.quota_queues
         if most and self._catalogue.count(account) >= most:
             raise QuotaReached("queues", most)
 
-    async def seek(self, account: str, messages: Sequence[Outgoing]) -> None:
-        """Count anew if there seems to be no room for these messages."""
-        if not self._known or self._lacking(account, _usage(messages)) is not None:
-            await self._count_anew()
-
-    def take(self, account: str, messages: Sequence[Outgoing]) -> None:
-        """Room for these messages, which join the open batch before anything else happens: a count that came in
-        between would not see them. Raises QuotaReached."""
-        wanted = _usage(messages)
-        lacking = self._lacking(account, wanted)
-        if lacking is not None:
-            raise lacking
-        self._since[account] = _sum(self._since.get(account, _NOTHING), wanted)
-
-    def _lacking(self, account: str, wanted: Usage) -> QuotaReached | None:
-        held = _sum(self._held.get(account, _NOTHING), self._since.get(account, _NOTHING))
+    def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
+        """Raise QuotaReached if these do not fit beside what the account has."""
+        used, size = self._used.get(account, (0, 0))
+        uncommitted = self._shard.uncommitted()
+        for queue in {queue for changes in uncommitted for queue in (*changes.counts, *changes.dropped)}:
+            if self._account(queue) != account:
+                continue
+            before = after = self._held.get(queue, _NOTHING)
+            for changes in uncommitted:
+                after = _following(after, queue, changes)
+            used += after[0] - before[0]
+            size += after[1] - before[1]
         messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
-        if messages_max and held.messages + wanted.messages > messages_max:
-            return QuotaReached("messages", messages_max)
-        if bytes_max and held.bytes + wanted.bytes > bytes_max:
-            return QuotaReached("bytes", bytes_max)
-        return None
+        if messages_max and used + len(messages) > messages_max:
+            raise QuotaReached("messages", messages_max)
+        if bytes_max and size + sum(map(_size, messages)) > bytes_max:
+            raise QuotaReached("bytes", bytes_max)
 
-    def _count_anew(self) -> Promise[None]:
-        """Done when there is a count that was begun just now, or a moment ago."""
-        now_ms = self._clock.now_ms()
-        if self._count is None or (self._count.done and now_ms >= self._counted_ms + _PAUSE_MS):
-            self._counted_ms = now_ms
-            self._count = start(self._count_all())
-        return self._count
+    def _committed(self, commit: Commit) -> None:
+        changes = commit.changes
+        for queue in {*changes.counts, *changes.dropped}:
+            self._hold(queue, _following(self._held.get(queue, _NOTHING), queue, changes))
+        for queue in changes.dropped:
+            self._held.pop(queue, None)
+            self._accounts.pop(queue, None)
 
-    async def _count_all(self) -> None:
-        sent = dict(self._since)
-        await self._commits.settled()  # then all of that is in the store, or was refused
-        usage = await self._runtime.write(self._store.usage)
-        self._held = {}
-        for queue in self._catalogue:
-            account, held = queue.name.account, usage.get(queue.id)
-            if held is not None:
-                self._held[account] = _sum(self._held.get(account, _NOTHING), held)
-        for account, before in sent.items():
-            since = self._since[account]
-            self._since[account] = Usage(since.messages - before.messages, since.bytes - before.bytes)
-        self._known = True
+    def _hold(self, queue: int, now: tuple[int, int]) -> None:
+        account = self._account(queue)
+        if account is not None:
+            before, self._held[queue] = self._held.get(queue, _NOTHING), now
+            used = self._used.get(account, _NOTHING)
+            self._used[account] = (used[0] + now[0] - before[0], used[1] + now[1] - before[1])
 
-
-def _usage(messages: Sequence[Outgoing]) -> Usage:
-    return Usage(len(messages), sum(map(_size, messages)))
+    def _account(self, queue: int) -> str | None:
+        """A queue that was just deleted is no longer in the catalogue."""
+        found = self._accounts.get(queue)
+        if found is None and (live := self._catalogue.by_id(queue)) is not None:
+            found = self._accounts[queue] = live.name.account
+        return found
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(one.messages + other.messages, one.bytes + other.bytes)
+def _following(held: tuple[int, int], queue: int, changes: Changes) -> tuple[int, int]:
+    """What a queue holds after these changes."""
+    if queue in changes.purged or queue in changes.dropped:
+        held = _NOTHING
+    messages, size = changes.counts.get(queue, _NOTHING)
+    return held[0] + messages, held[1] + size
 
 
 def _size(message: Outgoing) -> int:
-    """Not less than it takes in the store, which says exactly with the next count."""
+    """Not less than it takes in the store; its commit counts it exactly."""
     size = _BESIDE_BYTES + len(message.body.encode("utf-8", "surrogatepass"))
     size += len(message.trace or "") + len(message.dedup_id or "")
     for name, attribute in (message.attributes or {}).items():
-        size += len(name) + len(attribute.type) + len(attribute.value)
+        size += len(name) + len(attribute.type) + len(attribute.value) + 16
     return size

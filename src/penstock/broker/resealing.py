@@ -10,20 +10,22 @@ Rule 5: it takes space, and waits while that is scarce: the last of it is for wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 import msgspec
 
-from penstock.broker.runtime import Runtime
-from penstock.clock import Clock
+from penstock.broker.shard import Shard
 from penstock.errors import StoreBroken, StoreError, StoreFull, StoreLost
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import Promise, run_detached
-from penstock.store.port import SCARCE_BYTES, Resealed
+from penstock.store.changes import EntryRow
 
 log = logging.getLogger("penstock.broker")
+
+SCARCE_BYTES = 32 * 1024 * 1024
+"""With no more than this free where the data lives, the last of it is for what clients do."""
 
 _BITE_ROWS = 500
 _BITE_BYTES = 1024 * 1024
@@ -50,38 +52,43 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return 100 if self.done else min(99, 100 * self.after // max(1, self.upto))
 
 
-class Resealer(Protocol):
+class Reencrypting(Protocol):
     """What it needs of a store that encrypts."""
 
     @property
     def newest(self) -> int: ...
 
-    def resealed(self, after: int, upto: int, rows_max: int, bytes_max: int) -> Resealed: ...
+    def outdated(self, after: int, upto: int, rows_max: int, bytes_max: int) -> OutdatedMessages: ...
 
-    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None: ...
 
-    def free_bytes(self) -> int | None: ...
+class OutdatedMessages(Protocol):
+    @property
+    def last(self) -> int | None: ...
+    @property
+    def seen(self) -> int: ...
+    @property
+    def messages(self) -> list[EntryRow]: ...
+    @property
+    def unreadable(self) -> int: ...
 
 
 class Resealing:
     def __init__(
         self,
-        store: Resealer,
-        runtime: Runtime,
-        clock: Clock,
+        store: Reencrypting,
+        shard: Shard,
         generation: Callable[[], int],
         progress: Progress | None,
         keep: Callable[[Progress], None],
-        on_fatal: Callable[[StoreError], None],
     ) -> None:
         """``generation`` is the keyring's; ``progress`` what was kept last; ``keep`` blocks, and runs in a thread."""
         self._store = store
-        self._runtime = runtime
-        self._clock = clock
+        self._shard = shard
+        self._runtime = shard.runtime
+        self._clock = shard.clock
         self._generation = generation
         self._progress = progress
         self._keep = keep
-        self._on_fatal = on_fatal
         self._running = False
         self._stopped = False
         self._kept_ms = self._told_ms = 0
@@ -107,9 +114,8 @@ class Resealing:
                     await self._step()
                     worked_ms = self._clock.now_ms() - begun_ms
                     await self._rest(max(_REST_MS_MIN, _RESTS_PER_WORK * worked_ms))
-                except (StoreBroken, StoreLost) as error:
-                    self._on_fatal(error)
-                    return
+                except (StoreBroken, StoreLost):
+                    return  # the shard has ended
                 except (StoreError, OSError) as error:
                     if not self._stopped:
                         log.warning("encrypting stored messages anew goes on in a minute: %s", error)
@@ -124,30 +130,35 @@ class Resealing:
             newest = await self._runtime.write(lambda: self._store.newest)
             progress = Progress(generation=generation, upto=newest)
             self._told_ms = self._clock.now_ms()
-        read = partial(self._store.resealed, progress.after, progress.upto, _BITE_ROWS, _BITE_BYTES)
-        bite = await self._runtime.read(read)
-        if bite.contents and not self._stopped:
-            await self._runtime.write(partial(self._rewrite, bite.contents))
+        read = partial(self._store.outdated, progress.after, progress.upto, _BITE_ROWS, _BITE_BYTES)
+        found = await self._shard.read(read)
+        if found.messages and not self._stopped:
+            await self._replace(found.messages)
         if self._stopped:
             return  # whether it was written or not, it is looked at again
         self._progress = progress = msgspec.structs.replace(
             progress,
-            after=progress.after if bite.last is None else bite.last,
-            looked_at=progress.looked_at + bite.looked_at,
-            resealed=progress.resealed + len(bite.contents),
-            unreadable=progress.unreadable + bite.unreadable,
-            done=bite.last is None,
+            after=progress.after if found.last is None else found.last,
+            looked_at=progress.looked_at + found.seen,
+            resealed=progress.resealed + len(found.messages),
+            unreadable=progress.unreadable + found.unreadable,
+            done=found.last is None,
         )
         self._tell(progress)
         if progress.done or self._clock.now_ms() >= self._kept_ms + _KEEP_EVERY_MS:
             self._kept_ms = self._clock.now_ms()
             await self._runtime.write(partial(self._keep, progress))
 
-    def _rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        free = self._store.free_bytes()
+    async def _replace(self, messages: list[EntryRow]) -> None:
+        """Each content by itself, in an ordinary commit: it is encrypted on its way to the disk."""
+        free = (await self._shard.read(self._shard.store.status)).free_bytes
         if free is not None and free <= SCARCE_BYTES:
             raise StoreFull(f"it needs more than {SCARCE_BYTES >> 20} MB of free space where the data lives")
-        self._store.rewrite(contents)
+        changes = self._shard.changes
+        for row in messages:
+            assert row.content is not None
+            changes.replace(row, row.content, row.version)
+        await self._shard.settled()
 
     def _tell(self, progress: Progress) -> None:
         now_ms = self._clock.now_ms()

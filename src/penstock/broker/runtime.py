@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter, thread_time
 from typing import Any, Protocol, TypeVar
 
-from penstock.broker.pace import Pace
 from penstock.clock import Clock
-from penstock.errors import StoreBroken
 from penstock.promise import Promise
 
 T = TypeVar("T")
+
+Done = Callable[[T | None, BaseException | None], None]
+"""(value, None) or (None, error)."""
 
 
 class Timer(Protocol):
@@ -26,9 +28,13 @@ class Timer(Protocol):
 
 
 class Runtime(Protocol):
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
-        """Run a blocking job in the thread that writes, after those given before. A short one may be done by the
-        time this returns, if nothing is before it and short ones have been quick."""
+    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        """Run a blocking job in the thread that writes, after those given before, then call ``done`` on the loop.
+
+        A short one may be done by the time this returns, if nothing is before it and short ones have been quick."""
+
+    def write(self, job: Callable[[], T]) -> Promise[T]:
+        """Run a blocking job in the thread that writes, after those given before."""
 
     def read(self, job: Callable[[], T]) -> Promise[T]:
         """Run a blocking job in the thread that reads."""
@@ -40,49 +46,72 @@ class Runtime(Protocol):
         """Call back when the broker's clock (``now_ms``, not the wall clock) shows this time."""
 
 
-class WatchedRuntime:
-    """A runtime that tells of a store which can no longer be trusted, whoever was the first to read from it."""
+class CommitPlacement:
+    """Where a short commit runs: on the loop while such commits are quick, else in the thread that writes.
 
-    def __init__(self, runtime: Runtime, on_broken: Callable[[StoreBroken], None]) -> None:
-        self._runtime = runtime
-        self._on_broken = on_broken
-        self.write = runtime.write
-        self.soon = runtime.soon
-        self.at = runtime.at
+    On a quick disk a commit takes less than it costs to hand it over: two threads that want the interpreter wake each
+    other for every statement, and that was a third of a send. On a slow disk the loop must not wait. Which of the two
+    it is can only be seen by doing it: when commits had to wait for long they go to the thread, for longer each time.
+    What a commit computes is no reason: that has to be done in either place.
+    """
 
-    def read(self, job: Callable[[], T]) -> Promise[T]:
-        later = self._runtime.read(job)
-        later.on_done(self._look)
-        return later
+    SLOW_S = 0.002  # of waiting, on average: one slow commit among quick ones changes nothing
+    WEIGHT = 1 / 8  # of the latest in that average
+    PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 64.0
 
-    def _look(self, later: Promise[Any]) -> None:
-        try:
-            later.result()
-        except StoreBroken as error:
-            self._on_broken(error)
-        except BaseException:
-            return  # whoever reads is told
+    __slots__ = ("_average_s", "_now", "_pause_s", "_thread_until")
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._average_s = 0.0
+        self._pause_s = self.PAUSE_MIN_S
+        self._thread_until = 0.0
+
+    def on_loop(self) -> bool:
+        return not self._thread_until or self._now() >= self._thread_until
+
+    def waited(self, seconds: float) -> None:
+        """A commit ran on the loop, which stood still for so long beside what the commit computed."""
+        average_s = self._average_s + (seconds - self._average_s) * self.WEIGHT
+        if average_s > self.SLOW_S:
+            average_s = self.SLOW_S  # when it is tried again, one more that is slow will do
+            self._thread_until = self._now() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, self.PAUSE_MAX_S)
+        elif average_s < self.SLOW_S / 2:
+            self._pause_s = self.PAUSE_MIN_S
+        self._average_s = average_s
 
 
-class _Thread:
-    """Runs jobs one after the other. An executor would make a future, with its locks, for each."""
+class _Worker:
+    """A thread that runs jobs one after the other. An executor would make a future, with its locks, for each."""
 
-    def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.pending = 0  # jobs whose outcome the loop does not know yet
+        self._post = loop.call_soon_threadsafe
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Done[Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self.pending = 0  # jobs whose outcome the loop does not know yet
 
-    def give(self, job: Callable[[], None]) -> None:
+    def give(self, job: Callable[[], T], done: Done[T]) -> None:
         self.pending += 1
-        self._jobs.put(job)
+        self._jobs.put((job, done))
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
+        while (given := self._jobs.get()) is not None:
+            job, done = given
+            try:
+                value = job()
+            except BaseException as error:
+                self._post(self._finish, done, None, error)
+            else:
+                self._post(self._finish, done, value, None)
+
+    def _finish(self, done: Done[Any], value: Any, error: BaseException | None) -> None:
+        self.pending -= 1
+        done(value, error)
 
     def close(self) -> None:
-        """Ends when the jobs given before are done."""
+        """Returns when the jobs given before are done."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -92,49 +121,29 @@ class LoopRuntime:
         self._loop = loop
         self._clock = clock
         # A slow fsync holds the writer only; the loop and the reader go on.
-        self._writer = _Thread("penstock-writer")
-        self._reader = _Thread("penstock-reader")
-        self._pace = Pace()
+        self._writer = _Worker("penstock-writer", loop)
+        self._reader = _Worker("penstock-reader", loop)
+        self._placement = CommitPlacement()
+        self.soon: Callable[[Callable[[], None]], Any] = loop.call_soon
 
-    def write(self, job: Callable[[], T], *, short: bool = False) -> Promise[T]:
-        if short and not self._writer.pending and self._pace.allows_here():
-            return self._run_here(job)
-        return self._run(self._writer, job)
+    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        if not short or self._writer.pending or not self._placement.on_loop():
+            self._writer.give(job, done)
+            return
+        idle_from = perf_counter() - thread_time()
+        value, failure = None, None
+        try:
+            value = job()
+        except BaseException as error:
+            failure = error
+        self._placement.waited(perf_counter() - thread_time() - idle_from)
+        done(value, failure)
+
+    def write(self, job: Callable[[], T]) -> Promise[T]:
+        return _promised(self._writer, job)
 
     def read(self, job: Callable[[], T]) -> Promise[T]:
-        return self._run(self._reader, job)
-
-    def _run(self, thread: _Thread, job: Callable[[], T]) -> Promise[T]:
-        later: Promise[T] = Promise()
-        post = self._loop.call_soon_threadsafe
-
-        def work() -> None:
-            try:
-                value = job()
-            except BaseException as error:
-                post(finish, later.fail, error)
-            else:
-                post(finish, later.resolve, value)
-
-        def finish(tell: Callable[[Any], None], outcome: Any) -> None:
-            thread.pending -= 1
-            tell(outcome)
-
-        thread.give(work)
-        return later
-
-    def _run_here(self, job: Callable[[], T]) -> Promise[T]:
-        later: Promise[T] = Promise()
-        waits_from = time.perf_counter() - time.thread_time()
-        try:
-            later.resolve(job())
-        except BaseException as error:
-            later.fail(error)
-        self._pace.waited(time.perf_counter() - time.thread_time() - waits_from)
-        return later
-
-    def soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(callback)
+        return _promised(self._reader, job)
 
     def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
         wait_ms = max(0, now_ms - self._clock.now_ms())
@@ -144,3 +153,16 @@ class LoopRuntime:
     def close(self) -> None:
         self._writer.close()
         self._reader.close()
+
+
+def _promised(worker: _Worker, job: Callable[[], T]) -> Promise[T]:
+    promise: Promise[T] = Promise()
+
+    def done(value: T | None, error: BaseException | None) -> None:
+        if error is not None:
+            promise.fail(error)
+        else:
+            promise.resolve(value)  # type: ignore[arg-type]
+
+    worker.give(job, done)
+    return promise

@@ -11,19 +11,17 @@ from functools import partial
 from typing import Any
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Committer
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.paging import fetch, loader
 from penstock.broker.polls import Polls
-from penstock.broker.runtime import Runtime, Timer
-from penstock.clock import Clock
+from penstock.broker.runtime import Timer
+from penstock.broker.shard import Shard
 from penstock.errors import QueueMissing
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import Promise, run_detached
 from penstock.queues.backlog import Budget
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.paging import Read
-from penstock.store.port import Store
 
 log = logging.getLogger("penstock.broker")
 
@@ -36,19 +34,16 @@ _TRIMMED_AT_ONCE = 16
 class Upkeep:
     def __init__(
         self,
-        store: Store,
-        runtime: Runtime,
-        clock: Clock,
+        shard: Shard,
         budget: Budget,
-        commits: Committer,
         catalogue: Catalogue,
         polls: Polls,
     ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._clock = clock
+        self._shard = shard
+        self._store = shard.store
+        self._runtime = shard.runtime
+        self._clock = shard.clock
         self._budget = budget
-        self._commits = commits
         self._catalogue = catalogue
         self._polls = polls
         self._victims: Iterator[LiveQueue] = iter(())
@@ -85,11 +80,11 @@ class Upkeep:
         try:
             while not queue.loaded and not queue.dropped:
                 queue.outdated = False
-                await self._commits.settled()
+                await self._shard.settled()
                 generation, now_ms = queue.generation, self._clock.now_ms()
-                restored = await self._runtime.read(loader(self._store, queue.rules, now_ms))
+                restored = await self._shard.read(loader(self._store, queue.rules, now_ms))
                 await self._recall_sends(queue, generation, now_ms)
-                if self._commits.coming(queue):
+                if self._shard.coming(queue):
                     continue  # what was read may hold them already
                 if queue.generation == generation and not queue.outdated and not queue.dropped:
                     queue.rules.restore(restored, now_ms)
@@ -110,7 +105,7 @@ class Upkeep:
         rules.dedup.clear()
         while full:
             read = partial(self._store.dedup, queue.id, now_ms, after, _SENDS_PER_READ)
-            sends = await self._runtime.read(read)
+            sends = await self._shard.read(read)
             if queue.generation != generation:
                 return  # purged meanwhile: what the store remembered is void
             rules.recall(sends)
@@ -128,7 +123,8 @@ class Upkeep:
         try:
             await self.loaded(queue)
         except Exception as error:
-            log.warning("queue %s could not be loaded yet: %s", queue.name.name, error)
+            if not self._stopped:
+                log.warning("queue %s could not be loaded yet: %s", queue.name.name, error)
 
     # -- reading ahead ---------------------------------------------------------------------------------------
 
@@ -139,7 +135,7 @@ class Upkeep:
         read = queue.rules.next_read(self._clock.now_ms())
         if read is not None:
             queue.paged = Promise()
-            outcome = self._runtime.read(
+            outcome = self._shard.read(
                 partial(fetch, self._store, queue.id, queue.rules.backlog.purged_to, read)
             )
             outcome.on_done(partial(self._paged, queue, queue.generation, read))
@@ -147,10 +143,10 @@ class Upkeep:
     def _paged(self, queue: LiveQueue, generation: int, read: Read, outcome: Promise[Any]) -> None:
         if queue.generation != generation or queue.dropped:
             return
-        now_ms, changes = self._clock.now_ms(), self._commits.open
+        now_ms, changes = self._clock.now_ms(), self._shard.changes
         try:
             answer = outcome.result()
-            queue.rules.backlog.arriving = self._commits.coming(queue)
+            queue.rules.backlog.arriving = self._shard.coming(queue)
             queue.rules.apply(read, answer, now_ms, changes)
             queue.rules.advance(now_ms, changes)
         except Exception:
@@ -183,8 +179,8 @@ class Upkeep:
 
     def changed(self, queue: LiveQueue) -> None:
         """A decision may have changed this queue: commit it, serve who waits, read what it wants."""
-        if self._commits.open:
-            self._commits.touch(queue)
+        if self._shard.changes:
+            self._shard.touch(queue)
         self.page(queue)
         self._polls.serve(queue)
 
@@ -196,7 +192,7 @@ class Upkeep:
         After a round that could not help (floors alone may exceed a small budget) wait until more has piled up."""
         if self._budget.room() or self._budget.used < self._hopeless_bytes:
             return
-        durable = self._commits.open.durable
+        durable = self._shard.changes.durable
         for _ in range(_TRIMMED_AT_ONCE):
             queue = next(self._victims, None)
             if queue is None:
@@ -217,13 +213,14 @@ class Upkeep:
             self._bite()
 
     def _bite(self) -> None:
-        self._runtime.write(partial(self._store.tidy, _TIDY_ROWS)).on_done(self._bitten)
+        self._runtime.write(partial(self._store.maintain, _TIDY_ROWS)).on_done(self._bitten)
 
     def _bitten(self, outcome: Promise[bool]) -> None:
         try:
             more = outcome.result() and not self._stopped
         except Exception as error:
-            log.warning("clearing away purged messages stopped, and goes on with the next purge: %s", error)
+            if not self._stopped:
+                log.warning("removing purged messages stopped, and goes on with the next purge: %s", error)
             more = False
         if more:
             self._runtime.soon(self._bite)
@@ -243,16 +240,7 @@ class Upkeep:
             if not queue.loaded:
                 run_detached(self._warm_one(queue))
             elif queue.rules.next_expiry_ms() <= now_ms:
-                queue.rules.advance(now_ms, self._commits.open)
+                queue.rules.advance(now_ms, self._shard.changes)
                 self.changed(queue)
-        self._end_rests(now_ms)
+        self._catalogue.end_cooldowns(now_ms)
         self._next_round()
-
-    def _end_rests(self, now_ms: int) -> None:
-        """Names that have rested after their queue was deleted may be forgotten."""
-        rested = [name for name, until_ms in self._catalogue.resting.items() if until_ms <= now_ms]
-        for name in rested:
-            del self._catalogue.resting[name]
-            self._commits.open.cooldowns[name] = None
-        if rested:
-            self._commits.settled()

@@ -36,14 +36,14 @@ class Waiter:
         self.timer: Timer | None = None
 
     def resolve(self, deliveries: list[Delivery]) -> None:
-        self._leave()
+        self.leave()
         self.answer.resolve(deliveries)
 
     def fail(self, error: Exception) -> None:
-        self._leave()
+        self.leave()
         self.answer.fail(error)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         self.caller.on_gone = None
         if self.timer is not None:
             self.timer.cancel()

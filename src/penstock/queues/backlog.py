@@ -199,7 +199,7 @@ class Backlog(Generic[L]):
         """Keep a message that was read from the store."""
         entry = Entry(
             row.seq, row.position, row.group, row.enqueued_ms, row.due_ms, row.receives, row.receives_before,
-            row.first_received_ms, row.source, row.content,
+            row.first_received_ms, row.source, row.content, row.size, row.version,
         )  # fmt: skip
         self._keep(entry)
         return entry

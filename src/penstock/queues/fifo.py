@@ -32,8 +32,8 @@ from penstock.queues.messages import (
 )
 from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
-from penstock.queues.settings import QueueSettings
-from penstock.store.changes import Changes, DedupRow, EntryRow, QueueRecord
+from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.store.changes import Changes, DedupRow, EntryRow
 
 
 class GroupLane(Lane):
@@ -294,7 +294,7 @@ class FifoQueue(Queue):
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
             self._forget(entry, now_ms, changes.number)
-            changes.remove(entry.seq)
+            changes.remove(self.id, entry)
         backlog.forget_removed(changes.durable)
         self._forget_sends(now_ms, changes)
         while self._attempts and next(iter(self._attempts.values())).until_ms <= now_ms:

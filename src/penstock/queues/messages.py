@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.store.changes import POSITION_GAP
+
 if TYPE_CHECKING:
     Value = str | bytes
 else:
@@ -80,18 +82,20 @@ class Entry(msgspec.Struct, gc=False):
     first_received_ms: int = 0
     source: str | None = None  # ARN of the queue it was dead-lettered from
     content: bytes | None = None  # None: only the store has it
+    size: int = 0  # of the content
+    version: int = 1  # of the content
     state: State = State.READY
     commit: int = 0  # number of the commit that carries its last change
 
 
 def position_of(number: int) -> int:
     """The position at the end of a queue that belongs to a number of the shard's counter."""
-    return number
+    return number * POSITION_GAP
 
 
 def sequence_of(position: int) -> int:
     """The sequence number that clients of a FIFO queue see; the inverse of :func:`position_of`."""
-    return position
+    return position // POSITION_GAP
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):

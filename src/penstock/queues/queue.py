@@ -124,7 +124,7 @@ class Queue(ABC):
                 break
             if entry.enqueued_ms <= cutoff_ms:
                 self._forget(entry, now_ms, changes.number)
-                changes.remove(entry.seq)
+                changes.remove(self.id, entry)
                 continue
             if receives_max is not None and entry.receives - entry.receives_before >= receives_max:
                 self._forget(entry, now_ms, changes.number)
@@ -186,7 +186,7 @@ class Queue(ABC):
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
             self._forget(entry, now_ms, changes.number)
-            changes.remove(entry.seq)
+            changes.remove(self.id, entry)
         return refusal
 
     def change_visibility(
@@ -246,7 +246,7 @@ class Queue(ABC):
         while len(withdrawn) < count and (entry := self._pick(now_ms)) is not None:
             if entry.enqueued_ms <= cutoff_ms:
                 self._forget(entry, now_ms, changes.number)
-                changes.remove(entry.seq)
+                changes.remove(self.id, entry)
             else:
                 self._hide(entry, now_ms + _WITHDRAWN_MS)
                 withdrawn.append(entry)
@@ -264,5 +264,5 @@ class Queue(ABC):
         if self.backlog.index.get(entry.seq) is not entry or entry.state is not State.IN_FLIGHT:
             return False
         self._forget(entry, now_ms, changes.number)
-        changes.remove(entry.seq)
+        changes.remove(self.id, entry)
         return True

@@ -42,3 +42,16 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sse_managed: bool = True
     kms_key: str | None = None
     kms_reuse_ms: int = 300 * SECOND
+
+
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue's definition, as it is stored."""
+
+    id: int
+    name: QueueName
+    settings: QueueSettings
+    tags: dict[str, str]
+    created_ms: int
+    modified_ms: int
+    purged_to: int = 0  # positions up to here were purged: void, whether or not their rows are still there
+    purged_ms: int = 0

@@ -21,7 +21,8 @@ from penstock.queues.messages import (
 )
 from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
-from penstock.store.changes import Changes, EntryRow, QueueRecord
+from penstock.queues.settings import QueueRecord
+from penstock.store.changes import Changes, EntryRow
 
 
 class StandardQueue(Queue):
@@ -179,7 +180,7 @@ class StandardQueue(Queue):
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
             self._forget(entry, now_ms, changes.number)
-            changes.remove(entry.seq)
+            changes.remove(self.id, entry)
         backlog.forget_removed(changes.durable)
 
     def next_deadline_ms(self) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
+from penstock.broker.shard import Shard
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
@@ -25,6 +26,8 @@ from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import sqs, sts
+from penstock.store.memory import MemoryStore
+from penstock.store.port import Store
 from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.store import SqliteStore
 from penstock.wire.dispatch import Dispatcher
@@ -46,11 +49,13 @@ class Parts:
         self._runtime = LoopRuntime(asyncio.get_running_loop(), self.clock)
         origins = Origins(config.public_url, config.trusted_proxies)
         self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES])
-        synchronous, sync_every_s = sync_policy(config)
-        disk = SqliteStore(
-            None if config.memory else config.data, synchronous=synchronous, sync_every_s=sync_every_s
-        )
-        self._store = self.security.encryption.around(disk)
+        store: Store
+        if config.memory:
+            store = MemoryStore()
+        else:
+            synchronous, sync_every_s = sync_policy(config)
+            store = SqliteStore(config.data, synchronous=synchronous, sync_every_s=sync_every_s)
+        self._store = self.security.encryption.around(store)
         self.broker: Broker
         self.health = Health()
         self.health.expect(_LOADING)
@@ -77,15 +82,13 @@ class Parts:
 
     async def load(self) -> None:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
-        shard = await self._runtime.write(self._store.open)
+        state = await self._runtime.write(self._store.open)
         self.security.start()
-        self.clock.resume(shard.mark.now_ms, shard.mark.wall_ms)
+        self.clock.resume(state.mark.now_ms, state.mark.wall_ms)
         limits = self.config.broker_limits
         encryption = self.security.encryption
-        self.broker = Broker(
-            self._store, self._runtime, self.clock, limits, shard, self._on_fatal, encryption.guard,
-            encryption.dedup_key,
-        )  # fmt: skip
+        shard = Shard(self._store, self._runtime, self.clock, limits, state, self._on_fatal)
+        self.broker = Broker(shard, encryption.guard, encryption.dedup_key)
         self.broker.start()
         self.health.show("sends", self._send_state)
         services = [msgspec.structs.replace(service, context=context(self)) for service, context in SERVICES]
@@ -98,7 +101,7 @@ class Parts:
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
         self.health.done(_LOADING)
         await declare_queues(self.broker, self.config.queues, self.config.space)
-        encryption.start(self._store, self._runtime, self.broker, self._on_fatal)
+        encryption.start(self._store, shard, self.broker)
         self.health.done(_DECLARING)
 
     def _send_state(self) -> str:

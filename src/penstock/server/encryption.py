@@ -7,7 +7,7 @@ ones under keys that are in no backup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,12 +17,13 @@ from penstock.auth.encryption.keyring import Keyring, KeyringError, keyring_erro
 from penstock.auth.encryption.root_key import RootKey, RootKeyError, find_root_key
 from penstock.auth.secret_files import exists, replace_file
 from penstock.broker.broker import Broker
+from penstock.broker.catalogue import QUEUES, key_use
 from penstock.broker.key_guard import KeyGuard, NoGuard, without_key
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.resealing import Progress, Resealing
-from penstock.broker.runtime import Runtime
+from penstock.broker.shard import Shard
 from penstock.clock import Clock
-from penstock.errors import StoreError, StoreRefused
+from penstock.errors import StoreRefused
 from penstock.server.settings.config import Config
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import Store
@@ -85,7 +86,7 @@ class Encryption:
 
     def around(self, store: Store) -> EncryptedStore:
         """Opening it raises StoreRefused if the keys of stored messages are missing."""
-        return EncryptedStore(store, self._cipher, self._admit)
+        return EncryptedStore(store, self._cipher, self._admit, QUEUES.name, key_use)
 
     def _admit(self, without_key: bytes | None) -> None:
         if without_key is not None:
@@ -109,9 +110,7 @@ class Encryption:
             except KeyringError as error:
                 raise StoreRefused(str(error)) from None
 
-    def start(
-        self, store: EncryptedStore, runtime: Runtime, broker: Broker, on_fatal: Callable[[StoreError], None]
-    ) -> None:
+    def start(self, store: EncryptedStore, shard: Shard, broker: Broker) -> None:
         """Start or continue the re-encryption of stored messages. The store is open, and the queues are loaded."""
         if (keyring := self._keyring) is None:
             return
@@ -119,7 +118,7 @@ class Encryption:
         _warn_of(without_key(self.guard, broker.queues()))
         file = ProgressFile(self._path)
         self._resealing = Resealing(
-            store, runtime, self._clock, lambda: keyring.keys.file.generation, file.load(), file.keep, on_fatal
+            store, shard, lambda: keyring.keys.file.generation, file.load(), file.keep
         )  # fmt: skip
         self._resealing.wake()
 

@@ -37,7 +37,7 @@ from penstock.auth.identity.model import AccessKey, all_keys
 from penstock.auth.secret_files import change_lock, exists, replace_files
 from penstock.errors import StoreRefused
 from penstock.server.settings.config import Config
-from penstock.store.sqlite.lockfile import LOCK_FILE, LockFile
+from penstock.store.sqlite.file import LOCK_FILE, LockFile
 
 
 def replace_root_key(config: Config, old: RootKey, new: RootKey) -> Sequence[Path]:

@@ -1,48 +1,24 @@
-"""What a decision changes, in the shape a store writes it: one :class:`Changes` is one commit.
+"""What one commit changes, in the shape a store writes it.
 
-Rows are tuples made at the moment of the decision, so that memory may go on while the store writes.
+A commit carries three kinds of changes: rows of messages, which queues page through; records, each a few bytes under
+a kind and a key (queue definitions, move tasks, and whatever a service keeps); and appends to logs, which are read in
+order and truncated by position. Rows are tuples made at the moment of the decision, so that memory may go on while
+the store writes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
-
-from penstock.names import QueueName
-from penstock.queues.settings import QueueSettings
 
 if TYPE_CHECKING:
     from penstock.queues.messages import Entry
 
+T = TypeVar("T")
 
-class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as the store keeps it."""
-
-    id: int
-    name: QueueName
-    settings: QueueSettings
-    tags: dict[str, str]
-    created_ms: int
-    modified_ms: int
-    purged_to: int = 0  # positions up to here were purged: void, whether or not their rows are still there
-    purged_ms: int = 0
-
-
-class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    source: QueueName
-    destination: QueueName | None
-    rate: int | None
-    status: str
-    started_ms: int
-    to_move: int
-    moved: int = 0
-    failure: str | None = None
-    only_to: frozenset[QueueName] | None = None
-    """Where messages may go back to; None: wherever they came from."""
-    moves_max: int | None = None
-    """How many messages the source held when it began; None: it began before there was such a bound."""
+POSITION_GAP = 1 << 20
+"""Positions of neighbours are so far apart: there is room to put one message before another."""
 
 
 class EntryRow(NamedTuple):
@@ -59,6 +35,10 @@ class EntryRow(NamedTuple):
     first_received_ms: int
     source: str | None
     content: bytes | None
+    size: int = 0  # of the content before encryption
+    version: int = 1  # of the content: counts how often it was replaced
+    receiver: str | None = None  # who received it last, where that is noted
+    received_ms: int | None = None
 
 
 class EntryUpdate(NamedTuple):
@@ -75,6 +55,24 @@ class EntryUpdate(NamedTuple):
     source: str | None
 
 
+class Replacement(NamedTuple):
+    """Another content for a message, which keeps its id. Skipped if the message is gone or has another version."""
+
+    seq: int
+    queue: int
+    content: bytes
+    if_version: int
+    version: int
+    size: int
+
+
+class Receiver(NamedTuple):
+    """Who received a message last, and when."""
+
+    name: str
+    received_ms: int
+
+
 class DedupRow(NamedTuple):
     """A send that is remembered: the same digest in the same queue is a duplicate until ``until_ms``."""
 
@@ -84,16 +82,44 @@ class DedupRow(NamedTuple):
     until_ms: int
 
 
+class LogRow(NamedTuple):
+    """One entry of a log. ``position`` is given by the log's owner and only ever grows."""
+
+    kind: str
+    key: str
+    position: int
+    data: bytes
+
+
+class Purge(NamedTuple):
+    """Everything of a queue up to here is void: messages by position, remembered sends by seq."""
+
+    position: int
+    seq: int
+
+
+class RecordKind(Generic[T]):
+    """A kind of record: its name in the store, and the struct that its owner keeps. Stored as JSON."""
+
+    def __init__(self, name: str, struct: type[T]) -> None:
+        self.name = name
+        self.encode = msgspec.json.Encoder().encode
+        self.decode = msgspec.json.Decoder(struct).decode
+
+
 _SHORT_ROWS, _SHORT_BYTES = 512, 256 * 1024
 _new = tuple.__new__  # a named tuple's own constructor is Python, and takes twice as long
 
 
 class Changes:
-    """The batch that is being filled. ``number`` is its place in the shard's log; ``durable`` the last one kept."""
+    """The changes of one commit. ``number`` is its place in the shard's journal; ``durable`` is the last one on disk.
+
+    Order within a commit: dropped and purged first, then added, updated, replaced, removed, then the rest.
+    """
 
     __slots__ = (
-        "added", "bytes", "cooldowns", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows",
-        "number", "purged", "queues", "removed", "tasks", "updated",
+        "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows", "logs",
+        "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
     )  # fmt: skip
 
     def __init__(self, number: int, durable: int) -> None:
@@ -103,60 +129,113 @@ class Changes:
         self.bytes = 0  # of the contents among them
         self.updated: dict[int, EntryUpdate] = {}
         self.removed: list[int] = []
+        self.replaced: list[Replacement] = []
+        self.receivers: dict[int, Receiver] = {}  # by seq
+        self.purged: dict[int, Purge] = {}  # by queue
+        self.dropped: list[int] = []  # queues, with all they hold
+        # Queue -> messages and bytes that this commit adds to what the queue holds; after a purge, what it holds.
+        self.counts: dict[int, list[int]] = {}
         self.dedup: list[DedupRow] = []
         self.dedup_forgotten: dict[int, int] = {}  # queue -> every remembered send up to this seq
-        self.forgotten_rows = 0  # how many those are
-        self.queues: dict[int, QueueRecord] = {}
-        # Queue -> every position up to this one, and its deduplication memory.
-        self.purged: dict[int, int] = {}
-        self.dropped: list[int] = []  # queues, with all they hold
-        self.cooldowns: dict[QueueName, int | None] = {}  # a deleted name and when it may be used again
-        self.tasks: dict[str, MoveTaskRecord | None] = {}
+        self.forgotten_rows = 0  # how many sends that is about
+        self.records: dict[tuple[str, str], bytes | None] = {}  # (kind, key) -> the record; None: removed
+        self.logs: list[LogRow] = []
+        self.truncated: dict[tuple[str, str], int] = {}  # (kind, key) -> entries up to this position go
 
     def __bool__(self) -> bool:
         return bool(
-            self.added or self.updated or self.removed or self.dedup or self.dedup_forgotten or self.queues
-            or self.purged or self.dropped or self.cooldowns or self.tasks
+            self.added or self.updated or self.removed or self.records or self.dedup or self.dedup_forgotten
+            or self.purged or self.dropped or self.replaced or self.receivers or self.logs or self.truncated
         )  # fmt: skip
 
     @property
     def rows(self) -> int:
-        """Of messages."""
+        """How many messages it touches."""
         return len(self.added) + len(self.updated) + len(self.removed)
 
     @property
     def is_short(self) -> bool:
-        """Can it be written quickly, if anything can? Forgotten sends may be a million rows."""
-        return self.rows + self.forgotten_rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES
+        """Can it be written quickly, if anything can? Forgotten sends may be thousands."""
+        rows = len(self.added) + len(self.updated) + len(self.removed) + self.forgotten_rows
+        return rows <= _SHORT_ROWS and self.bytes <= _SHORT_BYTES
 
-    def forget_sends(self, queue: int, upto: int, rows: int) -> None:
-        """Remove the remembered sends of a queue up to this seq; about how many rows that are."""
-        self.dedup_forgotten[queue] = upto
-        self.forgotten_rows += rows
+    # -- messages --------------------------------------------------------------------------------------------
 
     def add(self, queue: int, entry: Entry) -> None:
+        """A new message, with its content."""
+        content = entry.content
+        assert content is not None, "a new message comes with its content"
         entry.commit = self.number
-        self.bytes += len(entry.content or b"")
+        size = entry.size = len(content)
+        self.bytes += size
         self.added.append(_new(EntryRow, (
             entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
-            entry.receives_before, entry.first_received_ms, entry.source, entry.content,
+            entry.receives_before, entry.first_received_ms, entry.source, content, size, 1, None, None,
         )))  # fmt: skip
-
-    def with_added(self, added: list[EntryRow]) -> Changes:
-        """The same batch, but for these rows."""
-        twin = Changes(self.number, self.durable)
-        for name in self.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.added = added
-        return twin
+        count = self.counts.get(queue)
+        if count is None:
+            self.counts[queue] = [1, size]
+        else:
+            count[0] += 1
+            count[1] += size
 
     def update(self, queue: int, entry: Entry) -> None:
+        """A message was received, hidden or shown."""
         entry.commit = self.number
         self.updated[entry.seq] = _new(EntryUpdate, (
             entry.seq, queue, entry.position, entry.enqueued_ms, entry.due_ms, entry.receives,
             entry.receives_before, entry.first_received_ms, entry.source,
         ))  # fmt: skip
 
-    def remove(self, seq: int) -> None:
+    def move(self, source: int, target: int, entry: Entry) -> None:
+        """A message leaves one queue for another, with its new position."""
+        self.update(target, entry)
+        self._count(source, -1, -entry.size)
+        self._count(target, 1, entry.size)
+
+    def remove(self, queue: int, entry: Entry | EntryRow) -> None:
+        seq = entry.seq
         self.updated.pop(seq, None)
         self.removed.append(seq)
+        count = self.counts.get(queue)
+        if count is None:
+            self.counts[queue] = [-1, -entry.size]
+        else:
+            count[0] -= 1
+            count[1] -= entry.size
+
+    def replace(self, row: EntryRow, content: bytes, version: int) -> None:
+        """Another content for the message that was read as ``row``, if that is still its version.
+
+        ``version`` is one more where the content differs, and the same where only its encryption does."""
+        size = len(content) if version != row.version else row.size
+        self.replaced.append(Replacement(row.seq, row.queue, content, row.version, version, size))
+        self.bytes += len(content)
+
+    def purge(self, queue: int, position: int, seq: int) -> None:
+        """Everything that the queue holds by now is void; so is what this commit added to it until now."""
+        self.purged[queue] = Purge(position, seq)
+        self.counts[queue] = [0, 0]
+
+    def drop(self, queue: int) -> None:
+        self.dropped.append(queue)
+        self.counts.pop(queue, None)
+
+    def forget_sends(self, queue: int, upto: int, rows: int) -> None:
+        """A queue forgets its remembered sends up to a seq, so many of them."""
+        self.dedup_forgotten[queue] = upto
+        self.forgotten_rows += rows
+
+    def _count(self, queue: int, messages: int, size: int) -> None:
+        count = self.counts.setdefault(queue, [0, 0])
+        count[0] += messages
+        count[1] += size
+
+    def with_contents(self, added: list[EntryRow], replaced: list[Replacement]) -> Changes:
+        """The same commit with these contents."""
+        twin = Changes(self.number, self.durable)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.added = added
+        twin.replaced = replaced
+        return twin

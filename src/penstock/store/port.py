@@ -1,177 +1,170 @@
 """The contract between the broker and whatever keeps its data.
 
-A store is blocking and knows no rules: it appends batches of changes to a shard's log, and reads back what
-they left. Calls may come from two threads at once: one that appends, one that reads; a read sees whole
-batches only. The contract suite in ``tests/store`` runs against every store.
+A store is blocking and knows no rules: it appends commits to the journal of a shard, and reads back what they left.
+Calls may come from two threads at once: one that appends and maintains, one that reads; a read sees whole commits
+only. Reads are ordered by position, age or due time and paged by what was read last, which a table of any engine can
+serve. The contract suite in ``tests/store`` runs against every store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from enum import Enum
 from typing import NamedTuple, Protocol
 
-from penstock.names import QueueName
-from penstock.store.changes import Changes, DedupRow, EntryRow, MoveTaskRecord, QueueRecord
+from penstock.store.changes import Changes, DedupRow, EntryRow, LogRow
 
 CONTENT_BYTES_PER_READ = 2 * 1024 * 1024
 """A read of many messages brings the content of the first ones, up to about so many bytes in all."""
 
-
-SCARCE_BYTES = 32 * 1024 * 1024
-"""With no more than this free where the data lives, the last of it is for what somebody waits for."""
+LAST = (1 << 63) - 1
+"""No number, position or time is beyond this one."""
 
 
 class Mark(NamedTuple):
-    """What a shard remembers beside its log position, written with every batch."""
+    """What a shard remembers beside its journal, written with every commit."""
 
-    next_number: int  # the next seq or position to give out: never one that was given before
+    next_number: int  # the next number to give out: never one that was given before
     now_ms: int
     wall_ms: int
 
 
-class Shard(NamedTuple):
-    """What opening a shard tells."""
+class JournalEnd(NamedTuple):
+    """The last commit of a shard's journal, and who owns the shard."""
 
-    position: int  # the number of the last batch; the next is one more
-    mark: Mark
-    secret: bytes  # 32 random bytes made once per shard: it signs receipt handles, and more
-    queues: list[QueueRecord]
-    cooldowns: dict[QueueName, int]
-    tasks: list[MoveTaskRecord]
-    seals: frozenset[bytes]  # see remember_seals
-    messages: int
-    bytes: int  # what the data takes on the disk
-
-
-class Tally(NamedTuple):
-    """How many messages of a queue sleep, and how many there are in all, beyond its purge mark."""
-
-    total: int
-    in_flight: int  # due later than asked, received
-    delayed: int  # due later than asked, never received
+    number: int
+    owner: bytes
 
 
 class Usage(NamedTuple):
-    """How much a queue holds beyond its purge mark."""
+    """How much a queue holds."""
 
     messages: int
-    bytes: int  # of contents, as they are stored
+    bytes: int  # of contents, before encryption
+
+
+class ShardState(NamedTuple):
+    """What opening a shard finds."""
+
+    end: JournalEnd  # its owner is this process now
+    mark: Mark
+    secret: bytes  # 32 random bytes made once per shard: it signs receipt handles, and more
+    records: dict[str, dict[str, bytes]]  # by kind and key
+    usage: dict[int, Usage]  # by queue
+
+
+class Order(Enum):
+    """Messages of the same time are in order of position."""
+
+    POSITION = "position"
+    AGE = "age"  # oldest first
+    DUE = "due"  # soonest first; only messages that are or were hidden until a time
+
+
+class Selection(NamedTuple):
+    """Which messages of a queue, whatever state they are in; everything that is not named is left open."""
+
+    queue: int
+    after: int = 0  # positions beyond this one: the purge mark, or the last position of the page before
+    due_ms_min: int = 0
+    due_ms_max: int = LAST
+    enqueued_ms_min: int = 0
+    enqueued_ms_max: int = LAST
+    received: bool | None = None  # was it ever received?
+
+
+class Cursor(NamedTuple):
+    """Where a page in order of age or due time ended: that time and the position of its last message."""
+
+    time_ms: int
+    position: int
 
 
 class GroupCount(NamedTuple):
     group: str | None
-    count: int  # type: ignore[assignment]  # a tuple has a method of that name; nobody calls it here
+    messages: int
     first_position: int
 
 
-class Head(NamedTuple):
-    """How a message's content begins."""
+class StoreStatus(NamedTuple):
+    """How the engine is, as far as it can tell."""
 
-    seq: int
-    queue: int
-    size: int
-    start: bytes
-
-
-class Resealed(NamedTuple):
-    """What a look at some messages brought."""
-
-    last: int | None  # the last seq looked at; None: there are no more
-    looked_at: int
-    contents: list[tuple[int, bytes]]  # sealed anew, to be written
-    unreadable: int  # outdated, and cannot be opened
+    refuses: str | None = None  # why it takes no new messages for the time being
+    free_bytes: int | None = None  # where the data lives
+    used_bytes: int | None = None
 
 
 class Store(Protocol):
-    """Every read leaves out what lies at or before its ``after`` position."""
+    """What a store does for a shard. What was purged may still be there: who reads a queue gives the purge mark."""
 
-    def open(self) -> Shard:
+    def open(self) -> ShardState:
         """Take the shard for this process, or raise StoreRefused with what to do about it."""
 
     def close(self) -> None: ...
 
-    def append(self, changes: Changes, mark: Mark) -> None:
-        """Make one batch durable as number ``changes.number``, whole or not at all.
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        """Make one commit durable as number ``changes.number``, whole or not at all.
 
-        Order within a batch: dropped and purged first, then added, updated, removed, the rest.
-        Raises StoreLost if that number is taken, StoreFull, StoreBroken after a failed fsync,
-        else StoreError.
-        """
+        Answers the seqs of replacements that were skipped because the message is gone or has another version.
+        Raises StoreLost if the number is taken: the shard is another's. StoreUnknown if it cannot be known whether
+        the commit was made: ``end`` settles it. StoreBroken after a failed fsync. Every other StoreError means that
+        nothing was done; of these, StoreFull passes when there is space again."""
 
-    def queues(self) -> list[QueueRecord]:
-        """All queues, as at open; for throwing away what a refused batch left in memory."""
+    def end(self) -> JournalEnd:
+        """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made."""
 
-    def cooldowns(self) -> dict[QueueName, int]: ...
+    def records(self, kind: str) -> Mapping[str, bytes]:
+        """All records of a kind, by key."""
 
-    def tasks(self) -> list[MoveTaskRecord]: ...
+    def log(self, kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        """The entries of a log beyond a position, in order."""
 
-    def tally(self, queue: int, after: int, now_ms: int) -> Tally: ...
-
-    def groups(self, queue: int, after: int, due_ms_max: int, rows_max: int) -> tuple[list[GroupCount], int]:
-        """Of the first ``rows_max`` messages after a position and due by then: how many in each group, first
-        first, and the last position looked at (``after`` itself if there was none)."""
-
-    def waiting(
+    def select(
         self,
-        queue: int,
+        which: Selection,
+        order: Order = Order.POSITION,
+        *,
+        after: Cursor | None = None,
+        rows_max: int,
+    ) -> list[EntryRow]:
+        """Messages in an order, without content. ``after``: the rest of a listing by age or due time."""
+
+    def lane(
+        self,
+        which: Selection,
         group: str | None,
-        after: int,
-        due_ms_max: int,
         rows_max: int,
         content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
-        """One group's messages (None: those without a group) in order of position.
+        """One group's messages (None: those without a group) in order of position, with content.
 
         Large contents come along up to ``content_bytes_max`` in all; rows beyond have None, see ``contents``."""
 
-    def delayed(self, queue: int, after: int, due_ms_min: int, rows_max: int) -> list[EntryRow]:
-        """Messages never received, due at or after a time, soonest first (then by seq), without content."""
+    def groups(self, which: Selection, rows_max: int) -> tuple[list[GroupCount], int]:
+        """Of the first ``rows_max`` messages: how many in each group, first first, and the last position looked
+        at (``which.after`` itself if there was none)."""
 
-    def in_flight(self, queue: int, after: int, due_ms_min: int) -> list[EntryRow]:
-        """Messages received and due at or after a time, in order of position, without content."""
+    def count(self, which: Selection) -> int: ...
 
     def lookup(self, queue: int, after: int, seqs: Sequence[int]) -> list[EntryRow]:
-        """Those of these messages that are in the queue, without content."""
+        """Those of these messages that are in the queue beyond a position, without content."""
 
     def contents(self, seqs: Sequence[int]) -> dict[int, bytes]: ...
 
-    def expired(self, queue: int, after: int, enqueued_ms_max: int, rows_max: int) -> list[EntryRow]:
-        """Messages enqueued at or before a time, in order of position, without content."""
+    def scan(self, after: int, upto: int, rows_max: int, content_bytes_max: int) -> list[EntryRow]:
+        """Messages of all queues in order of seq, each with its content: those beyond ``after``, up to ``upto``,
+        without what was purged or dropped.
 
-    def oldest_ms(self, queue: int, after: int) -> int | None:
-        """When the oldest message was enqueued."""
+        A page ends with ``rows_max`` messages or about ``content_bytes_max`` bytes; an empty one is the end."""
 
-    def younger(self, queue: int, after: int, enqueued_ms_min: int) -> int:
-        """How many messages were enqueued at or after a time."""
+    def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = LAST) -> list[DedupRow]:
+        """The sends a queue still remembers, oldest first: those with a seq beyond ``after``."""
 
-    def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = -1) -> list[DedupRow]:
-        """The sends a queue still remembers, oldest first: those with a seq beyond ``after``; -1 rows means all."""
+    def usage(self, queue: int | None = None) -> dict[int, Usage]:
+        """What each queue holds that holds something, or one queue. Kept with every commit, never counted."""
 
-    def heads(self, after: int, upto: int, rows_max: int, bytes_max: int) -> list[Head]:
-        """How the contents of all messages begin, in order of seq: those beyond ``after``, up to ``upto``."""
+    def maintain(self, rows_max: int) -> bool:
+        """Do a bounded piece of housekeeping, such as removing void rows; True if there is more. Not concurrent
+        with an append."""
 
-    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        """Put other bytes in place of these contents, where the messages are still there; they mean the same.
-
-        Durable and whole, as an append is, but no batch of the log: nothing that was decided changes."""
-
-    def remember_seals(self, seals: Set[bytes]) -> None:
-        """From now on encrypted contents may begin so, and in no other way. Durable; told again at open.
-
-        For whoever encrypts: to know at a start, without looking at all messages, which keys it must have."""
-
-    def usage(self) -> dict[int, Usage]:
-        """What each queue holds that holds something. For the thread that appends: the first call counts, which takes
-        as long as there is much; then the store keeps count, and others are quick."""
-
-    def tidy(self, rows_max: int) -> bool:
-        """Remove a bite of what purged and dropped queues left and give space back; True if there is more."""
-
-    def free_bytes(self) -> int | None:
-        """Space left where the data lives; None if unknown."""
-
-    def release_reserve(self) -> None:
-        """Give up the space that was set aside, so that receives and deletes can go on on a full disk."""
-
-    def restore_reserve(self) -> bool:
-        """Set that space aside again; False if there is not enough."""
+    def status(self) -> StoreStatus: ...

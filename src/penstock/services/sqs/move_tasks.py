@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from penstock.auth.authorize import authorize
+from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.names import Arn, QueueName
 from penstock.services.sqs.faults import resource_missing
 from penstock.services.sqs.limits import MOVE_TASKS_LISTED_MAX
@@ -24,7 +25,6 @@ from penstock.services.sqs.structs import (
     StartMessageMoveTaskResult,
 )
 from penstock.services.sqs.validation import required
-from penstock.store.changes import MoveTaskRecord
 from penstock.wire.faults import invalid_parameter
 from penstock.wire.service import Call
 

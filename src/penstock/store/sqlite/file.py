@@ -1,28 +1,37 @@
-"""The data file: made whole or not at all, and looked at before it is trusted.
+"""The files of a data directory: whose they are, the lock, and the data file, checked before it is trusted.
 
-Rule 1: a store is never silently empty. The file is built under another name and renamed when it is complete,
-so a file that is missing beside its own leftovers, or has no content, lost its data: refused.
-Rule 2: what is foreign, damaged or newer is refused in one sentence that says what to do.
-Rule 3: looking is quick, whatever the size: header, length, schema, the ends of each tree.
+A store is never silently empty. The data file is built under another name and renamed when it is complete, so a file
+that is missing beside its own leftovers, or has no content, has lost its data, and is refused. So is what is foreign,
+damaged or newer, in one sentence that says what to do. Checks are quick whatever the size: header, length, schema,
+the ends of each tree.
 """
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from penstock.errors import StoreBroken, StoreRefused
-from penstock.store.sqlite import migrations, statements
-from penstock.store.sqlite.syncing import sync_file
+from penstock.store.sqlite import statements
+from penstock.store.sqlite.disk import sync_file
+
+log = logging.getLogger("penstock.store")
 
 Synchronous = Literal["full", "normal", "off"]
+
+DATA_FILE, LOCK_FILE, RESERVE_FILE = "penstock.db", "penstock.lock", "penstock.reserve"
+LOG_FILE = f"{DATA_FILE}-wal"
 
 SQLITE_VERSION_MIN = (3, 33, 0)  # UPDATE ... FROM
 APPLICATION_ID = 0x50454E53  # "PENS"
@@ -32,12 +41,109 @@ CACHE_KIB = 8 * 1024
 # be rare.
 CHECKPOINT_PAGES = 1000
 LOG_BYTES_KEPT = 16 * 1024 * 1024
-BUSY_MS = 5000  # nobody else writes; a backup tool may hold a lock for a moment
+BUSY_MS = 5000  # no other process writes; a backup tool may hold a lock for a moment
+
+MIGRATIONS: Sequence[str] = (statements.script("migrate_1"), statements.script("migrate_2"))
+"""``MIGRATIONS[0]`` leads from format version 1 to 2, and so on; ``sql/schema.sql`` is always the present format."""
 
 _MAGIC = b"SQLite format 3\x00"
 _TREE_PAGES = (b"\x02", b"\x05", b"\x0a", b"\x0d")
 _LEFTOVERS = ("-wal", "-journal")
 _RESTORE = "restore penstock.db from a backup, or give another directory to start empty"
+
+
+# -- the directory -------------------------------------------------------------------------------------------
+
+
+def check_directory(directory: Path) -> None:
+    """Make the data directory, or refuse one that others could exchange files in."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        raise StoreRefused(
+            f"The data directory {directory} belongs to another user (uid {found.st_uid}): start as that user, "
+            f"or give it to this one with chown -R {os.geteuid()} {directory}."
+        )
+    if found.st_mode & stat.S_IWOTH:
+        raise StoreRefused(
+            f"The data directory {directory} can be written by every user: run chmod o-w {directory}, "
+            "or give another directory."
+        )
+    if found.st_mode & stat.S_IWGRP and found.st_uid == os.geteuid():
+        log.warning("the data directory %s can be written by its group: chmod g-w is safer", directory)
+
+
+def check_files(directory: Path) -> None:
+    """Refuse links and files of other users among the data, and keep other users from reading it."""
+    for name in (DATA_FILE, LOG_FILE, f"{DATA_FILE}-shm", f"{DATA_FILE}-journal", RESERVE_FILE):
+        path = directory / name
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreRefused(f"{path} is not a regular file: move it away, or give another directory.")
+        if found.st_uid not in (os.geteuid(), 0):
+            raise StoreRefused(
+                f"{path} belongs to another user (uid {found.st_uid}): start as that user, "
+                f"or run chown {os.geteuid()} {path}."
+            )
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
+            log.warning("%s was open to other users: its mode is 0600 now", path)
+
+
+class LockFile:
+    """One process per data directory. The lock is the kernel's (flock), so it ends with the process however that
+    ends; the text in the file only tells a second process which one is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def take(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            if self._path.is_symlink():
+                raise StoreRefused(
+                    f"{self._path} is a symbolic link: remove it, the lock must be a file of its own."
+                ) from None
+            raise StoreRefused(
+                f"{self._path} cannot be opened ({error.strerror}): give it to the user who starts Penstock, "
+                "or give another directory."
+            ) from None
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise StoreRefused(f"{self._path} is not a regular file: remove it.")
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 200).decode("utf-8", "replace").strip() or "another process"
+            os.close(fd)
+            raise StoreRefused(
+                f"The data directory {self._path.parent} is in use by {holder}: "
+                "stop that process, or give this one another directory."
+            ) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        self._sign(fd)
+
+    def _sign(self, fd: int) -> None:
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        with suppress(OSError):  # a full disk: the lock holds without its text
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} (since {started})\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+# -- the data file -------------------------------------------------------------------------------------------
 
 
 def check_library() -> None:
@@ -56,9 +162,12 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(
         f"BEGIN;\nPRAGMA application_id = {APPLICATION_ID};\n"
-        f"PRAGMA user_version = {migrations.present_version()};\n{statements.script('schema')}\nCOMMIT;"
+        f"PRAGMA user_version = {format_version()};\n{statements.script('schema')}\nCOMMIT;"
     )
-    connection.execute("INSERT INTO shard VALUES (1, 0, 1, 0, 0, ?)", (secrets.token_bytes(32),))
+    connection.execute(
+        "INSERT INTO shard (id, number, next_number, now_ms, wall_ms, secret) VALUES (1, 0, 1, 0, 0, ?)",
+        (secrets.token_bytes(32),),
+    )
 
 
 def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = False) -> sqlite3.Connection:
@@ -80,12 +189,12 @@ def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = Fa
 
 
 def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sqlite3.Connection:
-    """A connection to a file that was found good, made new if there was none.
+    """A connection to a file that passed all checks, made new if there was none.
 
-    From here on nobody in this process may open the file but SQLite: to close it, even once and only after reading,
-    drops every lock that the process holds on it (POSIX). The next visitor, such as a backup, would then take itself
-    for the last one that uses the database, and remove the log that we write to. So the connection that lives is
-    made after all looking.
+    From here on only SQLite may open the file in this process: to close it, even once and only after reading,
+    drops every lock that the process holds on it (POSIX). The next program that opens it, such as a backup, would
+    then take itself for the last one that uses the database, and remove the log that we write to. So the connection
+    that is kept is made after all checks.
     """
     with damage_refused(path):
         if not path.exists():
@@ -140,7 +249,7 @@ def _check_header(path: Path) -> None:
 
 def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    present = migrations.present_version(steps)
+    present = format_version(steps)
     if version > present:
         raise StoreRefused(
             f"{path} has format {version}, this Penstock knows formats up to {present}: "
@@ -148,7 +257,24 @@ def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[s
         )
     if version < 1:
         raise StoreRefused(f"{path} has no format version, its header is damaged: {_RESTORE}.")
-    migrations.migrate(connection, version, steps)
+    if version < present:
+        _migrate(connection, version, steps)
+
+
+def format_version(steps: Sequence[str] = MIGRATIONS) -> int:
+    return 1 + len(steps)
+
+
+def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str]) -> None:
+    """All steps that a file needs run in one transaction, so it is never left in between."""
+    script = "\n;\n".join(steps[version - 1 :])
+    try:
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{script}\n;\nPRAGMA user_version = {format_version(steps)};\nCOMMIT;"
+        )
+    except sqlite3.Error:
+        rollback(connection)
+        raise
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
@@ -175,14 +301,15 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     if missing:
         raise StoreRefused(f"{path} lacks {', '.join(sorted(missing))}, it is damaged: {_RESTORE}.")
     if connection.execute("SELECT count(*) FROM shard").fetchone() != (1,):
-        raise StoreRefused(f"{path} has lost its log position, it is damaged: {_RESTORE}.")
+        raise StoreRefused(f"{path} has lost the end of its journal, it is damaged: {_RESTORE}.")
     for table, order in (
         ("entries", "seq"),
         ("entries INDEXED BY by_age", "queue, enqueued, position"),
         ("contents", "seq"),
-        ("queues", "id"),
+        ("records", "kind, key"),
+        ("usage", "queue"),
         ("dedup", "queue, seq"),
-        ("graveyard", "queue"),
+        ("voids", "queue"),
     ):
         backwards = ", ".join(f"{column} DESC" for column in order.split(", "))
         for direction in (order, backwards):
@@ -200,14 +327,14 @@ def damage_refused(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise StoreRefused(
-            f"{path} cannot be used ({error}): check the rights and the free space of its directory."
+            f"{path} cannot be used ({error}): check its owner and mode, and the free space of its directory."
         ) from error
     except (sqlite3.DatabaseError, StoreBroken, msgspec.DecodeError) as error:
         raise StoreRefused(f"{path} is damaged ({error}): {_RESTORE}.") from error
 
 
 def rollback(connection: sqlite3.Connection) -> None:
-    """Back to the last commit; SQLite may have gone back by itself already."""
+    """Back to the last commit; SQLite may have rolled back by itself already."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

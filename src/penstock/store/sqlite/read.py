@@ -1,6 +1,6 @@
 """The reads of the port on SQLite: one statement each, short, and over before the next begins.
 
-A read that takes two statements holds a snapshot for both, so that it too sees whole batches only.
+A read that takes two statements holds a snapshot for both, so that it too sees whole commits only.
 """
 
 from __future__ import annotations
@@ -13,83 +13,162 @@ from typing import Any
 
 import msgspec
 
-from penstock.names import QueueName
-from penstock.store.changes import DedupRow, EntryRow, MoveTaskRecord, QueueRecord
-from penstock.store.port import CONTENT_BYTES_PER_READ, GroupCount, Head, Mark, Shard, Tally
-from penstock.store.sqlite import file, statements
-from penstock.store.sqlite.faults import store_fault
+from penstock.errors import StoreError
+from penstock.store.changes import DedupRow, EntryRow, LogRow
+from penstock.store.port import (
+    CONTENT_BYTES_PER_READ,
+    LAST,
+    Cursor,
+    GroupCount,
+    JournalEnd,
+    Mark,
+    Order,
+    Selection,
+    ShardState,
+    Usage,
+)
+from penstock.store.sqlite.disk import store_error
+from penstock.store.sqlite.file import rollback
+from penstock.store.sqlite.statements import load
 
-_SQL = statements.load("reads")
+_SQL = load("read")
 _encode = msgspec.json.Encoder().encode
-_queues = msgspec.json.Decoder(list[QueueRecord]).decode
-_tasks = msgspec.json.Decoder(list[MoveTaskRecord]).decode
-_cooldowns = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
 _entries = msgspec.json.Decoder(list[EntryRow]).decode
 _groups = msgspec.json.Decoder(list[GroupCount]).decode
 _triples = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
+_names = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _numbers = msgspec.json.Decoder(list[int]).decode
+
+_BEFORE_ALL = Cursor(-1, -1)
+_BY_DUE = {None: "by_due", False: "by_due_delayed", True: "by_due_in_flight"}
 
 
 class Reads:
-    """Half of a store: the half that changes nothing."""
+    """One connection that changes nothing, used by one thread at a time."""
 
-    _reader: sqlite3.Connection
-    _read_lock: threading.RLock
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
 
-    def queues(self) -> list[QueueRecord]:
-        return _queues(self._one("queues")[0])
+    def open(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
 
-    def cooldowns(self) -> dict[QueueName, int]:
-        rows = _cooldowns(self._one("cooldowns")[0])
-        return {QueueName(account, region, name): until for account, region, name, until in rows}
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
-    def tasks(self) -> list[MoveTaskRecord]:
-        return _tasks(self._one("tasks")[0])
+    def state(self) -> ShardState:
+        number, next_number, now_ms, wall_ms, secret, owner = self._one("shard")
+        names, data = self._one("all_records")
+        records: dict[str, dict[str, bytes]] = {}
+        for (kind, key), each in zip(_names(names), _bytes_of(data), strict=True):
+            records.setdefault(kind, {})[key] = each
+        return ShardState(
+            JournalEnd(number, owner), Mark(next_number, now_ms, wall_ms), secret, records, self.usage()
+        )
 
-    def tally(self, queue: int, after: int, now_ms: int) -> Tally:
-        return Tally(*self._one("tally", queue=queue, after=after, now_ms=now_ms))
+    def end(self) -> JournalEnd:
+        number, *_, owner = self._one("shard")
+        return JournalEnd(number, owner)
 
-    def groups(self, queue: int, after: int, due_ms_max: int, rows_max: int) -> tuple[list[GroupCount], int]:
-        groups, last = self._one("groups", queue=queue, after=after, due_ms_max=due_ms_max, rows_max=rows_max)
-        return _groups(groups), last
+    def records(self, kind: str) -> dict[str, bytes]:
+        names, data = self._one("records", kind=kind)
+        return {key: each for (_, key), each in zip(_names(names), _bytes_of(data), strict=True)}
 
-    def waiting(
+    def log(self, kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        positions, data = self._one("log", kind=kind, key=key, after=after, rows_max=rows_max)
+        pairs = zip(_numbers(positions), _bytes_of(data), strict=True)
+        return [LogRow(kind, key, position, each) for position, each in pairs]
+
+    def select(
         self,
-        queue: int,
+        which: Selection,
+        order: Order = Order.POSITION,
+        *,
+        after: Cursor | None = None,
+        rows_max: int,
+    ) -> list[EntryRow]:
+        asked = {**which._asdict(), "rows_max": rows_max}
+        if order is Order.POSITION:
+            return self._by_position(which, asked)
+        by_age = order is Order.AGE
+        # A page begins behind the cursor, or before all that the selection names.
+        from_ms = which.enqueued_ms_min if by_age else which.due_ms_min
+        start = max(after or _BEFORE_ALL, Cursor(from_ms - 1, LAST))
+        name = "by_age" if by_age else _BY_DUE[which.received]
+        return _entries(self._one(name, time_ms=start.time_ms, position=start.position, **asked)[0])
+
+    def _by_position(self, which: Selection, asked: dict[str, Any]) -> list[EntryRow]:
+        if which.received and which.due_ms_min > 0:
+            return _entries(self._one("by_position_in_flight", **asked)[0])
+        if which.enqueued_ms_max == LAST:
+            return _entries(self._one("by_position", **asked)[0])
+        # Messages past an age: few among many are found by age, many by walking in order to the last one wanted.
+        with self._snapshot():
+            (count,) = self._one("count_old", **asked)
+            if count == 0:
+                return []
+            name = "by_position_of_old" if count < asked["rows_max"] else "by_position"
+            return _entries(self._one(name, **asked)[0])
+
+    def lane(
+        self,
+        which: Selection,
         group: str | None,
-        after: int,
-        due_ms_max: int,
         rows_max: int,
         content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
-        asked = {"queue": queue, "after": after, "due_ms_max": due_ms_max, "rows_max": rows_max}
+        asked = {
+            "queue": which.queue, "after": which.after, "due_ms_max": which.due_ms_max, "rows_max": rows_max,
+        }  # fmt: skip
         with self._snapshot():
             if group is None:
-                rows, contents = self._one("waiting_loose", **asked)
+                rows, contents = self._one("lane_loose", **asked)
             else:
-                rows, contents = self._one("waiting_grouped", grp=group, **asked)
+                rows, contents = self._one("lane_grouped", grp=group, **asked)
             return self._with_contents(_entries(rows), _bytes_of(contents), content_bytes_max)
 
-    def _with_contents(self, rows: list[EntryRow], inside: list[bytes], budget: int) -> list[EntryRow]:
+    def scan(self, after: int, upto: int, rows_max: int, content_bytes_max: int) -> list[EntryRow]:
+        with self._snapshot():
+            rows, contents = self._one("scan", after=after, upto=upto, rows_max=rows_max)
+            whole = self._with_contents(_entries(rows), _bytes_of(contents), content_bytes_max)
+        size = 0
+        for i, row in enumerate(whole):
+            if row.content is None or size >= content_bytes_max:
+                return whole[:i]  # the page is full
+            size += len(row.content)
+        return whole
+
+    def _with_contents(self, rows: list[EntryRow], inside: list[bytes], bytes_left: int) -> list[EntryRow]:
         whole = []
         for row, content in zip(rows, inside, strict=True):
-            if not content and budget > 0:
+            if not content and bytes_left > 0:
                 content = self._apart(row.seq)
-            budget -= len(content)
-            whole.append(EntryRow(*row[:-1], content or None))
+            bytes_left -= len(content)
+            whole.append(row._replace(content=content) if content else row)
         return whole
 
     def _apart(self, seq: int) -> bytes:
         content: bytes = self._one("content_apart", seq=seq)[0]
         return content
 
-    def delayed(self, queue: int, after: int, due_ms_min: int, rows_max: int) -> list[EntryRow]:
-        return _entries(
-            self._one("delayed", queue=queue, after=after, due_ms_min=due_ms_min, rows_max=rows_max)[0]
+    def groups(self, which: Selection, rows_max: int) -> tuple[list[GroupCount], int]:
+        groups, last = self._one(
+            "groups", queue=which.queue, after=which.after, due_ms_max=which.due_ms_max, rows_max=rows_max
         )
+        return _groups(groups), last
 
-    def in_flight(self, queue: int, after: int, due_ms_min: int) -> list[EntryRow]:
-        return _entries(self._one("in_flight", queue=queue, after=after, due_ms_min=due_ms_min)[0])
+    def count(self, which: Selection) -> int:
+        if which.due_ms_min > 0 and which.received is not None:
+            name = "count_in_flight" if which.received else "count_delayed"
+        elif which.received is None and which.due_ms_min == 0 and which.due_ms_max == LAST:
+            name = "count_by_age"
+        else:
+            name = "count"
+        count: int = self._one(name, **which._asdict())[0]
+        return count
 
     def lookup(self, queue: int, after: int, seqs: Sequence[int]) -> list[EntryRow]:
         return _entries(self._one("lookup", queue=queue, after=after, seqs=_encode(list(seqs)).decode())[0])
@@ -100,69 +179,49 @@ class Reads:
             pairs = zip(_numbers(found), _bytes_of(inside), strict=True)
             return {seq: content or self._apart(seq) for seq, content in pairs}
 
-    def expired(self, queue: int, after: int, enqueued_ms_max: int, rows_max: int) -> list[EntryRow]:
-        asked = {"queue": queue, "after": after, "enqueued_ms_max": enqueued_ms_max, "rows_max": rows_max}
-        with self._snapshot():
-            (count,) = self._one("count_expired", **asked)
-            if count == 0:
-                return []
-            few = count < rows_max
-            return _entries(self._one("expired_few" if few else "expired_many", **asked)[0])
-
-    def oldest_ms(self, queue: int, after: int) -> int | None:
-        oldest: int | None = self._one("oldest_ms", queue=queue, after=after)[0]
-        return oldest
-
-    def younger(self, queue: int, after: int, enqueued_ms_min: int) -> int:
-        count: int = self._one("younger", queue=queue, after=after, enqueued_ms_min=enqueued_ms_min)[0]
-        return count
-
-    def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = -1) -> list[DedupRow]:
+    def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = LAST) -> list[DedupRow]:
         sends, digests = self._one("dedup", queue=queue, now_ms=now_ms, after=after, rows_max=rows_max)
         return [
             DedupRow(queue, seq, digest, until_ms)
             for (queue, seq, until_ms), digest in zip(_triples(sends), _bytes_of(digests), strict=True)
         ]
 
-    def heads(self, after: int, upto: int, rows_max: int, bytes_max: int) -> list[Head]:
-        rows, starts = self._one("heads", after=after, upto=upto, rows_max=rows_max, bytes_max=bytes_max)
-        return [Head(*row, start) for row, start in zip(_triples(rows), _bytes_of(starts), strict=True)]
+    def usage(self, queue: int | None = None) -> dict[int, Usage]:
+        (rows,) = self._one("usage") if queue is None else self._one("usage_of", queue=queue)
+        return {queue: Usage(messages, size) for queue, messages, size in _triples(rows)}
 
-    def _shard(self) -> Shard:
-        position, next_number, now_ms, wall_ms, secret = self._one("shard")
-        (messages,) = self._one("messages")
-        with self._reading():
+    def used_bytes(self) -> int:
+        with self._reading() as connection:
             pages, free, page_bytes = (
-                self._reader.execute(f"PRAGMA {name}").fetchone()[0]
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("page_count", "freelist_count", "page_size")
             )
-        return Shard(
-            position, Mark(next_number, now_ms, wall_ms), secret, self.queues(), self.cooldowns(), self.tasks(),
-            frozenset(_bytes_of(self._one("seals")[0])), messages, (pages - free) * page_bytes,
-        )  # fmt: skip
+        return int((pages - free) * page_bytes)
 
     def _one(self, name: str, **asked: object) -> tuple[Any, ...]:
-        with self._reading():
-            rows = self._reader.execute(_SQL[name], asked).fetchall()
+        with self._reading() as connection:
+            rows = connection.execute(_SQL[name], asked).fetchall()
         row: tuple[Any, ...] = rows[0]
         return row
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._read_lock:
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._connection is None:
+                raise StoreError("the store is closed")
             try:
-                yield
+                yield self._connection
             except sqlite3.Error as error:
-                raise store_fault(error, has_room=lambda: True) from error
+                raise store_error(error, has_room=lambda: True) from error
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        with self._reading():
-            self._reader.execute("BEGIN")
+        with self._reading() as connection:
+            connection.execute("BEGIN")
             try:
                 yield
             finally:
-                file.rollback(self._reader)
+                rollback(connection)
 
 
 def _bytes_of(digits: str | None) -> list[bytes]:

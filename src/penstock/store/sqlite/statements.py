@@ -1,14 +1,17 @@
 """SQL lives in ``sql/*.sql``, each statement under a ``-- name:`` line; loaded once.
 
-A statement for many rows has ``{rows}`` where its VALUES go. Its text is made for powers of two of rows, so
-that the cache of prepared statements holds them all, and any number of rows takes a handful of statements.
+A statement for many rows has ``{rows}`` where its VALUES go. Its text is made for powers of two of rows, so that the
+cache of prepared statements holds them all, and any number of rows takes a handful of statements.
 """
 
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 
 ROWS_PER_STATEMENT_MAX = 512
 
@@ -23,7 +26,9 @@ def script(name: str) -> str:
 def load(name: str) -> dict[str, str]:
     """The named statements of a file."""
     _, *parts = _NAME.split(script(name))
-    return {key: text.strip() for key, text in zip(parts[::2], parts[1::2], strict=True)}
+    texts = {key: text.strip() for key, text in zip(parts[::2], parts[1::2], strict=True)}
+    entries = texts.pop("entries", "").rpartition("below.\n")[2]
+    return {key: text.replace("{entries}", entries) for key, text in texts.items()}
 
 
 @cache
@@ -32,11 +37,14 @@ def for_rows(statement: str, rows: int, columns: int) -> str:
     return statement.replace("{rows}", ",".join([row] * rows))
 
 
-def bites(rows: int) -> list[int]:
-    """How many rows each statement takes: powers of two, largest first."""
-    sizes = [ROWS_PER_STATEMENT_MAX] * (rows // ROWS_PER_STATEMENT_MAX)
-    rest = rows % ROWS_PER_STATEMENT_MAX
-    while rest:
-        sizes.append(1 << (rest.bit_length() - 1))
-        rest -= sizes[-1]
-    return sizes
+def execute_rows(
+    connection: sqlite3.Connection, statement: str, rows: Sequence[Sequence[object]]
+) -> Iterator[tuple[sqlite3.Cursor, Sequence[Sequence[object]]]]:
+    """Run a statement over many rows, some at a time; answers what each run did, and for which rows."""
+    columns, total, start = len(rows[0]), len(rows), 0
+    while start < total:
+        rest = total - start
+        size = min(ROWS_PER_STATEMENT_MAX, 1 << (rest.bit_length() - 1))
+        part = rows if size == total else rows[start : start + size]
+        yield connection.execute(for_rows(statement, size, columns), list(chain.from_iterable(part))), part
+        start += size

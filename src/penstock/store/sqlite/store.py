@@ -1,174 +1,175 @@
-"""The embedded store: one SQLite file in the data directory, or a database in memory for a while.
+"""The embedded store: one SQLite file in the data directory.
 
-Rule 1: an append is durable (write-ahead log, fsync at every commit) or did not happen. With ``sync_every_s``, or
-        less than full ``synchronous``, it is with the operating system at once and on the disk a little later.
-Rule 2: one connection writes and one reads, each by one thread at a time; a read never waits for a commit.
-Rule 3: a failed append leaves the connection ready for the next, unless the error is StoreBroken.
+An append is durable (write-ahead log, fsync at every commit) or did not happen. With ``sync_every_s``, or less than
+full ``synchronous``, it is with the operating system at once and on the disk a little later. One connection writes
+and one reads, each by one thread at a time; a read never waits for a commit. A failed append leaves the connection
+ready for the next, unless the error is StoreBroken.
+
+On a full disk no new messages are taken, but what is there can still be received and deleted: a reserve is set aside
+while there is space, and given up when there is none, which leaves room to write receives and deletes.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.errors import StoreLost, StoreRefused
+from penstock.errors import StoreError, StoreFull, StoreLost, StoreRefused
 from penstock.store.changes import Changes
-from penstock.store.port import Mark, Shard, Usage
-from penstock.store.sqlite import cleanup, file, migrations, write
-from penstock.store.sqlite.faults import store_fault
-from penstock.store.sqlite.lockfile import LOCK_FILE, LockFile
-from penstock.store.sqlite.meter import Meter
+from penstock.store.port import Mark, ShardState, StoreStatus
+from penstock.store.sqlite import file
+from penstock.store.sqlite.cleanup import Shrinking, remove_void_rows
+from penstock.store.sqlite.disk import Reserve, TimedSync, free_bytes, room_for, store_error
 from penstock.store.sqlite.read import Reads
-from penstock.store.sqlite.reserve import Reserve, free_bytes, room_for
-from penstock.store.sqlite.syncing import TimedSync
+from penstock.store.sqlite.write import write
 
 T = TypeVar("T")
 
-_LOG_FILE = "penstock.db-wal"
 WORKING_BYTES = 1024 * 1024
 """SQLite needs some room even to read: the index of its log is a file."""
 
+_FULL = "no space left where the data lives"
 
-class SqliteStore(Reads):
+
+class SqliteStore:
     def __init__(
         self,
-        directory: Path | None,
+        directory: Path,
         *,
         synchronous: file.Synchronous = "full",
         sync_every_s: float | None = None,
-        steps: Sequence[str] = migrations.STEPS,
+        migrations: Sequence[str] = file.MIGRATIONS,
     ) -> None:
         self._directory = directory
         self._synchronous = synchronous
         self._sync_every_s = sync_every_s
+        self._migrations = migrations
         self._sync: TimedSync | None = None
-        self._steps = steps
-        self._lock_file = LockFile(directory / LOCK_FILE) if directory else None
-        self._reserve = Reserve(directory / "penstock.reserve") if directory else None
-        self._writer: sqlite3.Connection
-        self._connections: list[sqlite3.Connection] = []
+        self._lock_file = file.LockFile(directory / file.LOCK_FILE)
+        self._reserve = Reserve(directory / file.RESERVE_FILE)
+        self._full = False
+        self._shrinking = Shrinking()
+        self._writer: sqlite3.Connection | None = None
         self._write_lock = threading.RLock()
-        # In memory there is one connection for both, so reads and writes take turns.
-        self._read_lock = threading.RLock() if directory else self._write_lock
-        self._files: dict[str, int] = {}  # that hold the data, by inode
-        self._meter = Meter()
-        self._pages_given_back = 0  # in the log; the file itself is cut from time to time
+        self._inodes: dict[str, int] = {}  # of the files that hold the data
+        self._reads = Reads()
+        self.end = self._reads.end
+        self.records = self._reads.records
+        self.log = self._reads.log
+        self.select = self._reads.select
+        self.lane = self._reads.lane
+        self.groups = self._reads.groups
+        self.count = self._reads.count
+        self.lookup = self._reads.lookup
+        self.contents = self._reads.contents
+        self.scan = self._reads.scan
+        self.dedup = self._reads.dedup
+        self.usage = self._reads.usage
 
-    def open(self) -> Shard:
-        assert not self._connections, "a store is opened once"
+    # -- open and close --------------------------------------------------------------------------------------
+
+    def open(self) -> ShardState:
+        assert self._writer is None, "a store is opened once"
         file.check_library()
         try:
-            if self._directory is None:
-                self._writer = self._reader = file.connect(":memory:", self._synchronous)
-                self._connections = [self._writer]
-                file.create(self._writer)
-                return self._shard()
-            return self._open_directory(self._directory)
+            return self._open()
         except OSError as error:
             self.close()
-            raise StoreRefused(f"The data directory {self._directory} cannot be used: {error}.") from error
+            raise StoreRefused(
+                f"The data directory {self._directory} cannot be used ({error}): check its owner and mode, "
+                "or give another directory."
+            ) from error
         except BaseException:
             self.close()
             raise
 
-    def _open_directory(self, directory: Path) -> Shard:
-        assert self._lock_file is not None
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _open(self) -> ShardState:
+        file.check_directory(self._directory)
         self._lock_file.take()
-        if free_bytes(directory) < WORKING_BYTES:
-            self.release_reserve()
-        path = directory / "penstock.db"
-        self._writer = file.open_file(path, self._synchronous, self._steps)
-        self._connections = [self._writer]
+        file.check_files(self._directory)
+        if free_bytes(self._directory) < WORKING_BYTES:
+            self._reserve.release()
+        path = self._directory / file.DATA_FILE
+        self._writer = file.open_file(path, self._synchronous, self._migrations)
         with file.damage_refused(path):
-            self._reader = file.connect(path, self._synchronous, reads_only=True)
-            self._connections.append(self._reader)
-            shard = self._shard()
-            self._files = {str(each): os.stat(each).st_ino for each in (path, directory / _LOG_FILE)}
-        self.restore_reserve()
+            self._take_ownership(self._writer)
+            self._reads.open(file.connect(path, self._synchronous, reads_only=True))
+            state = self._reads.state()
+        log = self._directory / file.LOG_FILE
+        self._inodes = {str(each): os.stat(each).st_ino for each in (path, log)}
+        self._full = not self._reserve.restore()
         if self._sync_every_s is not None:
-            self._sync = TimedSync(directory / _LOG_FILE, self._sync_every_s)
-        return shard
+            self._sync = TimedSync(log, self._sync_every_s)
+        return state
+
+    def _take_ownership(self, connection: sqlite3.Connection) -> None:
+        """Also finds out at the start, and not with the first send, that the file cannot be written."""
+        try:
+            connection.execute("UPDATE shard SET owner = ?", (secrets.token_bytes(16),))
+        except sqlite3.Error as error:
+            if not isinstance(store_error(error, has_room=self._has_room), StoreFull):
+                raise  # on a full disk the lock file is enough to know who owns the data
 
     def close(self) -> None:
         sync, self._sync = self._sync, None
         if sync is not None:
             sync.close()
-        with self._write_lock, self._read_lock:
-            while self._connections:
-                self._connections.pop().close()
-            if self._lock_file is not None:
-                self._lock_file.release()
-
-    def append(self, changes: Changes, mark: Mark) -> None:
-        def job(connection: sqlite3.Connection) -> None:
-            with self._meter.watching(connection, changes):
-                write.write(connection, changes, mark)
-
-        self._check_files_are_there()
+        self._reads.close()
         with self._write_lock:
-            self._in_transaction(job)
-            self._meter.durable()
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+            self._lock_file.release()
 
-    def rewrite(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        def job(connection: sqlite3.Connection) -> None:
-            with self._meter.weighing(connection, [seq for seq, _ in contents]):
-                write.rewrite(connection, contents)
+    # -- writing ---------------------------------------------------------------------------------------------
 
-        if not contents:
-            return
-        self._check_files_are_there()
-        with self._write_lock:
-            self._in_transaction(job)
-            self._meter.durable()
-
-    def remember_seals(self, seals: Set[bytes]) -> None:
-        self._check_files_are_there()
-        self._in_transaction(lambda connection: write.replace_seals(connection, seals))
-
-    def usage(self) -> dict[int, Usage]:
-        with self._write_lock, self._faults():
-            return self._meter.usage(self._writer)
-
-    def _check_files_are_there(self) -> None:
-        """A file that was removed or replaced under our feet takes every write and keeps none."""
-        for path, inode in self._files.items():
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        for path, inode in self._inodes.items():
+            # A file that was removed or replaced takes every write and keeps none.
             try:
                 found = os.stat(path).st_ino
             except OSError:
                 found = 0
             if found != inode:
                 raise StoreLost(f"{path} was removed or replaced while in use")
+        try:
+            return self._in_transaction(lambda connection: write(connection, changes, mark))
+        except StoreFull:
+            self._full = True
+            self._reserve.release()
+            raise
 
-    def tidy(self, rows_max: int) -> bool:
-        if self._in_transaction(lambda connection: cleanup.remove_bite(connection, rows_max)):
-            return True
-        with self._write_lock, self._faults():
-            return self._shrink(rows_max)
+    def maintain(self, rows_max: int) -> bool:
+        more = self._in_transaction(lambda connection: remove_void_rows(connection, rows_max))
+        if not more:
+            with self._write_lock:
+                more = self._shrink(rows_max)
+        if self._full:
+            self._full = not self._reserve.restore()
+        return more
 
     def _shrink(self, pages_max: int) -> bool:
-        surplus = cleanup.free_pages(self._writer) - cleanup.FREE_PAGES_KEPT
-        if surplus > 0:
-            pages = min(pages_max, surplus)
-            cleanup.shrink_bite(self._writer, pages)
-            self._pages_given_back += pages
-        # On a disk that is nearly full the log must not grow before the file has shrunk.
-        plenty = self._directory is None or free_bytes(self._directory) > cleanup.PLENTY_BYTES
-        cut_above = cleanup.PAGES_PER_CUT if surplus > 0 and plenty else 0
-        if self._pages_given_back > cut_above and cleanup.cut_file(self._writer):
-            self._pages_given_back = 0
-        return surplus > 0
+        try:
+            return self._shrinking.shrink(self._connection(), pages_max, free_bytes(self._directory))
+        except sqlite3.Error as error:
+            raise store_error(error, has_room=self._has_room) from error
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            raise StoreError("the store is closed")
+        return self._writer
 
     def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._writer
         with self._write_lock:
-            if self._sync is not None:
-                self._sync.check()
+            connection = self._connection()
+            sync = self._sync
+            if sync is not None:
+                sync.check()
             committing = False
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -178,33 +179,19 @@ class SqliteStore(Reads):
             except BaseException as error:
                 try:
                     if isinstance(error, sqlite3.Error):
-                        raise store_fault(error, has_room=self._has_room, committing=committing) from error
+                        raise store_error(error, has_room=self._has_room, committing=committing) from error
                     raise
                 finally:
                     file.rollback(connection)
-            if self._sync is not None:
-                self._sync.written()
+            if sync is not None:
+                sync.written()
             return outcome
 
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise store_fault(error, has_room=self._has_room) from error
-
     def _has_room(self) -> bool:
-        if self._directory is None:
-            return True
-        log = self._directory / _LOG_FILE
+        log = self._directory / file.LOG_FILE
         return room_for(self._directory, log.stat().st_size + WORKING_BYTES)
 
-    def free_bytes(self) -> int | None:
-        return free_bytes(self._directory) if self._directory else None
-
-    def release_reserve(self) -> None:
-        if self._reserve is not None:
-            self._reserve.release()
-
-    def restore_reserve(self) -> bool:
-        return self._reserve is None or self._reserve.restore()
+    def status(self) -> StoreStatus:
+        return StoreStatus(
+            _FULL if self._full else None, free_bytes(self._directory), self._reads.used_bytes()
+        )

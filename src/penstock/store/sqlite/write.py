@@ -1,140 +1,150 @@
-"""Writes one batch of changes within the transaction of its caller.
+"""Writes one commit within the transaction of its caller.
 
-Few, large statements: the commit runs in a thread while the loop is busy, and each statement takes the
-interpreter lock anew. A purge or a drop only writes a mark; :mod:`penstock.store.sqlite.cleanup` removes the rows.
+Few, large statements: the commit may run in a thread while the loop is busy, and each statement takes the interpreter
+lock again. A purge or a drop only writes a mark; :mod:`penstock.store.sqlite.cleanup` removes the rows.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import chain
 
 import msgspec
 
 from penstock.errors import StoreLost
-from penstock.store.changes import Changes, EntryRow
-from penstock.store.port import Mark
-from penstock.store.sqlite import statements
+from penstock.store.changes import Changes, EntryRow, Replacement
+from penstock.store.port import LAST, Mark
+from penstock.store.sqlite.statements import execute_rows, for_rows, load
 
 CONTENT_INSIDE_MAX = 2048
 """Larger contents lie apart from their entry, so that a receive does not rewrite them."""
 
 FORGET_ROWS_MAX = 2000
-"""So many remembered sends of a queue are forgotten in one batch; the rest gets a mark."""
+"""So many remembered sends of a queue are forgotten in one commit; the rest gets a mark."""
 
-EVERYTHING = (1 << 63) - 1
+SQL = load("write")
+_NOTHING: Set[int] = frozenset()
+_encode = msgspec.json.Encoder().encode
 
-_SQL = statements.load("append")
-_json = msgspec.json.Encoder().encode
 
-
-def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> None:
-    advanced = connection.execute(_SQL["advance"], (changes.number, *mark, changes.number - 1))
-    if advanced.rowcount == 0:
-        raise StoreLost(
-            f"batch {changes.number} does not follow the last one: another process owns the shard"
-        )
-    if changes.dropped or changes.purged:
-        _bury(connection, changes)
+def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> Set[int]:
+    """Answers the seqs of replacements that were skipped."""
+    number = changes.number
+    if connection.execute(SQL["advance"], (number, *mark, number - 1)).rowcount == 0:
+        raise StoreLost(f"commit {number} does not follow the last one: another process owns the shard")
+    counts = changes.counts
+    skipped = _NOTHING
+    if changes.purged or changes.dropped:
+        _void(connection, changes)
     if changes.added:
         _add(connection, changes.added)
     if changes.updated:
         _update(connection, list(changes.updated.values()))
     if changes.removed:
         remove(connection, _numbers(changes.removed))
-    if changes.queues or changes.cooldowns or changes.tasks:
-        _write_catalogue(connection, changes)
+    if changes.records:
+        _write_records(connection, changes.records)
     if changes.dedup:
         _write_rows(connection, "remember_sends", changes.dedup)
-    for queue, seq in changes.dedup_forgotten.items():
-        if forget(connection, queue, seq, FORGET_ROWS_MAX) == FORGET_ROWS_MAX:
-            _write_rows(connection, "bury", [(queue, 0, seq)])
+    if changes.dedup_forgotten:
+        _forget_sends(connection, changes.dedup_forgotten)
+    if changes.replaced:
+        skipped = _replace(connection, changes.replaced, counts := {**counts})
+    if changes.receivers:
+        _write_rows(connection, "note_receivers", [(seq, *who) for seq, who in changes.receivers.items()])
+    if changes.logs:
+        _write_rows(connection, "append_logs", changes.logs)
+    for (kind, key), position in changes.truncated.items():
+        connection.execute(SQL["truncate_log"], (kind, key, position))
+    if counts:
+        _write_rows(connection, "add_usage", [(queue, *count) for queue, count in counts.items()])
+    return skipped
 
 
 def remove(connection: sqlite3.Connection, seqs: str) -> None:
     """Remove messages, given as a JSON array of their seqs."""
-    connection.execute(_SQL["remove_entries"], (seqs,))
-    connection.execute(_SQL["remove_contents"], (seqs,))
-
-
-def rewrite(connection: sqlite3.Connection, contents: Sequence[tuple[int, bytes]]) -> None:
-    """Each stays where it is, beside its entry or apart from it; what is gone meanwhile stays gone."""
-    _write_rows(connection, "rewrite_inside", contents)
-    _write_rows(connection, "rewrite_apart", contents)
-
-
-def replace_seals(connection: sqlite3.Connection, seals: Iterable[bytes]) -> None:
-    connection.execute(_SQL["forget_seals"])
-    connection.executemany(_SQL["add_seal"], [(seal,) for seal in seals])
+    connection.execute(SQL["remove_entries"], (seqs,))
+    connection.execute(SQL["remove_contents"], (seqs,))
 
 
 def forget(connection: sqlite3.Connection, queue: int, seq: int, rows_max: int) -> int:
     """Forget a queue's sends up to ``seq``, oldest first; how many were forgotten."""
     asked = {"queue": queue, "seq": seq, "rows_max": rows_max}
-    return connection.execute(_SQL["forget_sends"], asked).rowcount
+    return connection.execute(SQL["forget_sends"], asked).rowcount
 
 
 def _write_rows(connection: sqlite3.Connection, name: str, rows: Sequence[Sequence[object]]) -> None:
-    columns = len(rows[0])
-    start = 0
-    for size in statements.bites(len(rows)):
-        values = list(chain.from_iterable(rows[start : start + size]))
-        connection.execute(statements.for_rows(_SQL[name], size, columns), values)
-        start += size
+    if len(rows) == 1:
+        connection.execute(for_rows(SQL[name], 1, len(rows[0])), rows[0])
+        return
+    for _ in execute_rows(connection, SQL[name], rows):
+        pass
 
 
 def _numbers(values: Iterable[int]) -> str:
-    return _json(list(values)).decode()
+    return _encode(list(values)).decode()
 
 
-def _bury(connection: sqlite3.Connection, changes: Changes) -> None:
-    # Seqs and positions come from one counter: every send before the purge has a seq at or below its mark.
-    graves = [(queue, upto, upto) for queue, upto in changes.purged.items()]
-    graves += [(queue, EVERYTHING, EVERYTHING) for queue in changes.dropped]
-    _write_rows(connection, "bury", graves)
-    if changes.dropped:
-        connection.execute(_SQL["drop_queues"], (_numbers(changes.dropped),))
+def _void(connection: sqlite3.Connection, changes: Changes) -> None:
+    voids = [(queue, *purge) for queue, purge in changes.purged.items()]
+    voids += [(queue, LAST, LAST) for queue in changes.dropped]
+    _write_rows(connection, "void", voids)
+    connection.execute(SQL["forget_usage"], (_numbers(chain(changes.purged, changes.dropped)),))
 
 
 def _add(connection: sqlite3.Connection, added: list[EntryRow]) -> None:
-    apart = [(row.seq, row.content) for row in added if _is_large(row)]
+    apart = [(row.seq, row.content) for row in added if len(row.content or b"") > CONTENT_INSIDE_MAX]
     if apart:
-        added = [row._replace(content=None) if _is_large(row) else row for row in added]
+        large = {seq for seq, _ in apart}
+        added = [row._replace(content=None) if row.seq in large else row for row in added]
         _write_rows(connection, "add_contents", apart)
     _write_rows(connection, "add_entries", added)
 
 
-def _is_large(row: EntryRow) -> bool:
-    assert row.content is not None, "a new message comes with its content"
-    return len(row.content) > CONTENT_INSIDE_MAX
-
-
 def _update(connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
-    start = 0
-    for size in statements.bites(len(rows)):
-        values = list(chain.from_iterable(rows[start : start + size]))
-        in_place = statements.for_rows(_SQL["update_in_place"], size, 9)
-        if connection.execute(in_place, values).rowcount < size:  # some moved, or are no longer there
-            connection.execute(statements.for_rows(_SQL["update_anywhere"], size, 9), values)
-        start += size
+    for done, part in execute_rows(connection, SQL["update_in_place"], rows):
+        if done.rowcount < len(part):  # some moved, or are no longer there
+            connection.execute(
+                for_rows(SQL["update_anywhere"], len(part), len(part[0])), list(chain.from_iterable(part))
+            )
 
 
-def _write_catalogue(connection: sqlite3.Connection, changes: Changes) -> None:
-    queues = [
-        (record.id, record.name.account, record.name.region, record.name.name, _json(record).decode())
-        for record in changes.queues.values()
-    ]
-    rests = [
-        (n.account, n.region, n.name, until) for n, until in changes.cooldowns.items() if until is not None
-    ]
-    rested = [(n.account, n.region, n.name) for n, until in changes.cooldowns.items() if until is None]
-    tasks = [(id, _json(record).decode()) for id, record in changes.tasks.items() if record is not None]
-    ended = [id for id, record in changes.tasks.items() if record is None]
-    for name, rows in (
-        ("put_queues", queues), ("put_cooldowns", rests), ("end_cooldowns", rested), ("put_tasks", tasks),
-    ):  # fmt: skip
-        if rows:
-            _write_rows(connection, name, rows)
-    if ended:
-        connection.execute(_SQL["end_tasks"], (_json(ended).decode(),))
+def _replace(
+    connection: sqlite3.Connection, replaced: Sequence[Replacement], counts: dict[int, list[int]]
+) -> Set[int]:
+    """``counts`` is corrected by the difference in size."""
+    wanted = [(each.seq, each.if_version) for each in replaced]
+    found: dict[int, tuple[int, int]] = {}
+    for done, _ in execute_rows(connection, SQL["replaceable"], wanted):
+        found.update((seq, (queue, size)) for seq, queue, size in done.fetchall())
+    made = [each for each in replaced if each.seq in found]
+    if made:
+        connection.execute(SQL["remove_contents"], (_numbers(found),))
+        apart = [(each.seq, each.content) for each in made if len(each.content) > CONTENT_INSIDE_MAX]
+        if apart:
+            _write_rows(connection, "add_contents", apart)
+        large = {seq for seq, _ in apart}
+        _write_rows(connection, "replace_contents", [
+            (each.seq, None if each.seq in large else each.content, each.version, each.size) for each in made
+        ])  # fmt: skip
+    for each in made:
+        queue, size = found[each.seq]
+        messages, bytes_ = counts.get(queue, (0, 0))
+        counts[queue] = [messages, bytes_ + each.size - size]
+    return frozenset(each.seq for each in replaced if each.seq not in found)
+
+
+def _write_records(connection: sqlite3.Connection, records: dict[tuple[str, str], bytes | None]) -> None:
+    put = [(kind, key, data) for (kind, key), data in records.items() if data is not None]
+    removed = [name for name, data in records.items() if data is None]
+    if put:
+        _write_rows(connection, "put_records", put)
+    if removed:
+        _write_rows(connection, "remove_records", removed)
+
+
+def _forget_sends(connection: sqlite3.Connection, forgotten: dict[int, int]) -> None:
+    for queue, seq in forgotten.items():
+        if forget(connection, queue, seq, FORGET_ROWS_MAX) == FORGET_ROWS_MAX:
+            _write_rows(connection, "void", [(queue, 0, seq)])

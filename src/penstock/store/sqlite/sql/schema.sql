@@ -1,35 +1,29 @@
--- The data of one shard, format version 2.
--- Numbers (seq, position) come from one counter that never goes back; times are milliseconds since 1970.
+-- The data of one shard, format version 3.
+-- Numbers (seq, commit number) come from counters that never go back; times are milliseconds since 1970.
 
 CREATE TABLE shard (
   id          INTEGER PRIMARY KEY CHECK (id = 1),
-  position    INTEGER NOT NULL,  -- number of the last batch: the fence
+  number      INTEGER NOT NULL,  -- of the last commit: the fence
   next_number INTEGER NOT NULL,
   now_ms      INTEGER NOT NULL,
   wall_ms     INTEGER NOT NULL,
-  secret      BLOB    NOT NULL
+  secret      BLOB    NOT NULL,
+  owner       BLOB    NOT NULL DEFAULT x''
 );
 
-CREATE TABLE queues (
-  id      INTEGER PRIMARY KEY,
-  account TEXT NOT NULL,
-  region  TEXT NOT NULL,
-  name    TEXT NOT NULL,
-  record  TEXT NOT NULL,  -- JSON
-  UNIQUE (account, region, name)
-);
-
-CREATE TABLE cooldowns (
-  account  TEXT NOT NULL,
-  region   TEXT NOT NULL,
-  name     TEXT NOT NULL,
-  until_ms INTEGER NOT NULL,
-  PRIMARY KEY (account, region, name)
+CREATE TABLE records (
+  kind TEXT NOT NULL,
+  key  TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (kind, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE tasks (
-  id     TEXT PRIMARY KEY,
-  record TEXT NOT NULL  -- JSON
+CREATE TABLE logs (
+  kind     TEXT    NOT NULL,
+  key      TEXT    NOT NULL,
+  position INTEGER NOT NULL,
+  data     BLOB    NOT NULL,
+  PRIMARY KEY (kind, key, position)
 ) WITHOUT ROWID;
 
 CREATE TABLE entries (
@@ -43,7 +37,11 @@ CREATE TABLE entries (
   receives_before INTEGER NOT NULL,
   first_received  INTEGER NOT NULL,
   source          TEXT,
-  content         BLOB  -- NULL: too big to be rewritten with every receive, so it is in contents
+  content         BLOB,  -- NULL: too big to be rewritten with every receive, so it is in contents
+  size            INTEGER NOT NULL DEFAULT 0,
+  version         INTEGER NOT NULL DEFAULT 1,
+  receiver        TEXT,
+  received        INTEGER
 );
 
 CREATE TABLE contents (
@@ -59,9 +57,15 @@ CREATE INDEX by_group         ON entries (queue, grp, position) WHERE grp IS NOT
 
 CREATE INDEX by_age ON entries (queue, enqueued, position);
 
--- Only what sleeps or once slept. A receive changes no other index than these.
-CREATE INDEX by_delay  ON entries (queue, due, seq, position) WHERE due > 0 AND receives = 0;
+-- Only what is or was hidden until a time. A receive changes no other index than these.
+CREATE INDEX by_delay  ON entries (queue, due, position) WHERE due > 0 AND receives = 0;
 CREATE INDEX by_flight ON entries (queue, due, position) WHERE due > 0 AND receives > 0;
+
+CREATE TABLE usage (
+  queue    INTEGER PRIMARY KEY,
+  messages INTEGER NOT NULL,
+  bytes    INTEGER NOT NULL
+);
 
 CREATE TABLE dedup (
   queue    INTEGER NOT NULL,
@@ -71,13 +75,8 @@ CREATE TABLE dedup (
   PRIMARY KEY (queue, seq)
 ) WITHOUT ROWID;
 
--- How contents begin that are encrypted: one row for each version of a key that was ever used here.
-CREATE TABLE seals (
-  name BLOB PRIMARY KEY
-) WITHOUT ROWID;
-
 -- What is void but still has rows: messages up to a position, remembered sends up to a seq.
-CREATE TABLE graveyard (
+CREATE TABLE voids (
   queue    INTEGER PRIMARY KEY,
   position INTEGER NOT NULL,
   seq      INTEGER NOT NULL

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.pace import Pace
-from penstock.broker.runtime import LoopRuntime
+from penstock.broker.runtime import CommitPlacement, LoopRuntime
 from penstock.clock import SystemClock
 from penstock.promise import Promise
 
@@ -31,35 +31,35 @@ class Seconds:
 
 
 def test_a_quick_disk_keeps_commits_on_the_loop_and_one_slow_commit_changes_nothing() -> None:
-    pace = Pace(Seconds())
+    placement = CommitPlacement(Seconds())
     for _ in range(200):
         for waited in [QUICK_S] * 40 + [SLOW_S]:
-            assert pace.allows_here()
-            pace.waited(waited)
+            assert placement.on_loop()
+            placement.waited(waited)
 
 
 @given(st.floats(0.003, 10.0))
 def test_a_slow_disk_stalls_the_loop_ever_more_rarely(waited: float) -> None:
     clock = Seconds()
-    pace = Pace(clock)
+    placement = CommitPlacement(clock)
     stalls = 0
     for _ in range(600 * 10):
         clock.now += 0.1
-        if pace.allows_here():
-            pace.waited(waited)
+        if placement.on_loop():
+            placement.waited(waited)
             stalls += 1
     assert stalls < 30, "of six thousand commits in ten minutes"
 
 
 def test_a_disk_that_recovers_is_used_from_the_loop_again() -> None:
     clock = Seconds()
-    pace = Pace(clock)
-    while pace.allows_here():
-        pace.waited(SLOW_S)
+    placement = CommitPlacement(clock)
+    while placement.on_loop():
+        placement.waited(SLOW_S)
     clock.now += 1.0
     for _ in range(100):
-        assert pace.allows_here()
-        pace.waited(QUICK_S)
+        assert placement.on_loop()
+        placement.waited(QUICK_S)
 
 
 def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
@@ -77,30 +77,42 @@ def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     return asyncio.run(run())
 
 
-def test_a_short_job_runs_at_once_and_a_long_one_in_the_thread() -> None:
+def committed(runtime: LoopRuntime, job: Callable[[], T], *, short: bool) -> Promise[T]:
+    promise: Promise[T] = Promise()
+
+    def done(value: T | None, error: BaseException | None) -> None:
+        if error is not None:
+            promise.fail(error)
+        else:
+            promise.resolve(value)  # type: ignore[arg-type]
+
+    runtime.commit(job, done, short=short)
+    return promise
+
+
+def test_a_short_commit_runs_at_once_and_a_long_one_in_the_thread() -> None:
     here = threading.current_thread
-    assert on_a_loop(lambda runtime: runtime.write(here, short=True)) is threading.main_thread()
+    assert on_a_loop(lambda runtime: committed(runtime, here, short=True)) is threading.main_thread()
+    assert on_a_loop(lambda runtime: committed(runtime, here, short=False)).name == "penstock-writer"
     assert on_a_loop(lambda runtime: runtime.write(here)).name == "penstock-writer"
+    assert on_a_loop(lambda runtime: runtime.read(here)).name == "penstock-reader"
 
 
-def test_a_short_job_does_not_overtake_a_long_one() -> None:
+def test_a_short_commit_does_not_overtake_a_long_one() -> None:
     order: list[str] = []
 
     def jobs(runtime: LoopRuntime) -> Promise[None]:
         runtime.write(lambda: (time.sleep(0.05), order.append("long")))
-        return runtime.write(lambda: order.append("short"), short=True)
+        return committed(runtime, lambda: order.append("short"), short=True)
 
     on_a_loop(jobs)
     assert order == ["long", "short"]
 
 
-def test_a_short_job_that_fails_tells_whoever_waits() -> None:
+@pytest.mark.parametrize("short", [True, False])
+def test_the_error_of_a_commit_is_reported(short: bool) -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    try:
-        on_a_loop(lambda runtime: runtime.write(fail, short=True))
-    except ValueError as error:
-        assert str(error) == "no"
-    else:
-        raise AssertionError("nobody was told")
+    with pytest.raises(ValueError, match="no"):
+        on_a_loop(lambda runtime: committed(runtime, fail, short=short))

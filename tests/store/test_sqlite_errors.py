@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, queue_record, row
+from store_driver import Driver, row
 
 from penstock.errors import StoreBroken, StoreError, StoreFull, StoreRefused
-from penstock.store.sqlite.faults import store_fault
+from penstock.store.sqlite.disk import store_error
 from penstock.store.sqlite.store import SqliteStore
 
 
@@ -44,7 +44,7 @@ def error(code: int | None) -> sqlite3.Error:
 def test_the_meaning_of_an_error(
     code: int | None, room: bool, committing: bool, expected: type[StoreError]
 ) -> None:
-    fault = store_fault(error(code), has_room=lambda: room, committing=committing)
+    fault = store_error(error(code), has_room=lambda: room, committing=committing)
     assert type(fault) is expected
     assert "told by SQLite" in str(fault)
 
@@ -76,15 +76,3 @@ def test_a_library_that_is_too_old(data: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 1))
     with pytest.raises(StoreRefused, match=r"needs 3\.33\.0 or newer"):
         SqliteStore(data).open()
-
-
-def test_a_record_that_cannot_be_read_is_damage(data: Path) -> None:
-    driver = Driver(lambda: SqliteStore(data))
-    driver.append(queues={1: queue_record(1)})
-    driver.store.close()
-    other = sqlite3.connect(data / "penstock.db", isolation_level=None)
-    other.execute("UPDATE queues SET record = '{\"id\": true'")
-    other.close()
-    for _ in range(2):  # the first refusal lets go of the directory
-        with pytest.raises(StoreRefused, match="damaged"):
-            SqliteStore(data).open()

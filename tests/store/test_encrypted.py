@@ -10,19 +10,20 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from store_driver import FOREVER, Driver, queue_record, row
+from store_driver import Driver, row
 
 from penstock.auth.encryption.envelope import Cipher, NoKeys, is_sealed
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
+from penstock.broker.catalogue import QUEUES, key_use
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
-from penstock.names import Space
+from penstock.names import QueueName, Space
 from penstock.queues.messages import Attribute, Content, encode_content
-from penstock.queues.settings import QueueSettings
-from penstock.store.changes import QueueRecord
-from penstock.store.encrypted import EncryptedStore
-from penstock.store.port import Mark, Resealed
+from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.store.encrypted import KEY_VERSIONS, EncryptedStore, Outdated
+from penstock.store.port import LAST, Mark, Selection
+from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.store import SqliteStore
 
 HERE = Space("000000000000", "eu-west-1")
@@ -36,7 +37,8 @@ def secret(number: int, *, large: bool = False) -> bytes:
 
 
 def record(id: int, settings: QueueSettings) -> QueueRecord:
-    return msgspec.structs.replace(queue_record(id, f"queue-{id}"), settings=settings)
+    name = QueueName(HERE.account, HERE.region, f"queue-{id}")
+    return QueueRecord(id=id, name=name, settings=settings, tags={}, created_ms=1, modified_ms=1)
 
 
 def as_if(id: int, other: int) -> QueueRecord:
@@ -51,6 +53,10 @@ RECORDS = {
 }
 
 
+def stored_as(records: dict[int, QueueRecord]) -> dict[tuple[str, str], bytes]:
+    return {(QUEUES.name, str(id)): QUEUES.encode(record) for id, record in records.items()}
+
+
 class Vault(Driver):
     """A store that encrypts, with three queues."""
 
@@ -61,9 +67,11 @@ class Vault(Driver):
         self.ring.create(HERE, "alias/orders")
         self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
         self.lost: list[bytes | None] = []  # what each opening found, see EncryptedStore
-        super().__init__(lambda: EncryptedStore(SqliteStore(data), self.cipher, self.lost.append))
-        if not self.shard.queues:
-            self.append(queues=dict(RECORDS))
+        super().__init__(
+            lambda: EncryptedStore(SqliteStore(data), self.cipher, self.lost.append, QUEUES.name, key_use)
+        )
+        if not self.state.records:
+            self.append(records=stored_as(RECORDS))
 
     @property
     def sealed(self) -> EncryptedStore:
@@ -83,10 +91,15 @@ class Vault(Driver):
                 found.update(dict(rows.fetchall()))
         return found
 
-    def reseal(self, after: int = 0, rows_max: int = 100, bytes_max: int = 1 << 30) -> Resealed:
-        bite = self.sealed.resealed(after, FOREVER, rows_max, bytes_max)
-        self.store.rewrite(bite.contents)
-        return bite
+    def encrypt_again(self, after: int = 0, rows_max: int = 100, bytes_max: int = 1 << 30) -> Outdated:
+        found = self.sealed.outdated(after, LAST, rows_max, bytes_max)
+        changes = self.commit()
+        for entry in found.messages:
+            assert entry.content is not None
+            changes.replace(entry, entry.content, entry.version)
+        self.store.append(changes, Mark(10**6, 0, 0))
+        self.number += 1
+        return found
 
     def stored_key(self, name: str) -> bytes:
         """How what is sealed under this key names it."""
@@ -126,7 +139,7 @@ def test_nothing_of_a_message_is_on_the_disk(vault: Vault, queue: int, readable:
 
 def test_a_batch_stays_as_its_maker_holds_it(vault: Vault) -> None:
     entries = [row(1, MANAGED, content=secret(1)), row(2, PLAIN, content=secret(2))]
-    batch = vault.batch(added=entries)
+    batch = vault.commit(added=entries)
     batch.bytes = 123
     vault.store.append(batch, Mark(10, 0, 0))
     assert batch.added == entries
@@ -136,12 +149,14 @@ def test_a_batch_stays_as_its_maker_holds_it(vault: Vault) -> None:
 
 def test_a_queue_and_its_first_message_may_share_a_batch(vault: Vault) -> None:
     fresh = record(9, QueueSettings(sse_managed=False, kms_key="alias/orders"))
-    vault.append(added=[row(1, 9)], queues={9: fresh})
+    vault.append(added=[row(1, 9)], records=stored_as({9: fresh}))
     assert vault.stored()[1][2:18] == vault.stored_key("alias/orders")
 
 
 def test_a_refused_batch_leaves_nothing_behind(vault: Vault) -> None:
-    refused = vault.batch(added=[row(1, PLAIN)], queues={PLAIN: as_if(PLAIN, MANAGED)}, dropped=[ORDERS])
+    refused = vault.commit(
+        added=[row(1, PLAIN)], records=stored_as({PLAIN: as_if(PLAIN, MANAGED)}), dropped=[ORDERS]
+    )
     refused.number += 5
     with pytest.raises(StoreLost):
         vault.store.append(refused, Mark(10, 0, 0))
@@ -152,7 +167,7 @@ def test_a_refused_batch_leaves_nothing_behind(vault: Vault) -> None:
 
 def test_encryption_can_be_turned_on_and_off(data: Path) -> None:
     before = Driver(lambda: SqliteStore(data))
-    before.append(queues=dict(RECORDS), added=[row(1), row(2, ORDERS)])
+    before.append(records=stored_as(RECORDS), added=[row(1), row(2, ORDERS)])
     before.store.close()
     vault = Vault(data)
     vault.append(added=[row(3)])
@@ -163,7 +178,7 @@ def test_encryption_can_be_turned_on_and_off(data: Path) -> None:
     assert vault.store.contents([1, 2, 4]) == {seq: b"content %d" % seq for seq in (1, 2, 4)}
     with pytest.raises(KeyMissing):
         vault.store.contents([1, 3])
-    assert [entry.content for entry in vault.store.waiting(1, None, 0, FOREVER, 9)] == [
+    assert [entry.content for entry in vault.store.lane(Selection(1), None, 9)] == [
         b"content 1",
         None,
         b"content 4",
@@ -174,7 +189,7 @@ def test_encryption_can_be_turned_on_and_off(data: Path) -> None:
 def test_a_key_that_cannot_be_used_does_not_stop_paging(vault: Vault) -> None:
     vault.append(added=[row(1, ORDERS), row(2, ORDERS, content=secret(2, large=True))])
     vault.ring.set_enabled(HERE, "alias/orders", False)
-    rows = vault.store.waiting(ORDERS, None, 0, FOREVER, 9)
+    rows = vault.store.lane(Selection(ORDERS), None, 9)
     assert [(entry.seq, entry.content) for entry in rows] == [(1, None), (2, None)]
     with pytest.raises(KeyDisabled):
         vault.store.contents([1])
@@ -188,7 +203,7 @@ def test_contents_that_were_exchanged_are_noticed(vault: Vault) -> None:
         stored = vault.stored()
         database.executemany("UPDATE entries SET content = ? WHERE seq = ?", [(stored[2], 1), (stored[1], 2)])
     assert vault.store.contents([1, 2, 3]) == {3: b"content 3"}
-    rows = vault.store.waiting(1, None, 0, FOREVER, 9)
+    rows = vault.store.lane(Selection(1), None, 9)
     assert [entry.content for entry in rows] == [None, None, b"content 3"]
 
 
@@ -198,21 +213,23 @@ def test_contents_that_were_exchanged_are_noticed(vault: Vault) -> None:
 def test_older_versions_are_sealed_anew(vault: Vault) -> None:
     large = secret(3, large=True)
     vault.append(added=[row(1, ORDERS), row(2, MANAGED), row(3, ORDERS, content=large), row(4, PLAIN)])
-    assert vault.reseal() == Resealed(4, 4, [], 0)
+    assert vault.encrypt_again() == Outdated(4, 4, [], 0)
     vault.ring.rotate(HERE, "alias/orders")
-    bite = vault.reseal()
-    assert [seq for seq, _ in bite.contents] == [1, 3]
+    found = vault.encrypt_again()
+    assert [entry.seq for entry in found.messages] == [1, 3]
     assert [vault.version_of(seq) for seq in (1, 2, 3)] == [2, 1, 2]
     assert vault.store.contents([1, 2, 3]) == {1: b"content 1", 2: b"content 2", 3: large}
-    assert vault.reseal() == Resealed(4, 4, [], 0), "once is enough"
-    assert vault.reseal(after=4) == Resealed(None, 0, [], 0)
+    assert vault.encrypt_again() == Outdated(4, 4, [], 0), "once is enough"
+    assert vault.encrypt_again(after=4) == Outdated(None, 0, [], 0)
 
 
 def test_what_is_plain_or_under_another_key_is_sealed_as_its_queue_wants(vault: Vault) -> None:
     vault.append(added=[row(1, PLAIN), row(2, MANAGED), row(3, ORDERS)])
     changed = {PLAIN: MANAGED, MANAGED: ORDERS, ORDERS: PLAIN}
-    vault.append(queues={id: as_if(id, other) for id, other in changed.items()})
-    assert [seq for seq, _ in vault.reseal().contents] == [1, 2], "what is sealed is not made plain"
+    vault.append(records=stored_as({id: as_if(id, other) for id, other in changed.items()}))
+    assert [entry.seq for entry in vault.encrypt_again().messages] == [1, 2], (
+        "what is sealed is not made plain"
+    )
     assert vault.stored()[1][2:18] == vault.stored_key(vault.ring.keys.managed.aliases[0])
     assert vault.stored()[2][2:18] == vault.stored_key("alias/orders")
     assert vault.store.contents([1, 2, 3]) == {seq: b"content %d" % seq for seq in (1, 2, 3)}
@@ -220,20 +237,20 @@ def test_what_is_plain_or_under_another_key_is_sealed_as_its_queue_wants(vault: 
 
 def test_what_cannot_be_opened_is_counted_and_left(vault: Vault) -> None:
     vault.append(added=[row(1, ORDERS), row(2, MANAGED)])
-    vault.append(queues={ORDERS: as_if(ORDERS, MANAGED)})
+    vault.append(records=stored_as({ORDERS: as_if(ORDERS, MANAGED)}))
     vault.ring.set_enabled(HERE, "alias/orders", False)
     before = vault.stored()
-    assert vault.reseal() == Resealed(2, 2, [], 1)
+    assert vault.encrypt_again() == Outdated(2, 2, [], 1)
     assert vault.stored() == before
 
 
-def test_a_bite_is_bounded_in_rows_and_bytes(vault: Vault) -> None:
+def test_a_page_is_bounded_in_rows_and_bytes(vault: Vault) -> None:
     vault.append(added=[row(seq, PLAIN, content=b"\x94" + b"x" * 999) for seq in range(1, 11)])
-    vault.append(queues={PLAIN: as_if(PLAIN, MANAGED)})
-    assert vault.reseal(rows_max=4)[:2] == (4, 4)
-    bite = vault.reseal(after=4, bytes_max=2500)
-    assert (bite.last, bite.looked_at, len(bite.contents)) == (7, 3, 3)
-    vault.reseal(after=7)
+    vault.append(records=stored_as({PLAIN: as_if(PLAIN, MANAGED)}))
+    assert vault.encrypt_again(rows_max=4)[:2] == (4, 4)
+    found = vault.encrypt_again(after=4, bytes_max=2500)
+    assert (found.last, found.seen, len(found.messages)) == (7, 3, 3)
+    vault.encrypt_again(after=7)
     assert all(map(is_sealed, vault.stored().values()))
 
 
@@ -241,7 +258,7 @@ def test_messages_of_a_queue_that_is_gone_are_left(vault: Vault) -> None:
     vault.append(added=[row(1, ORDERS)])
     vault.append(dropped=[ORDERS])
     vault.ring.rotate(HERE, "alias/orders")
-    assert vault.reseal() == Resealed(1, 1, [], 0)
+    assert vault.encrypt_again() == Outdated(None, 0, [], 0)
 
 
 # -- keys that are not there ---------------------------------------------------------------------------------
@@ -276,8 +293,8 @@ def test_an_opening_without_the_keys_is_noticed(vault: Vault, reopen: Callable[[
 @WITHOUT
 def test_what_was_encrypted_anew_is_noticed_too(vault: Vault, reopen: Callable[[Vault], None]) -> None:
     vault.append(added=[row(1, PLAIN)])
-    vault.append(queues={PLAIN: as_if(PLAIN, MANAGED)})
-    vault.reseal()
+    vault.append(records=stored_as({PLAIN: as_if(PLAIN, MANAGED)}))
+    vault.encrypt_again()
     reopen(vault)
     assert vault.lost[-1] is not None
 
@@ -291,7 +308,8 @@ def test_keys_of_messages_that_are_gone_are_not_missed(
     vault.append(removed=[2], dropped=[MANAGED])
     reopen(vault)
     assert vault.lost[-1] is None
-    monkeypatch.setattr(SqliteStore, "heads", None)
+    vault.append()
+    monkeypatch.setattr(Reads, "scan", None)
     vault.reopen()
     assert vault.lost[-1] is None, "and it is looked for once only"
 
@@ -316,20 +334,19 @@ def test_a_disabled_key_is_there(vault: Vault) -> None:
     assert vault.lost[-1] is None
 
 
-def test_the_seal_is_remembered_before_the_content_is_stored(
-    vault: Vault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whenever the power goes: a name too many does no harm, one too few does."""
-    seen = []
-
-    def append(store: SqliteStore, *_: object) -> None:
-        seen.append(store._one("seals")[0])
-        raise StoreLost("the power goes")
-
-    monkeypatch.setattr(SqliteStore, "append", append)
+def test_the_version_of_a_key_is_stored_with_the_first_content_under_it(vault: Vault) -> None:
+    head = b"\xc1\x01" + vault.stored_key("alias/orders") + b"\0\0\0\1"
+    assert vault.store.records(KEY_VERSIONS) == {}
+    refused = vault.commit(added=[row(1, ORDERS)])
+    refused.number += 5
     with pytest.raises(StoreLost):
-        vault.append(added=[row(1, ORDERS)])
-    assert seen == [(b"\xc1\x01" + vault.stored_key("alias/orders") + b"\0\0\0\1").hex().upper()]
+        vault.store.append(refused, Mark(10, 0, 0))
+    assert vault.store.records(KEY_VERSIONS) == {}
+    for seq in (1, 2):
+        vault.append(added=[row(seq, ORDERS)])
+        assert vault.store.records(KEY_VERSIONS) == {head.hex(): b""}
+    vault.reopen()
+    assert vault.store.records(KEY_VERSIONS) == {head.hex(): b""}
 
 
 def test_a_store_that_is_not_admitted_is_closed(data: Path) -> None:
@@ -337,7 +354,7 @@ def test_a_store_that_is_not_admitted_is_closed(data: Path) -> None:
         raise StoreRefused("not with these keys")
 
     with pytest.raises(StoreRefused):
-        EncryptedStore(SqliteStore(data), NoKeys(), refuse).open()
+        EncryptedStore(SqliteStore(data), NoKeys(), refuse, QUEUES.name, key_use).open()
     again = SqliteStore(data)
     again.open()
     again.close()

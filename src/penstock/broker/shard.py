@@ -1,0 +1,412 @@
+"""A shard: one journal with its group commit, one counter, one secret, and what every part of the broker needs.
+
+Group commit: decisions made while one commit is written share the next. A reply that rests on a change waits until
+its commit is durable, and so does a reply that only leans on another's change.
+
+What lives in memory and depends on commits takes part in the journal. A participant that has a stake in a commit is
+told when it is durable, with what joins it then (a sent message joins its queue never before). When a commit is
+refused, everything decided since fails with it: records go back to what they were, and participants forget what they
+know and load it again from the store. So memory never runs ahead of the store.
+
+Answers leave when all participants were told, never in between: an answer may start the next request, and that must
+find memory as the commit left it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.broker.runtime import Runtime
+from penstock.clock import Clock
+from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreFull, StoreLost, StoreUnknown
+from penstock.limits import SECOND, Limits
+from penstock.promise import Promise
+from penstock.queues.messages import Entry
+from penstock.store.changes import POSITION_GAP, Changes, RecordKind
+from penstock.store.port import JournalEnd, Mark, ShardState, Store
+
+log = logging.getLogger("penstock.broker")
+
+T = TypeVar("T")
+
+_ROWS_ENOUGH = 256
+_TURNS_MAX = 4
+_LOOK_AGAIN_MS = SECOND
+_MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
+
+
+class Participant(Hashable, Protocol):
+    """Something in memory that depends on commits, such as a live queue."""
+
+    def committed(self, arrived: list[Entry], now_ms: int) -> None:
+        """A commit that concerns it is durable; these messages join it now."""
+
+    def refused(self) -> None:
+        """A commit that concerns it was refused: what memory knows is wrong. Forget it, and load it again."""
+
+
+class Commit:
+    """The changes of one commit, who waits for it, and what is to be done when it is durable or refused."""
+
+    __slots__ = ("changes", "done", "joining", "skipped", "undo")
+
+    def __init__(self, number: int, durable: int) -> None:
+        self.changes = Changes(number, durable)
+        self.done: Promise[None] = Promise()
+        self.joining: dict[Participant, list[Entry]] = {}  # participant -> messages that join it
+        self.undo: dict[
+            tuple[RecordTable[Any], str], Any
+        ] = {}  # (table, key) -> the record before; None: there was none
+        self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
+
+
+class Shard:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        limits: Limits,
+        state: ShardState,
+        on_ended: Callable[[StoreError], None],
+    ) -> None:
+        """``state``: what opening the store found. ``on_ended`` is called once when the shard is lost or its data can
+        no longer be trusted: no commit is tried after that."""
+        self.store = store
+        self.runtime = runtime
+        self.clock = clock
+        self.limits = limits
+        self.secret = state.secret
+        self.ended: StoreError | None = None
+        self.refuses: str | None = None  # why the store takes no new messages for the time being
+        self._on_ended = on_ended
+        self._owner = state.end.owner
+        self.usage = state.usage  # of each queue that held something when the shard was opened
+        self._records = state.records
+        self._next_number = state.mark.next_number
+        self._watchers: list[Callable[[Commit], None]] = []
+        self._under_way: Commit | None = None
+        self._answers: list[tuple[Promise[Any], Any]] | None = (
+            None  # to be given when all participants were told
+        )
+        self._scheduled = False
+        self._turns = self._rows = 0  # how often we looked whether more comes, and how much there was
+        self._commit_now_ms = 0  # when the commit under way began; 0 while another thread writes it
+        self._begin(state.end.number + 1)
+
+    def _begin(self, number: int) -> None:
+        durable = number - 1 if self._under_way is None else number - 2
+        self._open = Commit(number, durable)
+        self.changes = self._open.changes
+
+    changes: Changes
+    """Those being gathered for the next commit. Fetch it again after every await."""
+
+    def start(self) -> None:
+        self._look()
+
+    # -- numbers ---------------------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """A number that was never given before."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
+
+    def next_position(self) -> int:
+        """A position behind all others."""
+        return self.next_number() * POSITION_GAP
+
+    # -- deciding --------------------------------------------------------------------------------------------
+
+    def check_sends(self) -> None:
+        """Raise if no new message can be taken."""
+        if self.refuses is not None:
+            raise StoreFull(self.refuses)
+        waiting = self.changes.bytes
+        if self._under_way is not None:
+            waiting += self._under_way.changes.bytes
+        if waiting > self.limits.uncommitted_bytes_max:
+            # Memory is not the place to keep what a slow disk has not taken yet.
+            raise StoreBusy("the disk does not keep up with what is sent")
+
+    def check_not_ended(self) -> None:
+        if self.ended is not None:
+            raise self.ended
+
+    def touch(self, participant: Participant) -> None:
+        """The open commit holds changes that memory of this participant has made already."""
+        if participant not in self._open.joining:
+            self._open.joining[participant] = []
+        if not self._scheduled:
+            self._schedule()
+
+    def joining(self, participant: Participant) -> list[Entry]:
+        """What joins this participant when the open commit is durable, to be added to. Then ``settled``."""
+        joining = self._open.joining.get(participant)
+        if joining is None:
+            joining = self._open.joining[participant] = []
+        return joining
+
+    def coming(self, participant: Participant) -> Set[int]:
+        """Messages that join with the commit under way: perhaps durable, not yet known to the participant."""
+        if self._under_way is None:
+            return frozenset()
+        return {entry.seq for entry in self._under_way.joining.get(participant, ())}
+
+    def settled(self) -> Promise[None]:
+        """Done when everything decided so far is durable."""
+        commit = self._open
+        if commit.joining or commit.changes:
+            if not self._scheduled:
+                self._schedule()
+            return commit.done
+        if self._under_way is not None:
+            return self._under_way.done
+        return _SETTLED
+
+    def table(
+        self, kind: RecordKind[T], on_undone: Callable[[str, T | None], None] = lambda key, record: None
+    ) -> RecordTable[T]:
+        """The records of a kind. ``on_undone`` is told what a record is again after a refused commit."""
+        return RecordTable(self, kind, self._records.pop(kind.name, {}), on_undone)
+
+    def undo_by(self, table: RecordTable[Any], key: str, before: object) -> None:
+        """If the open commit is refused, this record of the table is again what it was before."""
+        self._open.undo.setdefault((table, key), before)
+        if not self._scheduled:
+            self._schedule()
+
+    def watch(self, watcher: Callable[[Commit], None]) -> None:
+        """Call back for every durable commit, after its participants were told."""
+        self._watchers.append(watcher)
+
+    def answer(self, promise: Promise[T], value: T) -> None:
+        """Resolve a promise: now, or after the participants of a commit were told."""
+        if self._answers is None:
+            promise.resolve(value)
+        else:
+            self._answers.append((promise, value))
+
+    def uncommitted(self) -> list[Changes]:
+        """What was decided and is not durable yet, in order."""
+        return [self.changes] if self._under_way is None else [self._under_way.changes, self.changes]
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, job: Callable[[], T]) -> Promise[T]:
+        """Run a blocking read of the store in the thread that reads. Damage that it finds ends the shard."""
+        promise = self.runtime.read(job)
+        promise.on_done(self._check_read)
+        return promise
+
+    def _check_read(self, promise: Promise[Any]) -> None:
+        try:
+            promise.result()
+        except StoreBroken as error:
+            self._end(error)
+        except BaseException:
+            return  # the reader is told
+
+    # -- committing ------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._turns = 0
+        self._rows = self.changes.rows
+        self.runtime.soon(self._flush)
+
+    def _flush(self) -> None:
+        commit, under_way = self._open, self._under_way
+        if under_way is None:
+            # Are requests coming in just now? Then their changes come along: many cost one commit, as one does. A
+            # lone request commits at once; none waits for more than a few turns of the loop.
+            rows, self._rows = self._rows, commit.changes.rows
+            self._turns += 1
+            if rows < self._rows < _ROWS_ENOUGH and self._turns <= _TURNS_MAX:
+                self.runtime.soon(self._flush)
+                return
+        self._scheduled = False
+        if under_way is not None:
+            return
+        changes = commit.changes
+        if not changes:
+            self._begin(changes.number)
+            commit.done.resolve(None)  # touched, but nothing changed
+        elif self.ended is not None:
+            self._refuse(commit, self.ended)
+        else:
+            self._under_way = commit
+            self._begin(changes.number + 1)
+            now_ms = self._commit_now_ms = self.clock.now_ms()
+            mark = Mark(self._next_number, now_ms, self.clock.wall_ms())
+            append = partial(self.store.append, changes, mark)
+            self.runtime.commit(append, self._written, short=changes.is_short)
+            self._commit_now_ms = 0
+
+    def _written(self, skipped: Set[int] | None, error: BaseException | None) -> None:
+        commit = self._under_way
+        assert commit is not None
+        if error is None:
+            self._committed(commit, skipped or frozenset())
+        elif isinstance(error, StoreUnknown):
+            log.warning(
+                "the outcome of commit %d is unknown, the journal is read: %s", commit.changes.number, error
+            )
+            self._read_end()
+        elif isinstance(error, StoreError):
+            self._refuse(commit, error)
+        else:
+            log.error("a commit failed with an unexpected error", exc_info=error)
+            self._refuse(commit, StoreError(str(error)))
+
+    def _read_end(self) -> None:
+        self.runtime.write(self.store.end).on_done(self._settle)
+
+    def _settle(self, outcome: Promise[JournalEnd]) -> None:
+        """Was the commit of unknown outcome made? The last number of the journal and its owner tell."""
+        commit = self._under_way
+        assert commit is not None
+        number = commit.changes.number
+        try:
+            end = outcome.result()
+        except (StoreBroken, StoreLost) as error:
+            self._refuse(commit, error)
+        except Exception as error:
+            log.warning("the journal cannot be read, and is tried again in a second: %s", error)
+            self.runtime.at(self.clock.now_ms() + _LOOK_AGAIN_MS, self._read_end)
+        else:
+            if end == JournalEnd(number, self._owner):
+                self._committed(commit, frozenset())
+            elif end == JournalEnd(number - 1, self._owner):
+                self._refuse(commit, StoreError("the commit was not made"))
+            else:
+                self._refuse(commit, StoreLost("another process owns the shard"))
+
+    def _committed(self, commit: Commit, skipped: Set[int]) -> None:
+        self._under_way = None
+        self.changes.durable = commit.changes.number
+        commit.skipped = skipped
+        now_ms = self._commit_now_ms or self.clock.now_ms()
+        self._answers = answers = [(commit.done, None)]
+        for participant, arrived in commit.joining.items():
+            try:
+                participant.committed(arrived, now_ms)
+            except Exception:
+                log.exception("memory could not follow a commit, and is loaded again")
+                participant.refused()
+        for watcher in self._watchers:
+            watcher(commit)
+        self._answers = None
+        for promise, value in answers:
+            if not promise.done:
+                promise.resolve(value)
+        if not self._scheduled and (self._open.joining or self.changes):
+            self._schedule()
+
+    def _refuse(self, commit: Commit, error: StoreError) -> None:
+        log.error("the store refused a commit, its requests fail: %s", error)
+        self._under_way = None
+        later = self._open
+        self._begin(commit.changes.number)
+        failed = (commit,) if commit is later else (commit, later)
+        for each in reversed(failed):
+            for (table, key), before in each.undo.items():
+                table.undo(key, before)
+        if isinstance(error, (StoreBroken, StoreLost)):
+            # An fsync that follows a failed one may report success for data that is lost.
+            self._end(error)
+        else:
+            if isinstance(error, StoreFull) and self.refuses is None:
+                self._refuse_sends(str(error))
+            for participant in {**commit.joining, **later.joining}:
+                participant.refused()
+        for each in failed:
+            each.done.fail(error)
+
+    def _end(self, error: StoreError) -> None:
+        if self.ended is None:
+            self.ended = error
+            self._on_ended(error)
+
+    # -- the state of the store ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Ask the store whether it takes new messages, and go on asking while it does not."""
+        self.runtime.write(self._make_room).on_done(self._looked)
+
+    def _make_room(self) -> str | None:
+        if self.store.status().refuses is not None:
+            # In small pieces, because giving space back takes a little space itself.
+            for _ in range(_MAINTAIN_TIMES):
+                if not self.store.maintain(_MAINTAIN_ROWS):
+                    break
+        return self.store.status().refuses
+
+    def _looked(self, outcome: Promise[str | None]) -> None:
+        refused = self.refuses
+        try:
+            self.refuses = outcome.result()
+        except Exception as error:
+            if self.ended is not None:
+                return
+            log.warning("the store cannot be asked for its state: %s", error)
+            self.refuses = self.refuses or str(error)
+        if self.refuses is not None:
+            self._refuse_sends(self.refuses, again=refused is not None)
+        elif refused is not None:
+            log.warning("there is space again: sends are accepted")
+
+    def _refuse_sends(self, why: str, *, again: bool = False) -> None:
+        if not again:
+            log.error("no new messages are accepted for the time being: %s", why)
+        self.refuses = why
+        self.runtime.at(self.clock.now_ms() + _LOOK_AGAIN_MS, self._look)
+
+
+class RecordTable(Generic[T]):
+    """The records of one kind. Changes join the open commit, and are undone if that is refused."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        kind: RecordKind[T],
+        stored: Mapping[str, bytes],
+        on_undone: Callable[[str, T | None], None],
+    ) -> None:
+        self._shard = shard
+        self._kind = kind
+        self._on_undone = on_undone
+        self._records: dict[str, T] = {key: kind.decode(data) for key, data in stored.items()}
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return iter(list(self._records.items()))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: str) -> T | None:
+        return self._records.get(key)
+
+    def put(self, key: str, record: T) -> None:
+        self._shard.undo_by(self, key, self._records.get(key))
+        self._records[key] = record
+        self._shard.changes.records[self._kind.name, key] = self._kind.encode(record)
+
+    def remove(self, key: str) -> None:
+        self._shard.undo_by(self, key, self._records.pop(key, None))
+        self._shard.changes.records[self._kind.name, key] = None
+
+    def undo(self, key: str, before: T | None) -> None:
+        if before is None:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = before
+        self._on_undone(key, before)
+
+
+_SETTLED: Promise[None] = Promise()
+_SETTLED.resolve(None)

@@ -1,0 +1,325 @@
+"""A store that keeps everything in memory, for ``--memory`` and for tests: dictionaries, and sorted lists of keys.
+
+It is as atomic as any other: a commit is checked before its first change is made, so nothing can fail half-way.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import islice
+
+from penstock.errors import StoreError, StoreLost
+from penstock.store.changes import Changes, DedupRow, EntryRow, EntryUpdate, LogRow, Purge, Replacement
+from penstock.store.port import (
+    CONTENT_BYTES_PER_READ,
+    LAST,
+    Cursor,
+    GroupCount,
+    JournalEnd,
+    Mark,
+    Order,
+    Selection,
+    ShardState,
+    StoreStatus,
+    Usage,
+)
+
+Key = tuple[int, int, int]
+"""(time or 0, position, seq): sorted, it is one of the three orders."""
+
+_ORDERS: dict[Order, Callable[[EntryRow], Key]] = {
+    Order.POSITION: lambda row: (0, row.position, row.seq),
+    Order.AGE: lambda row: (row.enqueued_ms, row.position, row.seq),
+    Order.DUE: lambda row: (row.due_ms, row.position, row.seq),
+}
+_NO_PURGE = Purge(0, 0)
+
+
+class _Queue:
+    """The messages of one queue, in each order; and in order of position by group."""
+
+    __slots__ = ("bytes", "groups", "messages", "orders")
+
+    def __init__(self) -> None:
+        self.orders: dict[Order, list[Key]] = {order: [] for order in Order}
+        self.groups: dict[str | None, list[Key]] = {}
+        self.messages = self.bytes = 0  # that are not void
+
+    def lists(self, row: EntryRow) -> Iterator[tuple[list[Key], Key]]:
+        for order, key_of in _ORDERS.items():
+            if order is not Order.DUE or row.due_ms > 0:
+                yield self.orders[order], key_of(row)
+        yield self.groups.setdefault(row.group, []), _ORDERS[Order.POSITION](row)
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._end = JournalEnd(0, b"")
+        self._mark = Mark(1, 0, 0)
+        self._secret = secrets.token_bytes(32)
+        self._records: dict[str, dict[str, bytes]] = {}
+        self._logs: dict[tuple[str, str], dict[int, bytes]] = {}
+        self._rows: dict[int, EntryRow] = {}  # by seq
+        self._queues: dict[int, _Queue] = {}
+        self._dedup: dict[int, dict[int, DedupRow]] = {}  # by queue and seq
+        self._purges: dict[int, Purge] = {}
+
+    def open(self) -> ShardState:
+        """May be called again: then it is as if another process had taken the shard."""
+        with self._lock:
+            self._end = JournalEnd(self._end.number, secrets.token_bytes(16))
+            records = {kind: dict(records) for kind, records in self._records.items() if records}
+            return ShardState(self._end, self._mark, self._secret, records, self.usage())
+
+    def close(self) -> None:
+        """What is kept stays until the object goes."""
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        with self._lock:
+            self._check(changes)
+            self._end = JournalEnd(changes.number, self._end.owner)
+            self._mark = mark
+            for queue, purge in changes.purged.items():
+                self._void(queue, purge)
+            for queue in changes.dropped:
+                self._void(queue, Purge(LAST, LAST))
+            for row in changes.added:
+                self._put(row)
+            for update in changes.updated.values():
+                self._update(update)
+            skipped = {each.seq for each in changes.replaced if not self._replace(each)}
+            for seq, who in changes.receivers.items():
+                if (received := self._rows.get(seq)) is not None:
+                    self._rows[seq] = received._replace(receiver=who.name, received_ms=who.received_ms)
+            for seq in changes.removed:
+                self._remove(seq)
+            for queue, (messages, size) in changes.counts.items():
+                held = self._queues.setdefault(queue, _Queue())
+                held.messages += messages
+                held.bytes += size
+            self._write_rest(changes)
+            return skipped
+
+    def _check(self, changes: Changes) -> None:
+        if changes.number != self._end.number + 1:
+            raise StoreLost(
+                f"commit {changes.number} does not follow the last one: another process owns the shard"
+            )
+        if len({row.seq for row in changes.added} - self._rows.keys()) < len(changes.added):
+            raise StoreError("a message is there already")
+        for row in changes.added:
+            (row.group or "").encode()  # as other stores do, refuse what is no text
+            if max(row.seq, row.position, row.due_ms, row.enqueued_ms) > LAST:
+                raise StoreError("a number is too large")
+        for log in changes.logs:
+            if log.position in self._logs.get((log.kind, log.key), {}):
+                raise StoreError("a position of a log is taken")
+
+    def _write_rest(self, changes: Changes) -> None:
+        for (kind, key), data in changes.records.items():
+            if data is None:
+                self._records.get(kind, {}).pop(key, None)
+            else:
+                self._records.setdefault(kind, {})[key] = data
+        for row in changes.dedup:
+            if row.seq > self._purges.get(row.queue, _NO_PURGE).seq:
+                self._dedup.setdefault(row.queue, {})[row.seq] = row
+        for queue, seq in changes.dedup_forgotten.items():
+            self._forget_sends(queue, seq)
+        for kind, key, position, data in changes.logs:
+            self._logs.setdefault((kind, key), {})[position] = data
+        for name, upto in changes.truncated.items():
+            log = self._logs.get(name, {})
+            for position in [each for each in log if each <= upto]:
+                del log[position]
+
+    def _put(self, row: EntryRow) -> None:
+        self._rows[row.seq] = row
+        for keys, key in self._queues.setdefault(row.queue, _Queue()).lists(row):
+            insort(keys, key)
+
+    def _remove(self, seq: int) -> EntryRow | None:
+        row = self._rows.pop(seq, None)
+        if row is not None:
+            queue = self._queues[row.queue]
+            for keys, key in queue.lists(row):
+                del keys[bisect_left(keys, key)]
+            if not queue.groups[row.group]:
+                del queue.groups[row.group]
+        return row
+
+    def _update(self, update: EntryUpdate) -> None:
+        row = self._remove(update.seq)
+        if row is not None:
+            self._put(row._replace(**update._asdict()))
+
+    def _replace(self, new: Replacement) -> bool:
+        row = self._rows.get(new.seq)
+        if row is None or row.version != new.if_version or self._is_void(row):
+            return False
+        self._rows[new.seq] = row._replace(content=new.content, version=new.version, size=new.size)
+        self._queues[row.queue].bytes += new.size - row.size
+        return True
+
+    def _void(self, queue: int, purge: Purge) -> None:
+        before = self._purges.get(queue, _NO_PURGE)
+        purge = Purge(max(before.position, purge.position), max(before.seq, purge.seq))
+        self._purges[queue] = purge
+        self._forget_sends(queue, purge.seq)
+        if (held := self._queues.get(queue)) is not None:
+            held.messages = held.bytes = 0
+
+    def _is_void(self, row: EntryRow) -> bool:
+        return row.position <= self._purges.get(row.queue, _NO_PURGE).position
+
+    def _forget_sends(self, queue: int, upto: int) -> None:
+        sends = self._dedup.get(queue, {})
+        for seq in [seq for seq in sends if seq <= upto]:
+            del sends[seq]
+
+    def maintain(self, rows_max: int) -> bool:
+        with self._lock:
+            if not self._purges:
+                return False
+            queue, purge = next(iter(self._purges.items()))
+            keys = self._queues[queue].orders[Order.POSITION] if queue in self._queues else []
+            void = keys[: min(rows_max, bisect_right(keys, (0, purge.position, LAST)))]
+            for _, _, seq in void:
+                self._remove(seq)
+            if not void:
+                del self._purges[queue]
+                if queue in self._queues and not self._queues[queue].orders[Order.POSITION]:
+                    del self._queues[queue]
+            return True
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def end(self) -> JournalEnd:
+        return self._end
+
+    def records(self, kind: str) -> dict[str, bytes]:
+        with self._lock:
+            return dict(self._records.get(kind, {}))
+
+    def log(self, kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        with self._lock:
+            log = self._logs.get((kind, key), {})
+            positions = sorted(position for position in log if position > after)[:rows_max]
+            return [LogRow(kind, key, position, log[position]) for position in positions]
+
+    def select(
+        self,
+        which: Selection,
+        order: Order = Order.POSITION,
+        *,
+        after: Cursor | None = None,
+        rows_max: int,
+    ) -> list[EntryRow]:
+        with self._lock:
+            if order is Order.POSITION:
+                start = Cursor(0, which.after)
+            else:
+                from_ms = which.enqueued_ms_min if order is Order.AGE else which.due_ms_min
+                start = max(after or Cursor(-1, -1), Cursor(from_ms - 1, LAST))
+            rows = self._selected(which, self._keys(which.queue, order), start)
+            return [row._replace(content=None) for row in islice(rows, min(rows_max, len(self._rows)))]
+
+    def _keys(self, queue: int, order: Order) -> list[Key]:
+        held = self._queues.get(queue)
+        return [] if held is None else held.orders[order]
+
+    def _selected(self, which: Selection, keys: list[Key], start: Cursor) -> Iterator[EntryRow]:
+        for i in range(bisect_right(keys, (*start, LAST)), len(keys)):
+            row = self._rows[keys[i][2]]
+            if (
+                row.position > which.after
+                and which.due_ms_min <= row.due_ms <= which.due_ms_max
+                and which.enqueued_ms_min <= row.enqueued_ms <= which.enqueued_ms_max
+                and which.received in (None, row.receives > 0)
+            ):
+                yield row
+
+    def lane(
+        self,
+        which: Selection,
+        group: str | None,
+        rows_max: int,
+        content_bytes_max: int = CONTENT_BYTES_PER_READ,
+    ) -> list[EntryRow]:
+        with self._lock:
+            held = self._queues.get(which.queue)
+            keys = [] if held is None else held.groups.get(group, [])
+            rows = islice(self._selected(which, keys, Cursor(0, which.after)), rows_max)
+            return list(_within(rows, content_bytes_max))
+
+    def groups(self, which: Selection, rows_max: int) -> tuple[list[GroupCount], int]:
+        with self._lock:
+            found: dict[str | None, GroupCount] = {}
+            last = which.after
+            keys = self._keys(which.queue, Order.POSITION)
+            for row in islice(self._selected(which, keys, Cursor(0, which.after)), rows_max):
+                last = row.position
+                _, messages, first = found.get(row.group, (row.group, 0, row.position))
+                found[row.group] = GroupCount(row.group, messages + 1, first)
+            return list(found.values()), last
+
+    def count(self, which: Selection) -> int:
+        with self._lock:
+            hidden = which.due_ms_min > 0
+            order, from_ms = (Order.DUE, which.due_ms_min) if hidden else (Order.AGE, which.enqueued_ms_min)
+            keys = self._keys(which.queue, order)
+            return sum(1 for _ in self._selected(which, keys, Cursor(from_ms - 1, LAST)))
+
+    def lookup(self, queue: int, after: int, seqs: Sequence[int]) -> list[EntryRow]:
+        with self._lock:
+            rows = (self._rows.get(seq) for seq in seqs)
+            return [
+                row._replace(content=None)
+                for row in rows
+                if row is not None and row.queue == queue and row.position > after
+            ]
+
+    def contents(self, seqs: Sequence[int]) -> dict[int, bytes]:
+        with self._lock:
+            return {
+                seq: row.content
+                for seq in seqs
+                if (row := self._rows.get(seq)) is not None and row.content is not None
+            }
+
+    def scan(self, after: int, upto: int, rows_max: int, content_bytes_max: int) -> list[EntryRow]:
+        with self._lock:
+            seqs = sorted(seq for seq in self._rows if after < seq <= upto)
+            rows = (row for seq in seqs if not self._is_void(row := self._rows[seq]))
+            whole = _within(islice(rows, rows_max), content_bytes_max)
+            return [row for row in whole if row.content is not None]
+
+    def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = LAST) -> list[DedupRow]:
+        with self._lock:
+            sends = sorted(self._dedup.get(queue, {}).values(), key=lambda send: send.seq)
+            found = [send for send in sends if send.seq > after and send.until_ms > now_ms]
+            return found[:rows_max]
+
+    def usage(self, queue: int | None = None) -> dict[int, Usage]:
+        with self._lock:
+            asked = self._queues if queue is None else {queue: self._queues.get(queue, _Queue())}
+            return {id: Usage(held.messages, held.bytes) for id, held in asked.items() if held.messages}
+
+    def status(self) -> StoreStatus:
+        return StoreStatus()
+
+
+def _within(rows: Iterable[EntryRow], content_bytes_max: int) -> Iterator[EntryRow]:
+    """Contents up to about so many bytes; without one beyond."""
+    for row in rows:
+        if content_bytes_max <= 0:
+            yield row._replace(content=None)
+        else:
+            content_bytes_max -= len(row.content or b"")
+            yield row

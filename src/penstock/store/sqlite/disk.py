@@ -1,0 +1,154 @@
+"""The disk below the data file: free space and the reserve, timed syncs, and what SQLite's errors mean."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from penstock.errors import StoreBroken, StoreError, StoreFull
+
+RESERVE_BYTES = 8 * 1024 * 1024
+RESTORE_WHEN_FREE = 4
+"""Times the reserve: it is set aside again only when that leaves enough to work with."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNSYNCED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+
+def store_error(
+    error: sqlite3.Error, *, has_room: Callable[[], bool], committing: bool = False
+) -> StoreError:
+    """No room is told apart from everything else, because it passes. An error that leaves it unknown what is on the
+    disk (a failed fsync, a COMMIT that broke, damage) is StoreBroken: the data must be read again from the disk.
+
+    ``has_room`` is asked only when SQLite says "I/O error" for what may be a quota or a limit on files."""
+    code = getattr(error, "sqlite_errorcode", None)
+    name = getattr(error, "sqlite_errorname", None)
+    text = f"{error} ({name})" if name else str(error)
+    if code is None:
+        return StoreBroken(text) if committing else StoreError(text)
+    primary = code & 0xFF
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreFull(text)
+    if primary in _DAMAGED or code in _UNSYNCED:
+        return StoreBroken(text)
+    if primary == sqlite3.SQLITE_IOERR and not has_room():
+        return StoreFull(text)
+    if primary == sqlite3.SQLITE_BUSY:
+        return StoreError(text)
+    return StoreBroken(text) if committing else StoreError(text)
+
+
+def free_bytes(directory: Path) -> int:
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def room_for(directory: Path, file_bytes: int) -> bool:
+    """Whether a file of this size fits here: a quota or a limit on files does not show in the free space."""
+    probe = directory / "penstock.probe"
+    try:
+        _allocate(probe, 256 * 1024, file_bytes)
+    except OSError as error:
+        return error.errno not in _NO_ROOM
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return True
+
+
+class Reserve:
+    """Space set aside for a full disk, so that receives, deletes and purges go on and make room."""
+
+    def __init__(self, path: Path, size: int = RESERVE_BYTES) -> None:
+        self._path = path
+        self._size = size
+
+    def release(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def restore(self) -> bool:
+        """Set the space aside again; False if there is not enough."""
+        try:
+            with suppress(FileNotFoundError):
+                if self._path.lstat().st_size == self._size:
+                    return True
+            if free_bytes(self._path.parent) <= RESTORE_WHEN_FREE * self._size:
+                return False
+            _allocate(self._path, self._size, self._size)
+        except OSError:
+            with suppress(OSError):
+                self.release()
+            return False
+        return True
+
+
+def _allocate(path: Path, allocated: int, size: int) -> None:
+    """A new file with blocks really taken from the disk, not a hole."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, allocated)
+        else:
+            for offset in range(0, allocated, 65536):
+                os.pwrite(fd, bytes(min(65536, allocated - offset)), offset)
+        os.ftruncate(fd, size)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class TimedSync:
+    """Syncs the log from time to time, for those who trade the last moments before a power cut for speed.
+
+    What a commit wrote is with the operating system at once: a crash of the process costs nothing. After a sync that
+    failed the next append raises StoreBroken, because what is on the disk is unknown from then on."""
+
+    def __init__(self, log: Path, every_s: float) -> None:
+        self._log = log
+        self._fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)  # kept: callers may use up all descriptors
+        self._every_s = every_s
+        self._unsynced = Event()
+        self._ended = Event()
+        self._failure: OSError | None = None
+        self._thread = Thread(target=self._run, name="penstock-sync", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise StoreBroken(f"{self._log} could not be synced: {self._failure}")
+
+    def written(self) -> None:
+        """There is something to sync, within the time."""
+        self._unsynced.set()
+
+    def close(self) -> None:
+        """Closing the store syncs what is left."""
+        self._ended.set()
+        self._unsynced.set()
+        self._thread.join()
+        os.close(self._fd)
+
+    def _run(self) -> None:
+        while self._unsynced.wait() and not self._ended.wait(self._every_s):
+            self._unsynced.clear()  # first: what is written from here on may be too late for this sync
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                self._failure = error
+                return
+
+
+def sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
