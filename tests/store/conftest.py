@@ -21,7 +21,7 @@ from penstock.store.sqlite.store import SqliteStore
 
 def encrypted(path: Path, store: Store) -> Store:
     keyring = Keyring(path / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
-    keyring.keep()
+    keyring.ensure_file()
     return EncryptedStore(store, Cipher(keyring, SystemClock()), lambda lost: None, QUEUES.name, key_use)
 
 
