@@ -32,7 +32,7 @@ def test_the_lock_is_for_its_owner_alone(path: Path) -> None:
         assert lock_of(path).exists()
 
 
-def test_whoever_locks_the_folder_holds_nobody_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_on_the_folder_blocks_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_files, "_LOCK_TIMEOUT_S", 0.0)
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
@@ -42,7 +42,7 @@ def test_whoever_locks_the_folder_holds_nobody_up(path: Path, monkeypatch: pytes
     assert path.read_bytes() == b"ours"
 
 
-def test_a_turn_that_does_not_come_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_lock_times_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_files, "_LOCK_TIMEOUT_S", 0.05)
     with change_lock(path), pytest.raises(TimeoutError) as raised, change_lock(path):
         raise AssertionError("two at once")
@@ -61,7 +61,7 @@ def test_a_link_in_the_lock_s_place_is_not_followed(path: Path, tmp_path: Path) 
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_root_leaves_the_lock_to_the_owner_of_the_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_gives_the_lock_to_the_owner_of_the_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append((owner, group)))
@@ -81,7 +81,7 @@ with change_lock(path):
 """
 
 
-def test_what_a_killed_command_left_is_cleared_away(path: Path) -> None:
+def test_files_of_a_killed_command_are_removed(path: Path) -> None:
     other = path.with_name(".keys.toml.mine")
     other.touch()
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=60, check=False)

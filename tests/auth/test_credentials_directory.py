@@ -52,7 +52,7 @@ def test_a_user_has_its_secret_name_and_policies(accounts: Accounts) -> None:
     assert not decide(Question(alice, "sqs:DeleteQueue", QUEUE, HOME)).allowed
 
 
-def test_inline_policies_count_as_text_and_as_tables(accounts: Accounts) -> None:
+def test_inline_policies_are_text_or_tables(accounts: Accounts) -> None:
     key = accounts.user("alice")
 
     def edit(content: CredentialsContent) -> None:
@@ -114,7 +114,7 @@ def test_both_keys_of_a_rotation_work(accounts: Accounts) -> None:
         accounts.change(edit)
 
 
-def test_another_root_key_opens_nothing_and_says_so(accounts: Accounts) -> None:
+def test_another_root_key_is_reported(accounts: Accounts) -> None:
     key = accounts.user("alice")
     with pytest.raises(CredentialsError) as raised:
         Directory(read_file(accounts.path), RootKey(bytes(32)), accounts.clock)
@@ -142,7 +142,7 @@ def test_a_secret_that_was_written_by_hand_is_refused(accounts: Accounts) -> Non
         Directory(content, ROOT_KEY, accounts.clock)
 
 
-def test_ids_are_kept_and_whoever_comes_again_is_somebody_else(accounts: Accounts) -> None:
+def test_a_user_that_is_created_again_has_another_id(accounts: Accounts) -> None:
     content = CredentialsContent()
     first = add_user(content, HOME, "alice", THEN)
     del content.accounts[HOME].users["alice"]

@@ -82,13 +82,13 @@ books = st.builds(
 
 
 @given(books)
-def test_any_book_is_read_as_it_was_written(content: CredentialsContent) -> None:
+def test_any_content_is_read_as_it_was_written(content: CredentialsContent) -> None:
     table = tomllib.loads(written(content))
     assert table.pop("version") == 1
     assert table == msgspec.to_builtins(content, builtin_types=(datetime,))
 
 
-def test_a_file_by_hand_survives_being_written() -> None:
+def test_a_file_written_by_hand_keeps_its_content() -> None:
     content = parse_credentials(BY_HAND)
     assert parse_credentials(written(content, BY_HAND)) == content
     assert content.accounts[HOME].users["j.doe@example.com"].tags == {"team": "orders"}
@@ -140,7 +140,7 @@ secret = ""
         (TWICE, "the access key AKIAX is listed twice"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(text: str, line: str) -> None:
+def test_errors_are_one_line(text: str, line: str) -> None:
     with pytest.raises(CredentialsError) as raised:
         parse_credentials(text)
     assert str(raised.value) == line
@@ -167,7 +167,7 @@ def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> N
     assert path.read_text() == before
 
 
-def test_an_empty_file_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+def test_an_empty_file_is_not_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.touch(0o600)
     with pytest.raises(CredentialsError, match="was it cut off"), changed_file(path):
@@ -203,7 +203,7 @@ def found(*, owner: int, mode: int) -> os.stat_result:
     return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
 
 
-def test_whose_file_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_must_be_the_user_or_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert why_not_private(found(owner=1000, mode=0o600)) is None
     assert why_not_private(found(owner=1000, mode=0o400)) is None
@@ -214,7 +214,7 @@ def test_whose_file_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused == "it belongs to another user: run as that user, or chown it"
 
 
-def test_root_may_hand_its_file_to_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_may_read_a_file_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert why_not_private(found(owner=0, mode=0o640)) is None
     assert why_not_private(found(owner=0, mode=0o600)) is None
@@ -239,7 +239,7 @@ def test_what_root_changes_keeps_its_owner_and_mode(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("what", ["pipe", "device", "folder"])
-def test_only_a_regular_file_is_read_and_nothing_waits(tmp_path: Path, what: str) -> None:
+def test_only_a_regular_file_is_read_without_blocking(tmp_path: Path, what: str) -> None:
     path = tmp_path / "c.toml"
     match what:
         case "pipe":
@@ -278,7 +278,7 @@ def test_a_change_that_fails_leaves_the_file_and_nothing_else(
     assert sorted(os.listdir(tmp_path)) == [".c.toml.lock", "c.toml"]
 
 
-def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
+def test_concurrent_changes_are_all_kept(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
 
     def add(name: str) -> None:
@@ -293,7 +293,7 @@ def test_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
     assert len(read_file(path).accounts[HOME].users) == 12
 
 
-def test_the_file_behind_a_link_is_what_changes(tmp_path: Path) -> None:
+def test_the_target_of_a_link_changes(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link, real = tmp_path / "c.toml", tmp_path / "real" / "c.toml"
     with changed_file(real) as content:
@@ -305,7 +305,7 @@ def test_the_file_behind_a_link_is_what_changes(tmp_path: Path) -> None:
     assert "alice" in real.read_text()
 
 
-def test_no_secret_stands_in_the_file(tmp_path: Path) -> None:
+def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     with changed_file(path) as content:
         _, secret = add_key(add_user(content, HOME, "alice", THEN), ROOT_KEY, THEN)

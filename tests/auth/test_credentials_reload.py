@@ -31,7 +31,7 @@ def test_a_file_that_did_not_change_is_not_read_again(accounts: Accounts) -> Non
     assert accounts.credentials.reload(requested=True) == "credentials reloaded: nothing changed"
 
 
-def test_what_changed_is_told_without_secrets(accounts: Accounts, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reload_logs_counts_without_secrets(accounts: Accounts, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="penstock.auth")
     accounts.user("alice")
     key = accounts.keys["alice"]
@@ -61,7 +61,7 @@ def test_many_changes_are_counted(accounts: Accounts) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "readable", "gone", "key"])
-def test_a_bad_file_changes_nothing_and_is_told_once(
+def test_a_bad_file_changes_nothing_and_is_logged_once(
     accounts: Accounts, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = accounts.user("alice")
@@ -93,7 +93,7 @@ def test_a_bad_file_changes_nothing_and_is_told_once(
     assert accounts.reload() == ""
 
 
-def test_a_file_that_cannot_be_read_any_more_is_told_again_and_again(
+def test_a_file_that_becomes_unreadable_is_logged_every_minute(
     accounts: Accounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accounts.user("alice")
@@ -144,7 +144,7 @@ def test_a_revocation_that_could_not_be_read_at_first_is_not_lost(
         accounts.credentials.directory.secret(key, None)
 
 
-def test_a_file_that_comes_back_as_it_was_ends_the_trouble(accounts: Accounts, tmp_path: Path) -> None:
+def test_a_restored_file_ends_the_error(accounts: Accounts, tmp_path: Path) -> None:
     accounts.user("alice")
     beside = tmp_path / "beside"
     accounts.path.rename(beside)
@@ -155,7 +155,7 @@ def test_a_file_that_comes_back_as_it_was_ends_the_trouble(accounts: Accounts, t
     assert accounts.reload() == ""
 
 
-def test_a_file_without_an_active_key_is_warned_of(
+def test_a_file_without_an_active_key_logs_a_warning(
     accounts: Accounts, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = "no access key is active: every signed request is refused"
@@ -191,7 +191,7 @@ def test_a_file_is_not_read_while_it_is_being_written(accounts: Accounts) -> Non
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_what_changes_while_it_is_read_is_not_taken(
+def test_a_file_that_changes_while_it_is_read_is_not_used(
     accounts: Accounts, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accounts.user("alice")
@@ -214,7 +214,7 @@ def test_what_changes_while_it_is_read_is_not_taken(
     assert accounts.credentials.reload() == "credentials reloaded: 1 user added"
 
 
-def test_a_pipe_in_the_file_s_place_does_not_hold_the_server_up(accounts: Accounts) -> None:
+def test_a_pipe_in_place_of_the_file_does_not_block_the_server(accounts: Accounts) -> None:
     accounts.user("alice")
     text = accounts.path.read_text()
     accounts.path.unlink()
@@ -226,7 +226,7 @@ def test_a_pipe_in_the_file_s_place_does_not_hold_the_server_up(accounts: Accoun
     assert "1 user added" in accounts.reload()
 
 
-def test_conditions_on_keys_that_there_are_not_are_told_once(
+def test_conditions_on_unknown_keys_are_logged_once(
     accounts: Accounts, caplog: pytest.LogCaptureFixture
 ) -> None:
     def odd(key: str) -> str:

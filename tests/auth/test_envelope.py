@@ -40,7 +40,7 @@ def bench() -> Bench:
 
 
 @given(st.lists(st.tuples(st.sampled_from([MANAGED, ORDERS]), st.integers(0, 2**63 - 1), st.binary())))
-def test_what_is_sealed_opens_to_what_it_was(contents: list[tuple[KeyUse, int, bytes]]) -> None:
+def test_decryption_restores_the_content(contents: list[tuple[KeyUse, int, bytes]]) -> None:
     cipher = Bench().cipher
     sealed = cipher.seal(contents)
     assert len(set(sealed)) == len(contents)
@@ -60,14 +60,14 @@ def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
         bench.cipher.open(7, bytes(sealed))
 
 
-def test_a_piece_of_it_is_refused(bench: Bench) -> None:
+def test_a_part_of_it_is_refused(bench: Bench) -> None:
     sealed = bench.seal()
     for length in range(1, len(sealed)):
         with pytest.raises((DecryptionFailed, KeyMissing)):
             bench.cipher.open(7, sealed[:length])
 
 
-def test_it_opens_for_its_own_message_only(bench: Bench) -> None:
+def test_a_content_decrypts_for_its_own_message_only(bench: Bench) -> None:
     one, other, foreign = bench.seal(seq=1), bench.seal(seq=2), bench.seal(seq=1, use=ORDERS)
     mixed = foreign[:HEAD] + one[HEAD:], one[:HEAD] + foreign[HEAD:]
     for seq, sealed in ((1, other), (2, one), (1, mixed[0]), (1, mixed[1])):
@@ -75,7 +75,7 @@ def test_it_opens_for_its_own_message_only(bench: Bench) -> None:
             bench.cipher.open(seq, sealed)
 
 
-def test_plain_contents_are_given_back(bench: Bench) -> None:
+def test_plain_contents_are_returned(bench: Bench) -> None:
     for value in ([], ["id", "body", "sender", 1], {"a": 1}, None, True, -1, 2**63, 1.5, "text", b"bytes"):
         plain = msgspec.msgpack.encode(value)
         assert not is_sealed(plain)
@@ -83,7 +83,7 @@ def test_plain_contents_are_given_back(bench: Bench) -> None:
         assert NoKeys.open(7, plain) is plain
 
 
-def test_another_keyring_opens_nothing(bench: Bench) -> None:
+def test_another_keyring_decrypts_nothing(bench: Bench) -> None:
     sealed = bench.seal()
     for stranger in (Bench().cipher, NoKeys()):
         with pytest.raises(KeyMissing) as caught:
@@ -91,7 +91,7 @@ def test_another_keyring_opens_nothing(bench: Bench) -> None:
         assert caught.value.key == f"key/{bench.ring.keys.managed.id}"
 
 
-def test_older_versions_go_on_opening(bench: Bench) -> None:
+def test_older_versions_still_decrypt(bench: Bench) -> None:
     old = bench.seal(use=ORDERS)
     bench.ring.rotate(HERE, "alias/orders")
     new = bench.seal(use=ORDERS)
@@ -102,14 +102,14 @@ def test_older_versions_go_on_opening(bench: Bench) -> None:
     assert not bench.cipher.is_outdated(ORDERS, new[: Cipher.head_bytes])
 
 
-def test_what_is_not_under_the_queues_key_is_outdated(bench: Bench) -> None:
+def test_what_is_not_under_the_key_of_the_queue_needs_reencryption(bench: Bench) -> None:
     for head in (bench.seal(use=MANAGED), b"\x94plain", b""):
         assert bench.cipher.is_outdated(ORDERS, head[: Cipher.head_bytes])
     bench.ring.set_enabled(HERE, "alias/orders", False)
     assert not bench.cipher.is_outdated(ORDERS, b"\x94plain"), "not under a key that is disabled"
 
 
-def test_a_disabled_key_opens_nothing_until_it_is_enabled(bench: Bench) -> None:
+def test_a_disabled_key_decrypts_nothing_until_it_is_enabled(bench: Bench) -> None:
     sealed = bench.seal(use=ORDERS)
     bench.cipher.open(7, sealed)
     bench.ring.set_enabled(HERE, "alias/orders", False)
@@ -120,7 +120,7 @@ def test_a_disabled_key_opens_nothing_until_it_is_enabled(bench: Bench) -> None:
     assert bench.cipher.open(7, sealed) == b"content"
 
 
-def test_sealing_never_fails(bench: Bench) -> None:
+def test_encryption_never_fails(bench: Bench) -> None:
     bench.ring.set_enabled(HERE, "alias/orders", False)
     disabled = bench.seal(use=ORDERS)
     missing = bench.seal(use=KeyUse(HERE, "alias/nobody", MINUTE))
@@ -129,7 +129,7 @@ def test_sealing_never_fails(bench: Bench) -> None:
     assert bench.cipher.open(7, disabled) == b"content"
 
 
-def test_a_data_key_serves_as_long_as_its_queue_allows(bench: Bench) -> None:
+def test_a_data_key_is_used_as_long_as_its_queue_allows(bench: Bench) -> None:
     slow = KeyUse(HERE, "alias/orders", 10 * MINUTE)
     first = bench.seal(use=ORDERS)[:HEAD]
     bench.clock.advance(MINUTE - 1)
@@ -142,7 +142,9 @@ def test_a_data_key_serves_as_long_as_its_queue_allows(bench: Bench) -> None:
     assert bench.seal(use=MANAGED)[:HEAD] not in (first, second)
 
 
-def test_a_data_key_seals_only_so_many_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_key_encrypts_a_limited_number_of_messages(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(envelope, "_SEALS_PER_DATA_KEY", 3)
     heads = [bench.seal()[:HEAD] for _ in range(7)]
     assert [heads.count(head) for head in dict.fromkeys(heads)] == [3, 3, 1]
@@ -154,7 +156,7 @@ def test_nonces_are_never_used_twice(bench: Bench) -> None:
     assert len({each[:HEAD] for each in sealed}) == 1
 
 
-def test_the_guard_knows_what_may_be_used(bench: Bench) -> None:
+def test_check_reports_missing_and_disabled_keys(bench: Bench) -> None:
     for name in ("alias/orders", bench.orders.id, bench.orders.arn, "alias/aws/sqs"):
         bench.cipher.check(HERE, name)
     with pytest.raises(KeyMissing):
@@ -164,7 +166,7 @@ def test_the_guard_knows_what_may_be_used(bench: Bench) -> None:
         bench.cipher.check(HERE, "alias/orders")
 
 
-def test_without_a_root_key_no_key_is_there_and_nothing_is_sealed() -> None:
+def test_without_a_root_key_there_are_no_keys_and_no_encryption() -> None:
     with pytest.raises(KeyUnavailable) as caught:
         NoKeys().check(HERE, "alias/aws/sqs")
     assert caught.value.key == "arn:aws:kms:eu-west-1:111122223333:alias/aws/sqs"
@@ -172,7 +174,7 @@ def test_without_a_root_key_no_key_is_there_and_nothing_is_sealed() -> None:
     assert not NoKeys().is_outdated(MANAGED, b"")
 
 
-def test_the_time_of_a_data_key_is_the_brokers(bench: Bench) -> None:
+def test_the_age_of_a_data_key_ignores_the_wall_clock(bench: Bench) -> None:
     first = bench.seal()[:HEAD]
     bench.clock.wall_offset_ms = 365 * 24 * 3600 * SECOND
     assert bench.seal()[:HEAD] == first, "a wall clock that is set does not matter"

@@ -21,19 +21,19 @@ def states(monkeypatch: pytest.MonkeyPatch, *seen: str) -> FileWatch:
     return watch
 
 
-def test_a_change_counts_when_two_looks_found_it_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_reported_when_two_looks_found_the_same_state(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = states(monkeypatch, *"aabccc")
     assert [watch.has_changed() for _ in range(5)] == [False, False, False, True, True]
 
 
-def test_what_is_settled_is_new_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_was_read_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = states(monkeypatch, *"abbb")
     assert [watch.has_changed() for _ in range(2)] == [False, True]
     watch.mark_read()
     assert not watch.has_changed()
 
 
-def test_what_could_not_be_read_stays_new_even_if_it_comes_back_as_it_was(
+def test_an_unread_state_is_a_change_even_if_it_is_the_former_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watch = states(monkeypatch, *"abbbaa")
@@ -60,7 +60,7 @@ def test_whatever_happens_a_reader_ends_with_the_last_state(seen: list[str], fai
         assert has == seen[-1]
 
 
-def test_any_of_several_files_counts_and_so_do_its_permissions(tmp_path: Path) -> None:
+def test_any_file_and_its_permissions_are_watched(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
     watch = FileWatch(one, other)

@@ -32,7 +32,7 @@ def opened(path: Path | None, root: RootKey = ROOT) -> Keyring:
     return ring
 
 
-def test_it_is_made_private_with_the_keys_that_are_always_there(path: Path) -> None:
+def test_a_new_keyring_is_private_and_has_the_managed_keys(path: Path) -> None:
     keys = opened(path).keys
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -43,7 +43,7 @@ def test_it_is_made_private_with_the_keys_that_are_always_there(path: Path) -> N
         assert found is not keys.managed
 
 
-def test_new_keys_become_a_file_only_when_they_are_kept(path: Path) -> None:
+def test_new_keys_are_written_only_by_ensure_file(path: Path) -> None:
     ring = Keyring(path, ROOT, ManualClock())
     assert not path.parent.exists()
     managed = ring.keys.managed
@@ -55,7 +55,7 @@ def test_new_keys_become_a_file_only_when_they_are_kept(path: Path) -> None:
     assert opened(path).keys.file == ring.keys.file, "what is there is never replaced"
 
 
-def test_a_file_that_was_made_meanwhile_counts(path: Path) -> None:
+def test_a_file_created_in_the_meantime_is_used(path: Path) -> None:
     late = Keyring(path, ROOT, ManualClock())
     first = opened(path)
     late.ensure_file()
@@ -109,7 +109,7 @@ def test_a_queue_cannot_use_or_probe_the_keys_of_another_account_or_region(path:
         assert missing.value.key == name, "the same words, whether it is there or not"
 
 
-def test_the_operator_means_any_key_by_its_arn(path: Path) -> None:
+def test_a_command_may_name_any_key_by_its_arn(path: Path) -> None:
     ring = opened(path)
     key = ring.create(HERE, "alias/orders")
     assert ring.rotate(THERE, key.arn).id == key.id
@@ -131,7 +131,7 @@ def test_a_missing_key_is_named_in_full(path: Path, name: str, told: str) -> Non
     assert caught.value.key == told
 
 
-def test_an_alias_leads_to_one_key(path: Path) -> None:
+def test_an_alias_names_one_key(path: Path) -> None:
     ring = opened(path)
     ring.create(HERE, "alias/orders")
     for alias in ("alias/orders", "alias/aws/sqs"):
@@ -152,7 +152,7 @@ def test_everything_survives_a_restart(path: Path) -> None:
     assert (found.newest, found.enabled) == (2, False)
 
 
-def test_rotation_adds_a_version_and_asks_for_a_look_at_what_is_stored(path: Path) -> None:
+def test_rotation_adds_a_version_and_requests_reencryption(path: Path) -> None:
     ring = opened(path)
     before = ring.keys
     rotated = ring.rotate(HERE, "alias/aws/sqs")
@@ -169,12 +169,12 @@ def test_rotation_adds_a_version_and_asks_for_a_look_at_what_is_stored(path: Pat
     assert ring.keys.file.generation == before.file.generation + 3, "what was left out is looked at again"
 
 
-def test_the_servers_own_keys_cannot_be_disabled(path: Path) -> None:
+def test_managed_keys_cannot_be_disabled(path: Path) -> None:
     with pytest.raises(KeyringError, match="always enabled"):
         opened(path).set_enabled(HERE, "alias/aws/sqs", False)
 
 
-def test_a_running_server_takes_a_change_up(path: Path) -> None:
+def test_a_running_server_reads_a_change(path: Path) -> None:
     server, command = opened(path), opened(path)
     assert server.reload() == ""
     key = command.create(HERE, "alias/new")
@@ -204,7 +204,7 @@ def test_a_change_that_could_not_be_read_at_first_is_not_lost(
     assert server.keys.find(HERE, "alias/new") == key
 
 
-def test_whoever_asks_has_the_file_read(path: Path) -> None:
+def test_a_requested_reload_reads_the_file(path: Path) -> None:
     server = opened(path)
     assert server.reload(requested=True) == "keyring reloaded: 2 keys, 0 of them disabled"
 
@@ -284,7 +284,7 @@ def test_another_root_key_is_refused(path: Path) -> None:
         opened(path, RootKey(bytes(32)))
 
 
-def test_no_key_is_written_as_it_is(path: Path) -> None:
+def test_no_key_is_written_unencrypted(path: Path) -> None:
     """All that the file holds of a key is what the root key sealed."""
     opened(path)
     for key in json.loads(path.read_text())["keys"]:
@@ -293,7 +293,7 @@ def test_no_key_is_written_as_it_is(path: Path) -> None:
             assert set(version) == {"number", "created_ms", "sealed"}
 
 
-def test_without_a_file_keys_live_in_memory() -> None:
+def test_without_a_file_keys_are_in_memory() -> None:
     ring = opened(None)
     key = ring.create(HERE, "alias/orders")
     ring.rotate(HERE, key.id)

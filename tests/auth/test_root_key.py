@@ -47,7 +47,7 @@ def key_file(path: Path, key: bytes, mode: int = 0o600) -> Path:
 
 
 @given(st.binary(), st.binary(), st.binary(min_size=1, max_size=20))
-def test_what_is_sealed_can_be_opened(plain: bytes, bound_to: bytes, purpose: bytes) -> None:
+def test_decryption_restores_the_text(plain: bytes, bound_to: bytes, purpose: bytes) -> None:
     sealed = ROOT.encrypt(purpose, plain, bound_to)
     assert ROOT.decrypt(purpose, sealed, bound_to) == plain
     assert ROOT.encrypt(purpose, plain, bound_to) != sealed
@@ -62,12 +62,12 @@ def test_a_changed_byte_is_refused(data: st.DataObject) -> None:
 
 
 @given(st.integers(0, 33))
-def test_a_piece_is_refused(length: int) -> None:
+def test_a_part_is_refused(length: int) -> None:
     with pytest.raises(RootKeyError):
         ROOT.decrypt(b"purpose", ROOT.encrypt(b"purpose", b"secret", b"name")[:length], b"name")
 
 
-def test_another_name_purpose_or_key_opens_nothing() -> None:
+def test_another_name_purpose_or_key_is_refused() -> None:
     sealed = ROOT.encrypt(b"purpose", b"secret", b"name")
     for root, purpose, name in (
         (ROOT, b"purpose", b"other"), (ROOT, b"other", b"name"), (RootKey(bytes(32)), b"purpose", b"name"),
@@ -76,7 +76,7 @@ def test_another_name_purpose_or_key_opens_nothing() -> None:
             root.decrypt(purpose, sealed, name)
 
 
-def test_derived_keys_are_steady_and_differ() -> None:
+def test_derived_keys_are_constant_and_differ() -> None:
     """RFC 5869 with this info and no salt: another version of the server must derive the same."""
     assert ROOT.derive(b"a") == RootKey(KEY).derive(b"a") != ROOT.derive(b"b")
     assert ROOT.derive(b"a").hex() == "ee6699c48b1b840033bd87f949d18f8bc2d674e06d30cdddbbca221852025251"
@@ -92,7 +92,7 @@ def test_a_key_is_written_as_base64_or_digits(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["secret", KEY.hex()[:-2], b64encode(KEY + b"x").decode(), "ä" * 32])
-def test_what_is_no_key_is_refused_and_not_shown(text: str) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(RootKeyError) as caught:
         find(environ={VARIABLE: text})
     assert VARIABLE in str(caught.value)
@@ -133,7 +133,7 @@ def test_a_command_that_cannot_run_is_one_line(command: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_made_file_is_for_its_owner_and_never_overwritten(tmp_path: Path) -> None:
+def test_a_created_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     made = create_root_key_file(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -153,7 +153,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     assert find(file=path) is not None
 
 
-def test_a_pipe_is_no_key_file_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE_NAME, 0o600)
     with pytest.raises(RootKeyError, match="it is not a regular file"):
         find(file=tmp_path / FILE_NAME)

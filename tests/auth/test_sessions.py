@@ -47,7 +47,7 @@ some_session = st.builds(
 
 
 @given(some_session)
-def test_a_token_says_what_was_put_into_it_to_whoever_has_the_root_key(session: Session) -> None:
+def test_the_root_key_decrypts_a_token(session: Session) -> None:
     issued = Sessions(ROOT_KEY).issue(session)
     again = Sessions(ROOT_KEY)  # as after a restart
     assert again.open(issued.access_key, issued.token) == session
@@ -56,7 +56,7 @@ def test_a_token_says_what_was_put_into_it_to_whoever_has_the_root_key(session: 
 
 
 @given(some_session, st.data())
-def test_a_token_with_one_flipped_bit_is_none(session: Session, data: st.DataObject) -> None:
+def test_a_token_with_one_flipped_bit_is_refused(session: Session, data: st.DataObject) -> None:
     sessions = Sessions(ROOT_KEY)
     issued = sessions.issue(session)
     sealed = bytearray(base64.b64decode(issued.token))
@@ -77,7 +77,7 @@ def test_a_token_belongs_to_its_access_key() -> None:
 
 
 @given(st.text())
-def test_any_text_as_a_token_is_none(text: str) -> None:
+def test_any_other_text_is_not_a_token(text: str) -> None:
     assert Sessions(ROOT_KEY).open("ASIAX", text) is None
     assert open_account(text) is None
 
@@ -86,7 +86,7 @@ def test_a_token_of_any_length_costs_little() -> None:
     assert Sessions(ROOT_KEY).open("ASIAX", "A" * 10_000_000) is None
 
 
-def test_open_sessions_say_their_account_and_are_worth_nothing_elsewhere() -> None:
+def test_open_sessions_name_their_account_and_are_refused_by_secured_servers() -> None:
     issued = open_session(ABROAD)
     assert open_account(issued.token) == ABROAD
     assert Sessions(ROOT_KEY).open(issued.access_key, issued.token) is None
@@ -226,7 +226,7 @@ def test_a_session_does_not_pass_to_another_user_of_the_name(accounts: Accounts)
     assert refused(accounts, issued) == INVALID
 
 
-def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(accounts: Accounts) -> None:
+def test_a_session_does_not_pass_to_another_owner_of_the_key_id(accounts: Accounts) -> None:
     issued = session_of(accounts, "role")
 
     def hand_over(content: CredentialsContent) -> None:
@@ -240,7 +240,7 @@ def test_a_session_does_not_pass_to_whoever_gets_the_key_s_id(accounts: Accounts
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_a_session_from_before_its_key_was_taken_again_stays_ended(accounts: Accounts, kind: str) -> None:
+def test_a_session_stays_ended_when_its_key_is_activated_again(accounts: Accounts, kind: str) -> None:
     before = session_of(accounts, kind)
     accounts.clock.advance(2_000)
 
@@ -265,7 +265,9 @@ def test_a_session_of_root_does_not_come_back_with_its_key(accounts: Accounts) -
 
 
 @pytest.mark.parametrize("kind", ["user", "root", "role"])
-def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(accounts: Accounts, kind: str) -> None:
+def test_revoking_ends_the_sessions_until_servers_have_read_it_and_no_others(
+    accounts: Accounts, kind: str
+) -> None:
     before, now = session_of(accounts, kind), datetime.fromtimestamp(accounts.clock.wall_ms() / 1000, UTC)
     accounts.clock.advance(2_000)
     meanwhile = session_of(accounts, kind)
@@ -285,7 +287,7 @@ def test_revoking_ends_the_sessions_until_it_is_taken_up_and_no_others(accounts:
 
 
 @pytest.mark.parametrize(("kind", "by"), [("role", "alice"), ("root", "root")])
-def test_revoking_whoever_began_it_ends_a_session_too(accounts: Accounts, kind: str, by: str) -> None:
+def test_revoking_the_origin_of_a_session_ends_it(accounts: Accounts, kind: str, by: str) -> None:
     issued = session_of(accounts, kind)
     principal_of(accounts, issued)
     later = datetime.fromtimestamp(accounts.clock.wall_ms() / 1000 + 1, UTC)
@@ -313,7 +315,7 @@ def chained(accounts: Accounts) -> Issued:
     return session_of(accounts, "role", chain=chain)
 
 
-def test_a_chained_session_goes_on_while_all_of_its_chain_does(accounts: Accounts) -> None:
+def test_a_chained_session_is_valid_while_its_whole_chain_is(accounts: Accounts) -> None:
     issued = chained(accounts)
     session = principal_of(accounts, issued)
     assert [hop.owner for hop in session.chain] == ["alice", "between", "worker"]
@@ -367,7 +369,7 @@ def test_a_chain_names_each_once_with_its_first_session(passed: list[Hop]) -> No
     assert len({whose(hop) for hop in chain}) == len(chain)
 
 
-def test_a_session_knows_when_it_began(accounts: Accounts) -> None:
+def test_a_session_has_its_issue_time(accounts: Accounts) -> None:
     now_s = accounts.clock.wall_ms() // 1000
     assert accounts.principal("alice").issued_s is None
     for kind in ("user", "root", "role"):
@@ -393,7 +395,7 @@ def test_the_cache_of_tokens_is_bounded(accounts: Accounts) -> None:
     assert 2 <= len(cached) <= 20
 
 
-def test_a_remembered_token_does_not_serve_another_access_key(accounts: Accounts) -> None:
+def test_a_cached_token_is_refused_for_another_access_key(accounts: Accounts) -> None:
     issued = session_of(accounts, "user")
     principal_of(accounts, issued)
     assert refused(accounts, issued._replace(access_key="ASIAOTHER")) == INVALID
@@ -410,6 +412,6 @@ def test_more_sessions_than_fit_the_cache_drop_only_the_oldest(accounts: Account
     assert principal_of(accounts, first) is not known[first.token]
 
 
-def test_a_session_whose_policy_is_none_any_more_is_refused(accounts: Accounts) -> None:
+def test_a_session_whose_policy_became_invalid_is_refused(accounts: Accounts) -> None:
     """Its token is true: it was made when the rules for policies were others."""
     assert refused(accounts, session_of(accounts, "role", policy='{"Statement": "gone"}')) == INVALID

@@ -51,7 +51,7 @@ def test_it_is_trusted_under_each_of_its_names_by_strict_clients(tmp_path: Path,
         handshake(tls.context, client, "elsewhere.example")
 
 
-def test_the_key_is_its_owners_alone_and_all_is_said(tmp_path: Path) -> None:
+def test_the_key_is_private_and_the_output_explains_its_use(tmp_path: Path) -> None:
     done = cert("--out", str(tmp_path))
     assert (tmp_path / "penstock-key.pem").stat().st_mode & 0o777 == 0o600
     assert (
@@ -64,7 +64,7 @@ def test_the_key_is_its_owners_alone_and_all_is_said(tmp_path: Path) -> None:
     ) == []  # fmt: skip
 
 
-def test_nobody_can_make_another_certificate_of_the_authority(tmp_path: Path) -> None:
+def test_the_key_of_the_authority_is_not_stored(tmp_path: Path) -> None:
     cert("--out", str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "penstock-ca.pem",
@@ -85,7 +85,7 @@ def test_how_long_it_is_valid(tmp_path: Path) -> None:
     assert timedelta(days=6, hours=23) < left <= timedelta(days=7)
 
 
-def test_a_clients_certificate(tmp_path: Path) -> None:
+def test_a_client_certificate(tmp_path: Path) -> None:
     cert("--out", str(tmp_path))
     done = cert("--out", str(tmp_path), "--client", "worker-7")
     assert done.exit_code == 0, done.output
@@ -119,12 +119,12 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--client", "a", "--name", "b"], "--name is for a server's certificate"),
-        (["--name", "ü" * 80 + ".example"], "no certificate can be made for that name"),
+        (["--client", "a", "--name", "b"], "--name is for the certificate of a server"),
+        (["--name", "ü" * 80 + ".example"], "cannot create a certificate for that name"),
         (["--out", "/dev/null/here"], 'cannot write to "/dev/null/here"'),
     ],
 )
-def test_one_line_says_what_is_wrong(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
     done = cert("--out", str(tmp_path), *arguments)
     assert done.exit_code == 2
     assert words in done.stderr and done.stderr.count("\n") == 1

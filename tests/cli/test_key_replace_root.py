@@ -61,7 +61,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path)
 
 
-def test_it_says_what_it_did_what_ends_and_what_is_to_be_done(site: Site) -> None:
+def test_the_output_says_what_changed_and_what_to_do(site: Site) -> None:
     said = site.replaced("--new-root-key-file", str(site.new_file)).splitlines()
     assert said[:3] == [
         f"encrypted with the new root key: {site.keyring}",
@@ -103,7 +103,7 @@ def test_the_new_key_comes_from_a_command_or_a_variable(site: Site) -> None:
     site.opens(RootKey(bytes([7]) * 32))
 
 
-def test_only_the_commands_about_keys_know_of_a_new_key(site: Site) -> None:
+def test_only_key_commands_accept_the_variable_of_the_new_key(site: Site) -> None:
     site.variables["PENSTOCK_NEW_ROOT_KEY"] = "07" * 32
     assert site("key", "list").exit_code == 0
     for command in (["serve"], ["user", "list"]):
@@ -150,11 +150,11 @@ def running(site: Site) -> Iterator[None]:
     lock.release()
 
 
-def test_a_server_that_runs_is_in_the_way(site: Site, running: None) -> None:
+def test_a_running_server_is_refused(site: Site, running: None) -> None:
     assert f"a server uses {site.data}: stop it first" in site.refused("--new-root-key-file", "new.key")
 
 
-def test_no_server_starts_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_can_start_during_the_replacement(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     path = site.data / "penstock.lock"
     path.touch()
 
@@ -170,7 +170,7 @@ def test_no_server_starts_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch)
     lock.release()
 
 
-def test_no_lock_is_made(site: Site) -> None:
+def test_no_lock_file_is_created(site: Site) -> None:
     """It would be root's, if root runs the command, and keep the service out."""
     site.replaced("--new-root-key-file", "new.key")
     assert not (site.data / "penstock.lock").exists()

@@ -25,7 +25,7 @@ def office(tmp_path: Path) -> Office:
 # -- adding --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_user_makes_the_file_and_a_root_key(office: Office) -> None:
+def test_the_first_user_creates_the_file_and_a_root_key(office: Office) -> None:
     result = office("user", "add", "alice", "--policy", "sqs-full-access")
     assert f"created the root key {office.key_path}" in result.stderr
     key, secret = new_key(result.stdout)
@@ -38,12 +38,12 @@ def test_the_first_user_makes_the_file_and_a_root_key(office: Office) -> None:
     assert (alice.arn, len(alice.policies)) == (f"arn:aws:iam::{HOME}:user/alice", 1)
 
 
-def test_a_mistake_makes_no_root_key(office: Office) -> None:
+def test_an_error_creates_no_root_key(office: Office) -> None:
     office.failed("user", "add", "alice", "--policy", "nonsense")
     assert not office.key_path.exists() and not office.path.exists()
 
 
-def test_the_root_key_is_made_once(office: Office) -> None:
+def test_the_root_key_is_created_once(office: Office) -> None:
     office.user("alice")
     before = office.key_path.read_bytes()
     result = office("user", "add", "bob")
@@ -96,7 +96,7 @@ def test_starting_over_after_the_root_key_was_lost(office: Office) -> None:
     assert "sqs-send" in office.done("user", "show", "alice")
 
 
-def test_a_user_without_a_policy_is_told_to_get_one(office: Office) -> None:
+def test_a_user_without_a_policy_gets_a_hint(office: Office) -> None:
     assert "alice has no policies yet" in office("user", "add", "alice").stderr
     assert "may do nothing" not in office("user", "add", "bob", "--policy", "sqs-send").stderr
 
@@ -139,7 +139,7 @@ def test_a_key_that_clients_already_have(office: Office) -> None:
         ("A/B", "x", 'invalid access key "A/B": expected 4 to 128 letters and digits'),
     ],
 )  # fmt: skip
-def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | bytes, line: str) -> None:
+def test_keys_that_cannot_be_imported(office: Office, key: str, secret: str | bytes, line: str) -> None:
     result = office("user", "add", "alice", "--key", key, given=secret)
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [f"penstock: {line}"]
@@ -178,9 +178,7 @@ def test_keys_that_cannot_be_taken_over(office: Office, key: str, secret: str | 
         (["role", "show", "x"], 'there is no role "x": see penstock role list'),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_in_one_line_and_change_nothing(
-    office: Office, arguments: list[str], line: str
-) -> None:
+def test_errors_are_one_line_and_change_nothing(office: Office, arguments: list[str], line: str) -> None:
     office.user("alice")
     before = office.path.read_text()
     assert office.failed(*arguments) == line
@@ -249,7 +247,7 @@ def test_deactivating_activating_and_retiring_one_key(office: Office) -> None:
     assert key not in office.path.read_text()
 
 
-def test_taking_a_key_again_ends_the_sessions_of_before(office: Office) -> None:
+def test_activating_a_key_ends_its_earlier_sessions(office: Office) -> None:
     key, _ = office.user("alice")
     office.done("user", "rotate", "alice", "--activate", key)
     assert "sessions_since" not in office.path.read_text(), "it was active: nothing has to end"
@@ -318,12 +316,12 @@ def test_a_role(office: Office) -> None:
     assert "worker" not in office.path.read_text()
 
 
-def test_to_tag_sessions_is_allowed_on_request(office: Office) -> None:
+def test_session_tags_are_allowed_by_an_option(office: Office) -> None:
     office.done("role", "add", "worker", "--trust", "alice", "--allow-tags")
     assert '"sts:TagSession"' in office.done("role", "show", "worker")
 
 
-def test_a_trust_policy_out_of_a_file(office: Office) -> None:
+def test_a_trust_policy_from_a_file(office: Office) -> None:
     trust = '{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}}'
     file = office.file("trust.json", trust)
     office.done("role", "add", "worker", "--trust", file)

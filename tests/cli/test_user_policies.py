@@ -21,7 +21,7 @@ def office(tmp_path: Path) -> Office:
 
 
 @pytest.mark.parametrize("name", BUILTIN_POLICIES)
-def test_every_built_in_policy_is_one(office: Office, name: str) -> None:
+def test_every_built_in_policy_is_valid(office: Office, name: str) -> None:
     compile_policy(BUILTIN_POLICIES[name], kind="identity")
     assert json.loads(office.done("policy", "show", name)) == json.loads(BUILTIN_POLICIES[name])
 
@@ -40,13 +40,13 @@ def test_attach_list_detach(office: Office) -> None:
     assert "sqs-send" not in office.path.read_text()
 
 
-def test_attaching_twice_is_attaching_once(office: Office) -> None:
+def test_attaching_twice_has_no_further_effect(office: Office) -> None:
     for _ in range(2):
         office.done("policy", "attach", "sqs-send", "--user", "alice")
     assert office.path.read_text().count("sqs-send") == 1
 
 
-def test_put_replaces_for_everybody(office: Office) -> None:
+def test_put_replaces_a_policy_for_all_its_users(office: Office) -> None:
     office.done("policy", "put", "mine", office.file("a.json", SEND))
     office.done("policy", "attach", "mine", "--user", "alice")
     assert (
@@ -117,12 +117,12 @@ ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(office: Office, arguments: list[str], line: str) -> None:
+def test_errors_are_one_line(office: Office, arguments: list[str], line: str) -> None:
     office.done("policy", "attach", office.file("used.json", SEND), "--user", "alice")
     assert office.failed("policy", *arguments) == line
 
 
-def test_files_that_are_no_policies(office: Office) -> None:
+def test_files_that_are_not_policies(office: Office) -> None:
     bad = office.file("bad.json", "{}")
     assert 'policy "bad": Statement must be' in office.failed("policy", "put", "bad", bad)
     taken = office.file("sqs-send.json", SEND)
@@ -133,13 +133,13 @@ def test_files_that_are_no_policies(office: Office) -> None:
     assert line == 'there is another policy "mine": replace it with penstock policy put'
 
 
-def test_a_policy_can_be_removed_once_nobody_has_it(office: Office) -> None:
+def test_a_policy_can_be_removed_when_it_is_not_attached(office: Office) -> None:
     office.done("policy", "put", "mine", office.file("a.json", SEND))
     office.done("policy", "remove", "mine")
     assert "mine" not in office.path.read_text()
 
 
-def test_conditions_on_keys_that_there_are_not_are_told(office: Office) -> None:
+def test_conditions_on_unknown_keys_are_reported(office: Office) -> None:
     condition = {"StringEquals": {"aws:SourceVpc": "vpc-1", "sqs:QueueColour": "red", "aws:UserName": "x"}}
     mine = office.file("mine.json", document(allow("sqs:*", Resource="*", Condition=condition)))
     said = (
@@ -171,7 +171,7 @@ def decided(office: Office, *arguments: str) -> tuple[int, list[str]]:
     return result.exit_code, result.stdout.splitlines()
 
 
-def test_the_statement_that_decides_is_named(office: Office) -> None:
+def test_the_deciding_statement_is_named(office: Office) -> None:
     deny = {"Sid": "NoPurge", "Effect": "Deny", "Action": "sqs:PurgeQueue", "Resource": "*"}
     office.done(
         "policy",
@@ -193,7 +193,7 @@ def test_the_statement_that_decides_is_named(office: Office) -> None:
     )
 
 
-def test_nobody_allows(office: Office) -> None:
+def test_no_policy_allows(office: Office) -> None:
     code, lines = decided(office, "--user", "alice", "--action", "sqs:SendMessage")
     assert (code, lines) == (
         1,
@@ -210,7 +210,7 @@ def test_root_and_roles_can_be_asked_for(office: Office) -> None:
     assert decided(office, "--role", "worker", "--action", "sqs:PurgeQueue")[0] == 1
 
 
-def test_a_role_s_session_began_now_or_when_the_context_says(office: Office) -> None:
+def test_a_session_of_a_role_begins_now_or_as_the_context_says(office: Office) -> None:
     old = {"DateLessThan": {"aws:TokenIssueTime": "2026-01-01T00:00:00Z"}}
     deny = {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": old}
     office.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-full-access",
@@ -243,7 +243,7 @@ def test_a_role_s_session_began_now_or_when_the_context_says(office: Office) -> 
         ({"StringEquals": {"sts:ExternalId": "x"}}, ["sts:ExternalId=x"], True),
     ],
 )  # fmt: skip
-def test_the_context_is_what_conditions_see(
+def test_conditions_see_the_context(
     office: Office, condition: object, context: list[str], allowed: bool
 ) -> None:
     statement = allow("sqs:SendMessage", Resource=QUEUE, Principal="*", Condition=condition)

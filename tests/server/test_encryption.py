@@ -74,12 +74,12 @@ def test_with_a_root_key_messages_are_encrypted(tmp_path: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_in_memory_keys_are_not_kept(tmp_path: Path) -> None:
+def test_in_memory_no_keyring_is_written(tmp_path: Path) -> None:
     assert sealed(Encryption(Config(data=tmp_path / "data", memory=True), ROOT, ManualClock()))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_open_server_without_a_root_key_takes_keys_for_names(tmp_path: Path) -> None:
+def test_an_open_server_without_a_root_key_accepts_any_key_name(tmp_path: Path) -> None:
     found = Encryption(Config(data=tmp_path), None, ManualClock())
     assert not sealed(found)
     found.guard.check(HERE, "alias/nobody")
@@ -95,7 +95,7 @@ def test_a_secured_server_without_a_root_key_refuses_queues_with_a_key(tmp_path:
     assert found.status.endswith("queues with a KMS key cannot be used")
 
 
-def test_a_start_without_the_root_key_there_was_is_refused(tmp_path: Path) -> None:
+def test_a_start_without_the_former_root_key_is_refused(tmp_path: Path) -> None:
     config = Config(data=tmp_path)
     assert sealed(Encryption(config, ROOT, ManualClock()))
     with pytest.raises(RootKeyError, match="--root-key-file"):
@@ -110,7 +110,7 @@ def refusal(data: Path, root: RootKey | None) -> str:
     return str(refused.value)
 
 
-def test_a_start_without_the_keyring_there_was_is_refused(tmp_path: Path) -> None:
+def test_a_start_without_the_former_keyring_is_refused(tmp_path: Path) -> None:
     """As after a restore that forgot it: the server made another, beside messages that this does not open."""
     store = Encryption(Config(data=tmp_path), ROOT, ManualClock()).around(SqliteStore(tmp_path))
     send_one(store)
@@ -132,7 +132,7 @@ def test_a_start_without_the_keyring_there_was_is_refused(tmp_path: Path) -> Non
     store.close()
 
 
-def test_a_keyring_that_cannot_be_made_is_a_start_that_fails(tmp_path: Path) -> None:
+def test_a_keyring_that_cannot_be_created_fails_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = Config(data=tmp_path, keyring=tmp_path / "file" / "keys.json")
     with pytest.raises((StoreRefused, KeyringError), match="cannot use the keyring"):
@@ -178,7 +178,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.close()
 
 
-def test_a_rotation_is_taken_up_by_a_running_server(server: Server, tmp_path: Path) -> None:
+def test_a_running_server_uses_a_rotated_key(server: Server, tmp_path: Path) -> None:
     server.start()
     server.runtime.run_until_idle()
     progress = ProgressFile(tmp_path / "penstock-keys.json")
@@ -198,7 +198,7 @@ def test_a_rotation_is_taken_up_by_a_running_server(server: Server, tmp_path: Pa
     assert (second.generation, second.looked_at, second.resealed, second.done) == (2, 1, 1, True)
 
 
-def test_a_running_server_forgets_what_a_disabled_key_has_opened(server: Server, tmp_path: Path) -> None:
+def test_a_running_server_drops_contents_of_a_disabled_key(server: Server, tmp_path: Path) -> None:
     ring = Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock)
     ring.create(HERE, "alias/orders")
     server.encryption.reload()
@@ -218,7 +218,7 @@ def test_a_running_server_forgets_what_a_disabled_key_has_opened(server: Server,
         server.do(ask)
 
 
-def test_queues_whose_key_is_not_there_are_named_at_the_start(
+def test_queues_whose_key_is_missing_are_logged_at_the_start(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ring = Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock)
@@ -239,9 +239,7 @@ def test_queues_whose_key_is_not_there_are_named_at_the_start(
     assert not any(f"{name} (" in said for name in ("plain", "managed", "fine", "off"))
 
 
-def test_many_queues_without_a_key_are_still_one_line(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_many_queues_without_a_key_are_one_line(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     for n in range(25):
         server.create(f"q{n}", f"alias/{n}")
     server.start()
@@ -249,7 +247,7 @@ def test_many_queues_without_a_key_are_still_one_line(
     assert "q9 (alias/9) and 15 more" in said
 
 
-def test_the_root_key_may_lie_beside_the_credentials(tmp_path: Path) -> None:
+def test_the_root_key_may_be_beside_the_credentials(tmp_path: Path) -> None:
     made = create_root_key_file(tmp_path / FILE_NAME)
     found = root_key(Config(credentials=tmp_path / "credentials.toml"), {})
     assert found is not None
@@ -267,7 +265,7 @@ def test_the_root_key_is_a_variable_and_no_setting(tmp_path: Path) -> None:
         load_config({"config": str(tmp_path / "penstock.toml")}, {})
 
 
-def test_progress_is_kept_and_its_loss_does_no_harm(tmp_path: Path) -> None:
+def test_progress_is_stored_and_its_loss_does_no_harm(tmp_path: Path) -> None:
     file, progress = ProgressFile(tmp_path / "penstock-keys.json"), Progress(generation=3, upto=9, after=4)
     assert file.load() is None
     file.keep(progress)
@@ -278,6 +276,6 @@ def test_progress_is_kept_and_its_loss_does_no_harm(tmp_path: Path) -> None:
     assert ProgressFile(None).load() is None
 
 
-def test_a_keyring_that_is_named_without_a_root_key_is_a_mistake(tmp_path: Path) -> None:
+def test_a_keyring_setting_without_a_root_key_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RootKeyError, match="there is no root key: give --root-key-file"):
         Encryption(Config(data=tmp_path, keyring=tmp_path / "not-there.json"), None, ManualClock())

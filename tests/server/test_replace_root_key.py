@@ -83,7 +83,7 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def test_everything_is_under_the_new_key_and_nothing_under_the_old(house: House) -> None:
+def test_everything_is_encrypted_with_the_new_key_only(house: House) -> None:
     assert house.replace_in_files() == house.both
     assert house.trouble(NEW) == ""
     with pytest.raises(KeyringError):
@@ -101,7 +101,7 @@ def test_everything_is_under_the_new_key_and_nothing_under_the_old(house: House)
     users=st.integers(0, 3),
     inactive=st.integers(0, 3),
 )
-def test_keys_are_the_same_whatever_there_is(keys: list[tuple[int, bool]], users: int, inactive: int) -> None:
+def test_any_keys_stay_the_same(keys: list[tuple[int, bool]], users: int, inactive: int) -> None:
     with TemporaryDirectory() as folder:
         house = House(Path(folder))
         ring = house.ring(OLD)
@@ -180,9 +180,7 @@ def open_to_all(house: House) -> None:
         (open_to_all, "chmod 6[04]0"),
     ],
 )
-def test_what_cannot_be_opened_leaves_all_as_it_was(
-    house: House, spoil: Callable[[House], None], told: str
-) -> None:
+def test_an_unreadable_file_changes_nothing(house: House, spoil: Callable[[House], None], told: str) -> None:
     spoil(house)
     before = house.texts()
     with pytest.raises((KeyringError, CredentialsError), match=told):
@@ -190,7 +188,7 @@ def test_what_cannot_be_opened_leaves_all_as_it_was(
     assert house.texts() == before
 
 
-def test_a_wrong_root_key_is_named_and_leaves_all_as_it_was(house: House) -> None:
+def test_a_wrong_root_key_changes_nothing(house: House) -> None:
     before = house.texts()
     with pytest.raises(KeyringError) as caught:
         house.replace_in_files(OTHER, NEW)
@@ -216,7 +214,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "at"), [("fsync", 1), ("fsync", 2), ("replace", 1)])
-def test_a_full_disk_leaves_all_as_it_was(
+def test_a_full_disk_changes_nothing(
     house: House, monkeypatch: pytest.MonkeyPatch, name: str, at: int
 ) -> None:
     before = house.texts()
@@ -239,7 +237,7 @@ def assert_half(house: House) -> None:
         assert house.trouble(root).endswith("; if penstock key replace-root was interrupted, repeat it")
 
 
-def test_a_failure_between_the_two_is_mended_by_the_next_try(
+def test_a_failure_between_the_files_is_completed_by_the_next_run(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, "replace", 2)
@@ -250,7 +248,7 @@ def test_a_failure_between_the_two_is_mended_by_the_next_try(
     assert house.trouble(NEW) == ""
 
 
-def test_a_backup_of_one_file_is_brought_up(house: House) -> None:
+def test_a_restored_backup_of_one_file_is_completed(house: House) -> None:
     before = house.texts()
     house.replace_in_files()
     for path in house.both:
@@ -284,7 +282,7 @@ STEPS = ["make 1", "sync 1", "make 2", "sync 2", "replace 1", "replace 2", "sync
 
 
 @pytest.mark.parametrize("step", range(len(STEPS) + 1), ids=[*STEPS, "not killed"])
-def test_who_is_killed_at_any_moment_loses_nothing(house: House, step: int) -> None:
+def test_a_kill_at_any_moment_loses_nothing(house: House, step: int) -> None:
     command = [sys.executable, "-c", KILLED, str(house.keyring), str(house.credentials), str(step)]
     ended = subprocess.run(command, timeout=60).returncode
     assert ended == (-signal.SIGKILL if step < len(STEPS) else 0)
@@ -301,7 +299,7 @@ def test_who_is_killed_at_any_moment_loses_nothing(house: House, step: int) -> N
 # -- beside the files ----------------------------------------------------------------------------------------
 
 
-def test_files_stay_their_owners_and_private(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_keep_owner_and_mode(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.replace_in_files()
     for path in house.both:
         assert path.stat().st_mode & 0o777 == 0o600
@@ -332,7 +330,7 @@ def test_a_server_that_read_the_keyring_before_does_not_start_on_it(house: House
     assert running.reload().startswith("the present encryption keys stay in use: ")
 
 
-def test_only_what_there_is_is_changed(house: House) -> None:
+def test_only_existing_files_are_changed(house: House) -> None:
     assert set(replace_in_files(house.keyring, None, OLD, NEW)) == {house.keyring}
     assert_half(house)
     assert set(replace_in_files(None, house.credentials, OLD, NEW)) == {house.credentials}

@@ -100,7 +100,7 @@ def names(path: Path) -> list[str]:
 # -- who may come in -----------------------------------------------------------------------------------------
 
 
-def test_behind_a_proxy_the_host_that_was_signed_counts(accounts: Accounts, secured: Config) -> None:
+def test_behind_a_proxy_the_signed_host_is_verified(accounts: Accounts, secured: Config) -> None:
     headers = signed(accounts, host=OUTSIDE) | {"Host": "inner:1"}
     caller = secured_by(replace(secured, trusted_proxies=LOOPBACK)).callers.of(arrived(headers, Host=OUTSIDE))
     assert caller.principal == accounts.principal("ann")
@@ -108,7 +108,7 @@ def test_behind_a_proxy_the_host_that_was_signed_counts(accounts: Accounts, secu
         secured_by(secured).callers.of(arrived(headers, Host=OUTSIDE))
 
 
-def test_only_the_regions_that_are_served_may_be_signed_for(accounts: Accounts, secured: Config) -> None:
+def test_only_signatures_for_served_regions_are_accepted(accounts: Accounts, secured: Config) -> None:
     here, elsewhere = (arrived(signed(accounts, region=region)) for region in ("eu-west-1", "us-east-1"))
     only = secured_by(replace(secured, regions=("eu-west-1",))).callers
     assert only.of(here).space.region == "eu-west-1"
@@ -368,7 +368,7 @@ def test_a_requested_reload_reads_the_keyring(secured: Config, caplog: pytest.Lo
 # -- joined to a server --------------------------------------------------------------------------------------
 
 
-def test_where_a_request_came_from_is_what_the_trusted_proxy_says(secured: Config) -> None:
+def test_the_client_address_comes_from_a_trusted_proxy(secured: Config) -> None:
     path = secured.data / "audit" / "audit.jsonl"
     said = (b"X-Forwarded-For: 203.0.113.9", b"X-Forwarded-Proto: https")
     forged = (
@@ -390,7 +390,7 @@ def test_where_a_request_came_from_is_what_the_trusted_proxy_says(secured: Confi
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
+def test_a_required_audit_log_that_cannot_be_written_stops_service(
     accounts: Accounts, secured: Config, required: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = threading.Event()
@@ -422,7 +422,7 @@ def test_with_a_required_trail_nothing_is_served_while_it_cannot_be_written(
     run(scene)
 
 
-def test_whoever_signs_may_call_from_any_page(accounts: Accounts, secured: Config) -> None:
+def test_signed_requests_may_come_from_any_web_page(accounts: Accounts, secured: Config) -> None:
     async def scene() -> None:
         async with serving(secured) as server:
             page = {"Origin": "https://page.test", "User-Agent": "Mozilla/5.0"}
@@ -441,7 +441,7 @@ def test_a_caller_has_one_rate_for_all_its_requests(accounts: Accounts, secured:
     run(scene)
 
 
-def test_encrypting_anew_ends_before_the_store_is_closed(
+def test_reencryption_stops_before_the_store_is_closed(
     secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EncryptedStore, "outdated", lambda *_: Outdated(1, 1, [], 0))  # there is always more
@@ -461,7 +461,7 @@ def test_encrypting_anew_ends_before_the_store_is_closed(
 # -- a start that fails --------------------------------------------------------------------------------------
 
 
-def test_a_start_that_fails_leaves_no_word_in_the_trail_of_a_running_server(secured: Config) -> None:
+def test_a_failed_start_writes_nothing_to_the_audit_log_of_a_running_server(secured: Config) -> None:
     path = secured.data / "audit" / "audit.jsonl"
 
     async def scene() -> None:

@@ -39,7 +39,7 @@ def refusal(files: TlsFiles) -> str:
 # -- what cannot be used ---------------------------------------------------------------------------------------
 
 
-def test_files_that_are_not_there_are_named(server_files: ServerFiles, tmp_path: Path) -> None:
+def test_missing_files_are_named(server_files: ServerFiles, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere.pem"
     assert refusal(TlsFiles(nowhere, server_files.key)) == (
         f"cannot read tls_certificate {nowhere}: No such file or directory"
@@ -49,7 +49,7 @@ def test_files_that_are_not_there_are_named(server_files: ServerFiles, tmp_path:
     assert f"cannot read tls_client_ca {nowhere}: " in refusal(files)
 
 
-def test_files_that_hold_something_else(server_files: ServerFiles) -> None:
+def test_files_with_other_content(server_files: ServerFiles) -> None:
     swapped = TlsFiles(server_files.key, server_files.certificate)
     assert refusal(swapped) == f"tls_certificate {server_files.key} holds no certificate in PEM form"
     twice = TlsFiles(server_files.certificate, server_files.certificate)
@@ -66,14 +66,14 @@ def test_a_key_of_another_certificate(server_files: ServerFiles, tmp_path: Path)
     )
 
 
-def test_a_key_with_a_passphrase_asks_nobody(server_files: ServerFiles) -> None:
+def test_a_key_with_a_passphrase_is_refused(server_files: ServerFiles) -> None:
     key = load_pem_private_key(server_files.key.read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     server_files.key.write_bytes(locked)
     assert "is encrypted with a passphrase" in refusal(server_files.files)
 
 
-def test_what_only_openssl_finds_wrong_is_said_too(server_files: ServerFiles) -> None:
+def test_errors_of_openssl_are_reported(server_files: ServerFiles) -> None:
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     name = x509.Name([])
     now = datetime.now(UTC)
@@ -91,11 +91,11 @@ def test_what_only_openssl_finds_wrong_is_said_too(server_files: ServerFiles) ->
 # -- what is warned of -----------------------------------------------------------------------------------------
 
 
-def test_nothing_to_warn_of(server_files: ServerFiles) -> None:
+def test_no_warnings(server_files: ServerFiles) -> None:
     assert Tls(server_files.files).warnings(datetime.now(UTC)) == []
 
 
-def test_an_end_that_is_near_or_past(server_files: ServerFiles) -> None:
+def test_a_near_or_past_expiry(server_files: ServerFiles) -> None:
     tls = Tls(server_files.files)
     day = tls.expires.strftime("%Y-%m-%d")
     assert tls.warnings(tls.expires - timedelta(days=22)) == []
@@ -116,7 +116,7 @@ def test_a_key_that_others_can_read(server_files: ServerFiles, mode: int, is_war
     assert Tls(server_files.files).warnings(datetime.now(UTC)) == (expected if is_warned else [])
 
 
-def test_the_log_reminds_once_a_day(server_files: ServerFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_warnings_are_logged_once_a_day(server_files: ServerFiles, caplog: pytest.LogCaptureFixture) -> None:
     tls = Tls(server_files.files)
     begun = tls.expires.timestamp() - 3 * 24 * 3600
     for hour in range(48):
@@ -136,9 +136,7 @@ async def serial_of(server: Running, trusting: ssl.SSLContext) -> int:
     return x509.load_der_x509_certificate(shown).serial_number
 
 
-def test_a_new_certificate_counts_for_new_connections_and_open_ones_go_on(
-    server_files: ServerFiles, tmp_path: Path
-) -> None:
+def test_a_new_certificate_is_used_by_new_connections_only(server_files: ServerFiles, tmp_path: Path) -> None:
     async def scene() -> None:
         tls = Tls(server_files.files)
         old, old_trust = tls.context, server_files.trusting()
@@ -186,7 +184,7 @@ def test_files_that_change_are_loaded_once_they_are_all_there(
     assert caplog.text.count("certificate loaded") == 1 and "stays in use" not in caplog.text
 
 
-def test_files_that_stay_wrong_are_told_of_once(
+def test_files_that_stay_invalid_are_logged_once(
     server_files: ServerFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tls = Tls(server_files.files)
@@ -237,7 +235,7 @@ def test_a_file_of_the_same_size_and_time_is_seen(server_files: ServerFiles, tmp
     ],
 )
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
-def test_only_what_is_safe_is_spoken(
+def test_only_safe_versions_and_ciphers_are_accepted(
     server_files: ServerFiles, version: ssl.TLSVersion, ciphers: str, is_taken: bool
 ) -> None:
     async def scene() -> None:

@@ -25,7 +25,7 @@ from .harness import post, run, serving
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("shows", [True, False])
-def test_a_request_knows_whose_certificate_it_came_with(
+def test_a_request_has_the_subject_of_its_certificate(
     server_files: ServerFiles, tmp_path: Path, version: ssl.TLSVersion, shows: bool
 ) -> None:
     known = write_certificate(tmp_path / "known", "worker-7", client=True)
@@ -86,27 +86,27 @@ def made(
     return builder.sign(key, None).public_bytes(Encoding.DER)
 
 
-def test_a_subject_is_told_as_rfc_4514_writes_it() -> None:
+def test_a_subject_has_the_form_of_rfc_4514() -> None:
     names = [(NameOID.ORGANIZATION_NAME, "Orders, Inc."), (NameOID.COMMON_NAME, "worker 7")]
     assert subject_of(made(names)) == r"CN=worker 7,O=Orders\, Inc."
 
 
-def test_without_a_subject_the_alternative_names_are_told() -> None:
+def test_without_a_subject_the_alternative_names_are_used() -> None:
     uri = x509.UniformResourceIdentifier("spiffe://example.org/worker")
     assert subject_of(made([], [uri, x509.DNSName("w7")])) == "spiffe://example.org/worker, w7"
 
 
-def test_who_shows_nothing_has_no_name() -> None:
+def test_a_client_without_a_certificate_has_no_subject() -> None:
     assert subject_of(None) == ""
 
 
 @given(st.text(min_size=1, max_size=60), st.integers(1, 8))
-def test_any_name_can_be_told_within_bounds(name: str, times: int) -> None:
+def test_any_subject_is_limited_in_length(name: str, times: int) -> None:
     name = name.encode("utf-8", "replace").decode()
     certificate = made([(NameOID.ORGANIZATIONAL_UNIT_NAME, name)] * times)
     assert 0 < len(subject_of(certificate)) <= 256
 
 
 @pytest.mark.parametrize("certificate", [b"\x30\x00", made([])])
-def test_what_cannot_be_read_is_told_by_its_fingerprint(certificate: bytes) -> None:
+def test_an_unreadable_certificate_is_named_by_its_fingerprint(certificate: bytes) -> None:
     assert subject_of(certificate) == f"sha256:{hashlib.sha256(certificate).hexdigest()}"

@@ -46,7 +46,7 @@ def shown(server: ServerProcess) -> bytes:
     return certificate
 
 
-def test_a_certificate_is_renewed_under_a_client_that_goes_on(
+def test_a_certificate_is_renewed_while_a_client_stays_connected(
     server_files: ServerFiles, tmp_path: Path
 ) -> None:
     with serving(server_files) as server:
@@ -68,7 +68,7 @@ def test_a_certificate_is_renewed_under_a_client_that_goes_on(
     assert any("certificate loaded" in line for line in server.log)
 
 
-def test_strangers_leave_no_traceback_behind(server_files: ServerFiles) -> None:
+def test_failed_handshakes_log_no_traceback(server_files: ServerFiles) -> None:
     with serving(server_files) as server:
         for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b""):
             with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sock:
@@ -95,7 +95,7 @@ def test_a_quota_as_boto3_sees_it(server_files: ServerFiles) -> None:
         assert server.stop() == 0
 
 
-def test_a_rate_is_kept_by_boto3_of_its_own_accord(server_files: ServerFiles) -> None:
+def test_boto3_adapts_to_the_rate_limit_by_itself(server_files: ServerFiles) -> None:
     with serving(server_files, "--requests-per-second", "10", "--requests-burst", "1") as server:
         hasty = client(server, server_files.authority, retries={"max_attempts": 0})
         with pytest.raises(ClientError) as caught:

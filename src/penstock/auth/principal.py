@@ -1,9 +1,7 @@
 """Who calls: the account's root, a user, a session, a service of this server, or an anonymous caller.
 
-A session that was made with GetSessionToken goes on as whoever asked for it: it has that ARN and name.
-Root's stays ``root``. A session that was made with AssumeRole has an ARN of its own, and ``role_arn`` names
-the role.
-"""
+A session of GetSessionToken has the ARN and name of the user it was created for; that of root stays
+``root``. A session of AssumeRole has an ARN of its own, and ``role_arn`` names the role."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-if TYPE_CHECKING:  # a policy asks about principals: the import at run time goes that way only
+if TYPE_CHECKING:  # policies import principals
     from penstock.auth.policy import Policy
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
@@ -24,11 +22,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     account: str  # "" for an anonymous caller and for a service
     arn: str  # arn:aws:iam::A:root, arn:aws:iam::A:user/N, arn:aws:sts::A:assumed-role/R/S; "*" if anonymous
     id: str  # aws:userid: AIDA..., AROA...:session-name, root's is the account
-    name: str | None = None  # aws:username: users, and what GetSessionToken gave them
+    name: str | None = None  # aws:username: of users, and of their sessions of GetSessionToken
     role_arn: str | None = None
     tags: Mapping[str, str] = _NO_TAGS
-    policies: tuple[Policy, ...] = ()  # of the identity: all are asked
-    session_policy: Policy | None = None  # what AssumeRole narrowed the session to
+    policies: tuple[Policy, ...] = ()  # of the user or role
+    session_policy: Policy | None = None  # the Policy of AssumeRole
     access_key: str = ""
     issued_s: float | None = None  # when its session began; None without one
 

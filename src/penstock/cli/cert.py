@@ -1,7 +1,7 @@
-"""``penstock cert``: certificates for development and tests, with nothing to install.
+"""``penstock cert``: certificates for development and tests.
 
-Each comes from an authority of its own, whose key is thrown away at once: whoever trusts the authority trusts this
-one certificate, and nobody can make another.
+Each is signed by an authority of its own, whose key is not stored: a client that trusts the authority trusts this one
+certificate, and no other can be created.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.cli.failure import Failure
+from penstock.cli.identity import is_there
 
-_OURS = ("localhost", "127.0.0.1", "::1")
-_EARLIER = timedelta(hours=1)  # for clients whose clock is a little behind
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+_CLOCK_SKEW = timedelta(hours=1)  # for clients whose clock is behind
 _COMMON_NAME_MAX = 64
 
 
-class Made(NamedTuple):
+class DevelopmentCertificate(NamedTuple):
     """All in PEM form."""
 
     authority: bytes
@@ -35,16 +36,18 @@ class Made(NamedTuple):
     key: bytes
 
 
-def make_certificate(name: str, names: tuple[str, ...], days: int, *, client: bool, now: datetime) -> Made:
-    """For a server that is reached under these names, or for a client of this name. Raises ValueError."""
+def make_certificate(
+    name: str, names: tuple[str, ...], days: int, *, client: bool, now: datetime
+) -> DevelopmentCertificate:
+    """For a server with these host names, or for a client of this name. Raises ValueError."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _subject(f"Penstock development authority for {name}")
-    authority = _begun(issuer, issuer, authority_key.public_key(), days, now)
+    authority = _builder(issuer, issuer, authority_key.public_key(), days, now)
     authority = authority.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     authority = authority.add_extension(_usage(certificates=True), critical=True)
     issuing = authority.sign(authority_key, hashes.SHA256())
 
-    leaf = _begun(_subject(name), issuer, key.public_key(), days, now)
+    leaf = _builder(_subject(name), issuer, key.public_key(), days, now)
     leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     leaf = leaf.add_extension(_usage(certificates=False), critical=True)
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH
@@ -57,14 +60,14 @@ def make_certificate(name: str, names: tuple[str, ...], days: int, *, client: bo
             x509.SubjectAlternativeName([_general_name(each) for each in names]), critical=False
         )
     certificate = leaf.sign(authority_key, hashes.SHA256())
-    return Made(
+    return DevelopmentCertificate(
         issuing.public_bytes(Encoding.PEM),
         certificate.public_bytes(Encoding.PEM),
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     )
 
 
-def _begun(
+def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int, now: datetime
 ) -> x509.CertificateBuilder:
     return (
@@ -73,7 +76,7 @@ def _begun(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
+        .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
@@ -104,20 +107,20 @@ def _general_name(name: str) -> x509.GeneralName:
 )
 @click.option(
     "--name", "names", metavar="NAME", multiple=True,
-    help="Another host name or IP address the server is reached under. May be given several times.",
+    help="Another host name or IP address of the server. May be given several times.",
 )  # fmt: skip
 @click.option(
-    "--client", metavar="NAME", help="Make a client's certificate instead, for a client of this name."
+    "--client", metavar="NAME", help="Create a client certificate instead, for a client of this name."
 )
 @click.option(
     "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long it is valid."
 )
 def command(out: Path, names: tuple[str, ...], client: str | None, days: int) -> None:
-    """Make a certificate for development, and say how to use it.
+    """Create a certificate for development, and print how to use it.
 
-    It is good for localhost, 127.0.0.1, ::1, the name of this machine, and every --name. Three new files are
+    It is valid for localhost, 127.0.0.1, ::1, the name of this machine, and every --name. Three new files are
     written: the certificate, its key, and the authority that clients have to trust. In production use
-    certificates that your clients trust already.
+    certificates that your clients already trust.
 
     \b
     Examples:
@@ -126,14 +129,14 @@ def command(out: Path, names: tuple[str, ...], client: str | None, days: int) ->
       penstock cert --client worker-7
     """
     if client is not None and names:
-        raise Failure("--name is for a server's certificate: a client has the one name given to --client")
-    served = () if client is not None else tuple(dict.fromkeys((*_OURS, socket.gethostname(), *names)))
+        raise Failure("--name is for the certificate of a server: a client has the name given to --client")
+    served = () if client is not None else tuple(dict.fromkeys((*_LOCAL_NAMES, socket.gethostname(), *names)))
     try:
         made = make_certificate(
             client or served[0], served, days, client=client is not None, now=datetime.now(UTC)
         )
     except ValueError as error:
-        raise Failure(f"no certificate can be made for that name: {error}") from None
+        raise Failure(f"cannot create a certificate for that name: {error}") from None
     stem = "penstock" if client is None else "penstock-client"
     authority, certificate, key = (out / f"{stem}-{part}.pem" for part in ("ca", "cert", "key"))
     _write([authority, certificate, key], made)
@@ -144,10 +147,10 @@ def command(out: Path, names: tuple[str, ...], client: str | None, days: int) ->
     click.echo("\n".join(lines))
 
 
-def _write(files: list[Path], made: Made) -> None:
-    """New files, all of them or none, and the key for its owner only."""
+def _write(files: list[Path], made: DevelopmentCertificate) -> None:
+    """New files only, and the key is readable by its owner alone."""
     for path in files:
-        if path.exists():
+        if is_there(path):
             raise Failure(f'"{path}" exists already: remove it, or choose another directory with --out')
     try:
         files[0].parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +169,7 @@ def _for_server(authority: Path, certificate: Path, key: Path, names: tuple[str,
         "Serve with it:",
         f"  penstock serve --tls-certificate {certificate} --tls-key {key}",
         "",
-        "Let clients trust it:",
+        "Make clients trust it:",
         f"  export AWS_CA_BUNDLE={authority.absolute()}",
         "  aws --endpoint-url https://localhost:9324 sqs list-queues",
         f'  boto3.client("sqs", endpoint_url="https://localhost:9324", verify="{authority}")',
@@ -175,12 +178,12 @@ def _for_server(authority: Path, certificate: Path, key: Path, names: tuple[str,
 
 def _for_client(authority: Path, certificate: Path, key: Path) -> list[str]:
     return [
-        "A client's certificate:",
+        "A client certificate:",
         f"  {certificate}, its key {key}, its authority {authority}",
         "",
-        "Ask for it (beside --tls-certificate and --tls-key):",
+        "Require it (besides --tls-certificate and --tls-key):",
         f"  penstock serve --tls-client-ca {authority} --tls-client-auth required",
         "",
-        "Show it:",
+        "Use it in a client:",
         f'  boto3.client("sqs", config=Config(client_cert=("{certificate}", "{key}")))',
     ]

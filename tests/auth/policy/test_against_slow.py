@@ -222,7 +222,7 @@ def said(verdict: Verdict) -> str:
 
 @settings(max_examples=400, deadline=None)
 @given(questions())
-def test_both_say_the_same(asked: tuple[Question, Documents]) -> None:
+def test_both_implementations_agree(asked: tuple[Question, Documents]) -> None:
     question, found = asked
     expected = slow_decide(question, found)
     event(expected)

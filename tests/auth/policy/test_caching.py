@@ -19,7 +19,7 @@ def test_a_policy_is_compiled_once() -> None:
 
 
 @pytest.mark.parametrize("resources", [["?" + "".join(MANY)], [f"?{number:x}" for number in range(1100)]])
-def test_what_is_compiled_is_not_much_larger_than_the_text(resources: list[str]) -> None:
+def test_a_compiled_policy_is_not_much_larger_than_its_text(resources: list[str]) -> None:
     """The worst that is known: a ``?`` before thousands of different characters, and very many patterns."""
     statement = {"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": resources}
     text = json.dumps({"Statement": statement}, ensure_ascii=False, separators=(",", ":"))

@@ -58,7 +58,7 @@ def for_principal(principal: Any) -> str:
         ("identity", when({"StringEquals": {"aws:username": []}})),
     ],
 )
-def test_a_policy(kind: Kind, text: str) -> None:
+def test_a_valid_policy(kind: Kind, text: str) -> None:
     assert compile_policy(text, kind=kind).kind == kind
 
 
@@ -207,7 +207,7 @@ def test_a_policy(kind: Kind, text: str) -> None:
         ),
     ],
 )
-def test_no_policy(kind: Kind, text: str, why: str) -> None:
+def test_an_invalid_policy(kind: Kind, text: str, why: str) -> None:
     with pytest.raises(PolicyInvalid) as caught:
         compile_policy(text, kind=kind)
     assert str(caught.value) == why

@@ -100,7 +100,7 @@ STATEMENTS = st.fixed_dictionaries(
         ("SourceIp", True),
     ],
 )
-def test_keys_that_no_request_has_are_known_as_such(key: str, unknown: bool) -> None:
+def test_unknown_condition_keys_are_recognised(key: str, unknown: bool) -> None:
     condition = {"StringEquals": {key: "x", "aws:userid": "y"}, "StringNotLike": {key: "z"}}
     statement = {"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition}
     policy = compile_policy(json.dumps({"Statement": [statement, statement]}), kind="identity")
@@ -114,7 +114,7 @@ def test_keys_that_no_request_has_are_known_as_such(key: str, unknown: bool) -> 
     st.sampled_from(["", "x", "::ffff:10.0.0.1", "fe80::1%eth0"]),
     st.sampled_from(["2012-10-17", "2008-10-17"]),
 )
-def test_what_is_taken_can_be_asked(statements: list[Any], who: str, ip: str, version: str) -> None:
+def test_every_valid_policy_can_be_evaluated(statements: list[Any], who: str, ip: str, version: str) -> None:
     text = json.dumps({"Version": version, "Statement": statements})
     kind: Any = "resource" if all("Principal" in statement for statement in statements) else "identity"
     try:
@@ -177,13 +177,13 @@ def test_what_is_cached_for_a_policy_is_bounded() -> None:
         (ask("anonymous"), "Access to the resource https://sqs.example/ is denied."),
     ],
 )
-def test_a_refusal_reads_as_on_aws(question: Question, sentence: str) -> None:
+def test_a_refusal_has_the_text_of_aws(question: Question, sentence: str) -> None:
     verdict = decide(question)
     assert not verdict.allowed
     assert refusal(question, verdict, address="https://sqs.example/") == sentence
 
 
-def test_a_session_is_told_what_narrowed_it() -> None:
+def test_a_refusal_names_the_session_policy() -> None:
     narrow = '{"Statement":{"Effect":"Allow","Action":"sqs:DeleteMessage","Resource":"*"}}'
     who = msgspec.structs.replace(CALLERS["worker"], session_policy=compile_policy(narrow, kind="session"))
     question = ask("worker", policy=OPEN)._replace(principal=who)
@@ -221,7 +221,7 @@ def test_a_trust_policy_is_asked_as_the_policy_of_its_role() -> None:
     assert decide(question._replace(keys={"sts:externalid": "42"})).statement == "Vendor"
 
 
-def test_nobody_is_anybodys_account() -> None:
+def test_an_anonymous_caller_belongs_to_no_account() -> None:
     """A resource whose account is unknown does not belong to those who have none."""
     assert not decide(
         Question(

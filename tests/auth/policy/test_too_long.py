@@ -66,7 +66,7 @@ def test_a_value_that_long_is_never_allowed(operator: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("operator", TEXTS)
-def test_nor_is_a_pattern_that_long_once_it_is_filled(operator: str) -> None:
+def test_a_pattern_that_long_after_substitution_is_never_allowed(operator: str) -> None:
     condition = {operator: {"aws:RequestTag/b": "?${aws:RequestTag/a}"}}
     for tags in ({"a": HUGE, "b": "x"}, {"a": "a" * LENGTH_MAX, "b": "x"}):
         assert not allowed("Allow", condition, tags)
@@ -75,7 +75,7 @@ def test_nor_is_a_pattern_that_long_once_it_is_filled(operator: str) -> None:
     assert not allowed("Allow", many, {"a": "".join(map(chr, range(256, 512))), "b": "x"})
 
 
-def test_nor_a_resource_that_long_once_it_is_filled() -> None:
+def test_a_resource_that_long_after_substitution_is_never_allowed() -> None:
     resource = queue("${aws:RequestTag/a}")
     assert allowed("Allow", {}, {"a": "orders"}, resource)
     assert not allowed("Deny", {}, {"a": "orders"}, resource)
@@ -84,7 +84,7 @@ def test_nor_a_resource_that_long_once_it_is_filled() -> None:
     assert not allowed("Deny", {}, {"a": HUGE}, resource)
 
 
-def test_another_condition_that_fails_still_spares_from_a_deny() -> None:
+def test_a_deny_needs_all_of_its_conditions() -> None:
     long_one = {"StringLike": {"aws:RequestTag/a": "a*"}}
     assert allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "true"}}, {"a": HUGE})
     assert not allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "false"}}, {"a": HUGE})

@@ -47,7 +47,7 @@ def test_a_pattern_made_of_the_text_matches_it(data: st.DataObject, text: str) -
 
 
 @pytest.mark.parametrize("piece", ["*a", "*a*", "?*a", "*?", "*ab?"])
-def test_no_pattern_blows_up(piece: str) -> None:
+def test_no_pattern_takes_exponential_time(piece: str) -> None:
     """Backtracking would take longer than the universe has: this takes milliseconds."""
     match = pattern(piece * 2000 + "b")
     start = time.process_time()

@@ -17,12 +17,12 @@ values = st.lists(
 
 
 @given(names, st.data())
-def test_white_space_is_one_space_wherever_it_is(names: list[bytes], data: st.DataObject) -> None:
+def test_runs_of_white_space_become_one_space(names: list[bytes], data: st.DataObject) -> None:
     headers = {name: data.draw(values) for name in names}
     expected = b"".join(name + b":" + b" ".join(headers[name].split()) + b"\n" for name in names)
     assert HeaderLines(names).of({**headers, b"other": b"  x"}) == expected
 
 
-def test_a_header_that_is_not_there_is_missed() -> None:
+def test_a_missing_header_is_an_error() -> None:
     with pytest.raises(KeyError):
         HeaderLines([b"host", b"x-amz-date"]).of({b"host": b"h"})

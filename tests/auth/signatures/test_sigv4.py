@@ -68,13 +68,13 @@ def test_what_botocore_signs_in_a_url(path: str, query: str, token: str | None) 
     assert outcome(sent) == signed_by(sent, token)
 
 
-def test_nobody_claims_to_have_signed() -> None:
+def test_a_request_without_a_signature() -> None:
     sent = in_header().with_header("authorization", None)
     assert outcome(sent) is None
     assert outcome(sent._replace(target=b"/?Action=ListQueues&X-Amz-Date=20260101T000000Z")) is None
 
 
-def test_remembering_changes_no_answer() -> None:
+def test_caching_changes_no_result() -> None:
     verifier = Verifier(secrets)
     for _ in range(3):
         sent = in_header()
@@ -112,7 +112,7 @@ def test_no_byte_of_a_presigned_url_can_be_changed() -> None:
     assert is_refused(sent.with_header("host", b"localhost:9325"))
 
 
-def test_a_plus_is_the_space_that_it_is_read_as() -> None:
+def test_a_plus_is_signed_as_a_space() -> None:
     space, plus = in_header("/?Name=a%20b"), in_header("/?Name=a%2Bb")
     assert outcome(space._replace(target=b"/?Name=a+b")) == signed_by(space)
     assert is_refused(plus._replace(target=b"/?Name=a+b"))
@@ -125,7 +125,7 @@ def flipped(text: bytes, position: int) -> bytes:
 # Time.
 
 
-def test_a_signature_is_good_for_five_minutes_either_way() -> None:
+def test_a_signature_is_valid_for_five_minutes_either_way() -> None:
     sent = in_header()
     at = to_stamp(sent.made_s).decode()
     for after_s in (-300, 0, 300.9):
@@ -138,7 +138,7 @@ def test_a_signature_is_good_for_five_minutes_either_way() -> None:
     assert message(outcome(sent, after_s=-301)) == early
 
 
-def test_a_presigned_url_lives_for_as_long_as_it_says() -> None:
+def test_a_presigned_url_is_valid_as_long_as_it_says() -> None:
     sent = presigned(expires=90)
     assert outcome(sent, after_s=90) == signed_by(sent)
     assert message(outcome(sent, after_s=91)).endswith(f"({to_stamp(sent.made_s + 91).decode()} - 90 sec.)")
@@ -157,7 +157,7 @@ def test_the_day_of_the_scope_is_the_day_of_the_request() -> None:
     )
 
 
-def test_the_header_date_will_do() -> None:
+def test_the_header_date_is_accepted() -> None:
     """As clients signed that cannot set headers of their own: Date instead of X-Amz-Date."""
     request = AWSRequest("GET", f"http://{HOST}/", headers={"Date": "Thu, 01 Jan 2026 00:00:10 GMT"})
     signer = SigV4Auth(Credentials(KEY, SECRET), "sqs", "us-east-1")
@@ -197,7 +197,7 @@ def test_an_unsigned_payload_of_a_presigned_url() -> None:
 # What is remembered.
 
 
-def test_a_changed_or_withdrawn_secret_counts_no_more() -> None:
+def test_a_changed_or_removed_secret_takes_effect_at_once() -> None:
     held = {KEY: SECRET}
 
     def current(access_key: str, token: str | None) -> str:
@@ -216,7 +216,7 @@ def test_a_changed_or_withdrawn_secret_counts_no_more() -> None:
     assert outcome(sent, verifier) == signed_by(sent)
 
 
-def test_for_a_key_that_nobody_has_nothing_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_hashed_for_an_unknown_key(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = in_header()
     stranger = replaced(KEY.encode(), b"AKIDSTRANGER")(sent)
 
@@ -229,7 +229,7 @@ def test_for_a_key_that_nobody_has_nothing_is_hashed(monkeypatch: pytest.MonkeyP
         outcome(sent)
 
 
-def test_what_is_remembered_is_bounded_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_are_bounded_and_hold_verified_requests_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "_CACHED_ENTRIES", 8)
     verifier = Verifier(secrets)
     for number in range(20):
@@ -267,7 +267,7 @@ names = st.sampled_from(
     headers=st.lists(st.tuples(names, noise), max_size=6),
     body=st.binary(max_size=9),
 )
-def test_whatever_is_sent_nothing_but_a_fault_is_raised(
+def test_any_request_raises_authentication_errors_only(
     method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> None:
     assert not isinstance(outcome(Sent(method, target, headers, body, 1767225600)), Signed)

@@ -1,4 +1,4 @@
-"""Who there is: accounts with their users, roles and keys, out of the credentials file; and their sessions."""
+"""Accounts with their users, roles and keys, from the credentials file, and their sessions."""
 
 from penstock.auth.identity.credentials import Credentials
 from penstock.auth.identity.directory import Directory

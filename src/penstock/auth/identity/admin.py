@@ -63,11 +63,11 @@ class Subject(NamedTuple):
 def find_user(content: CredentialsContent, name: str, account: str | None) -> Subject:
     found: list[Subject] = []
     for number in _accounts(content, account):
-        held = content.accounts[number]
-        if name == ROOT and held.keys:
-            found.append(Subject(number, name, held))
-        elif name in held.users:
-            found.append(Subject(number, name, held.users[name]))
+        entry = content.accounts[number]
+        if name == ROOT and entry.keys:
+            found.append(Subject(number, name, entry))
+        elif name in entry.users:
+            found.append(Subject(number, name, entry.users[name]))
     return _only(found, "user", name)
 
 
@@ -97,25 +97,25 @@ def _only(found: list[Subject], word: str, name: str) -> Subject:
 
 
 def add_user(content: CredentialsContent, account: str, name: str, now: datetime) -> Subject:
-    held = content.account(account)
+    entry = content.account(account)
     if name == ROOT:
-        if held.keys:
+        if entry.keys:
             raise CredentialsError(
                 f"the root of account {account} has a key: penstock user rotate makes another"
             )
-        return Subject(account, name, held)
-    _check_new(name, held.users, "user", account)
-    held.users[name] = User(id=new_id("AIDA", 21), created=now)
-    return Subject(account, name, held.users[name])
+        return Subject(account, name, entry)
+    _check_new(name, entry.users, "user", account)
+    entry.users[name] = User(id=new_id("AIDA", 21), created=now)
+    return Subject(account, name, entry.users[name])
 
 
 def add_role(
     content: CredentialsContent, account: str, name: str, trust: str, max_session_s: int, now: datetime
 ) -> Subject:
-    held = content.account(account)
-    _check_new(name, held.roles, "role", account)
+    entry = content.account(account)
+    _check_new(name, entry.roles, "role", account)
     role = Role(id=new_id("AROA", 21), created=now, trust=trust, max_session=max_session_s)
-    held.roles[name] = role
+    entry.roles[name] = role
     return Subject(account, name, role)
 
 

@@ -63,7 +63,8 @@ class Directory:
 
     def secret(self, access_key: str, token: str | None) -> str:
         """The secret that the request must be signed with. Raises AuthenticationError."""
-        return self._known(access_key, token).secret
+        known = self._by_key.get(access_key) if token is None else None
+        return self._known(access_key, token).secret if known is None else known.secret
 
     def principal(self, access_key: str, token: str | None) -> Principal:
         """Raises AuthenticationError."""

@@ -62,7 +62,7 @@ class KnownRole(NamedTuple):
 class Principals:
     def __init__(self, content: CredentialsContent) -> None:
         """Raises CredentialsError for an unknown policy name or an invalid policy."""
-        self._book = content
+        self._content = content
         self.warnings: dict[str, None] = {}  # about policies that are probably mistaken, each line once
         for name, document in content.policies.items():
             if name in BUILTIN_POLICIES:
@@ -78,21 +78,21 @@ class Principals:
         )
 
     def user(self, account: str, name: str, access_key: str) -> Principal:
-        user, arn = self._book.accounts[account].users[name], user_arn(account, name)
+        user, arn = self._content.accounts[account].users[name], user_arn(account, name)
         return Principal(
             kind="user", account=account, arn=arn, id=unique_id(user, arn), name=name, tags=user.tags,
             policies=self.policies(user), access_key=access_key,
         )  # fmt: skip
 
     def roles(self) -> Iterator[KnownRole]:
-        for number, account in self._book.accounts.items():
+        for number, account in self._content.accounts.items():
             for name, role in account.roles.items():
                 arn = role_arn(number, name)
                 trust = self._compiled(role.trust, name, "trust")
                 yield KnownRole(number, name, arn, unique_id(role, arn), role.max_session, role.tags, trust)
 
     def policies(self, holder: PolicyHolder) -> tuple[Policy, ...]:
-        named = [(name, named_policy(self._book, name)) for name in holder.policies]
+        named = [(name, named_policy(self._content, name)) for name in holder.policies]
         return tuple(self._compiled(document, name) for name, document in [*named, *holder.inline.items()])
 
     def is_valid(self, session: Session, key: AccessKey, parent: Principal) -> bool:
@@ -124,7 +124,7 @@ class Principals:
         )  # fmt: skip
 
     def _role_session(self, session: Session, access_key: str) -> SessionPrincipal:
-        role = self._book.accounts[session.account].roles[session.owner]
+        role = self._content.accounts[session.account].roles[session.owner]
         arn = role_arn(session.account, session.owner)
         policy = None if session.policy is None else compile_policy(session.policy, kind="session")
         # AWS: a tag of the session replaces the role's own, whatever the case of its key.
@@ -161,10 +161,10 @@ class Principals:
                 return hop.owner_id == unique_id(owner, role_arn(hop.account, hop.owner))
 
     def _owner(self, kind: OwnerKind, account: str, name: str) -> Account | User | Role | None:
-        held = self._book.accounts.get(account)
-        if held is None or kind == "root":
-            return held
-        return held.roles.get(name) if kind == "role" else held.users.get(name)
+        entry = self._content.accounts.get(account)
+        if entry is None or kind == "root":
+            return entry
+        return entry.roles.get(name) if kind == "role" else entry.users.get(name)
 
 
 def check_content(content: CredentialsContent) -> None:
