@@ -56,6 +56,7 @@ class Parts:
             synchronous, sync_every_s = sync_policy(config)
             store = SqliteStore(config.data, synchronous=synchronous, sync_every_s=sync_every_s)
         self._store = self.security.encryption.around(store)
+        self.shard: Shard
         self.broker: Broker
         self.health = Health()
         self.health.expect(_LOADING)
@@ -87,7 +88,7 @@ class Parts:
         self.clock.resume(state.mark.now_ms, state.mark.wall_ms)
         limits = self.config.broker_limits
         encryption = self.security.encryption
-        shard = Shard(self._store, self._runtime, self.clock, limits, state, self._on_fatal)
+        self.shard = shard = Shard(self._store, self._runtime, self.clock, limits, state, self._on_fatal)
         self.broker = Broker(shard, encryption.guard, encryption.dedup_key)
         self.broker.start()
         self.health.show("sends", self._send_state)

@@ -1,0 +1,82 @@
+"""PutNote and GetNote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.auth.authorize import AccessDenied
+from penstock.broker.shard import Shard
+from penstock.errors import PenstockError, SignatureMissing
+from penstock.store.changes import RecordKind
+from penstock.wire.faults import access_denied
+from penstock.wire.service import Call, Fault
+
+
+class Note(msgspec.Struct, frozen=True):
+    text: str
+
+
+NOTES = RecordKind("note", Note)
+
+
+class NoteMissing(PenstockError):
+    pass
+
+
+class Notes:
+    """What the handlers need: the notes, and the shard that makes them durable."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.table = shard.table(NOTES)
+
+
+class NoteResource(msgspec.Struct, frozen=True):
+    arn: str
+    account: str
+    policy: None = None
+    tags: Mapping[str, str] = {}
+    request_tags: Mapping[str, str] = {}
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str] = {}
+
+
+class PutNoteRequest(msgspec.Struct):
+    Name: str
+    Text: str
+
+
+class GetNoteRequest(msgspec.Struct):
+    Name: str
+
+
+class GetNoteResult(msgspec.Struct):
+    Text: str
+
+
+def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> NoteResource:
+    account, region = call.space.account, call.space.region
+    return NoteResource(f"arn:aws:notes:{region}:{account}:{request.Name}", account)
+
+
+async def put_note(notes: Notes, request: PutNoteRequest, call: Call) -> None:
+    notes.table.put(call.resource.arn, Note(request.Text))
+    await notes.shard.settled()
+
+
+async def get_note(notes: Notes, request: GetNoteRequest, call: Call) -> GetNoteResult:
+    note = notes.table.get(call.resource.arn)
+    if note is None:
+        raise NoteMissing
+    await notes.shard.settled()
+    return GetNoteResult(Text=note.text)
+
+
+def to_fault(error: Exception) -> Fault | None:
+    if isinstance(error, NoteMissing):
+        return Fault("NoteNotFound", "NoteNotFound", 404, "There is no such note.", modelled=True)
+    if isinstance(error, AccessDenied | SignatureMissing):
+        return access_denied("Not your note.")
+    return None
