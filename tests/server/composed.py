@@ -1,4 +1,4 @@
-"""A whole server, put together as its settings say, on a loopback port."""
+"""A whole server on a loopback port, composed from its settings."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from penstock.server.client_addresses import ClientAddresses
 from penstock.server.health import Health
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
-from penstock.server.http.request import Request
+from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.web_pages import Cors
@@ -38,7 +38,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Dispatched:
-    """A request that reached the dispatcher and waits for the test to answer it."""
+    """A request that reached the dispatcher and waits for the test to respond."""
 
     def __init__(self, target: str | None, body: bytes, call: Call, done: Callable[[Response], None]) -> None:
         self.target = target
@@ -143,7 +143,7 @@ class Client:
         return await self._reader.readexactly(size)
 
     async def at_end(self) -> bool:
-        """Waits for the server to close; False if it sends something instead."""
+        """Wait for the server to close; False if it sends something instead."""
         try:
             return await self._reader.read(1) == b""
         except ConnectionError:
@@ -204,7 +204,25 @@ def get(path: str, *headers: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: queues.test:9324", *headers, "", ""]).encode()
 
 
+def peer() -> Peer:
+    return Peer("10.1.2.3", "http", "127.0.0.1:9324")
+
+
+def made_request(target: bytes = b"/", *, by: Peer | None = None, **headers: str) -> Request:
+    made = Request(by or peer())
+    made.method = b"POST"
+    made.target = target
+    made.headers = {
+        name.replace("_", "-").encode(): value.encode("latin-1") for name, value in headers.items()
+    }
+    return made
+
+
+def signed(credential: str) -> str:
+    return f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00"
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    """For what the other end of a socket does in its own time."""
+    """Wait for something that happens at the other end of a socket."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.005)

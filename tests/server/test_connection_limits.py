@@ -55,8 +55,8 @@ def test_a_network_of_ipv6_is_one_client(address: object, host: int) -> None:
     assert addresses.client_of(str(network[host])) == addresses.client_of(str(network[0]))
 
 
-def test_one_address_has_its_share_and_no_more() -> None:
-    async def scene() -> None:
+def test_connections_per_address_are_limited() -> None:
+    async def scenario() -> None:
         limits = HttpLimits(connections_per_address_max=3)
         async with serving(limits) as server:
             server.listener._clients = OneClient()
@@ -77,11 +77,11 @@ def test_one_address_has_its_share_and_no_more() -> None:
                 client.close()
             await until(lambda: not server.listener._by_client)
 
-    run(scene)
+    run(scenario)
 
 
-def test_without_a_share_one_address_may_have_all() -> None:
-    async def scene() -> None:
+def test_without_a_limit_per_address_one_client_may_use_all_connections() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(connections_per_address_max=0, connections_max=5)) as server:
             server.listener._clients = OneClient()
             clients = []
@@ -90,7 +90,7 @@ def test_without_a_share_one_address_may_have_all() -> None:
                 clients[-1].send(get("/"))
                 assert (await clients[-1].response()).status == status
 
-    run(scene)
+    run(scenario)
 
 
 async def without_handshake(server: Running, count: int) -> list[Client]:
@@ -98,7 +98,7 @@ async def without_handshake(server: Running, count: int) -> list[Client]:
 
 
 def test_unfinished_handshakes_count_and_give_way_to_new_connections(server_files: ServerFiles) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         limits = HttpLimits(connections_max=4)
         async with serving(limits, tls=server_files.context()) as server:
             silent = await without_handshake(server, 4)
@@ -109,11 +109,11 @@ def test_unfinished_handshakes_count_and_give_way_to_new_connections(server_file
             assert await silent[0].at_end()
             assert len(server.listener._connections) == 4
 
-    run(scene)
+    run(scenario)
 
 
 def test_connections_that_never_sent_a_request_give_way_oldest_first() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(connections_max=4)) as server:
             first = await server.connect()
             first.send(post())
@@ -127,11 +127,11 @@ def test_connections_that_never_sent_a_request_give_way_oldest_first() -> None:
                 client.send(post())
                 assert (await client.response()).status == 200
 
-    run(scene)
+    run(scenario)
 
 
 def test_health_checks_are_answered_when_all_connections_are_in_use() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(connections_max=3, reserved_connections=2)) as server:
             clients = [await server.connect() for _ in range(3)]
             for client in clients:
@@ -152,11 +152,11 @@ def test_health_checks_are_answered_when_all_connections_are_in_use() -> None:
                 client.send(post())
                 assert (await client.response()).status == 200
 
-    run(scene)
+    run(scenario)
 
 
 def test_refused_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         limits = HttpLimits(connections_max=1, reserved_connections=1, idle_s=0.1)
         async with serving(limits, clients=OneClient()) as server:
             server.dispatcher.held = {"Long.Poll"}
@@ -170,23 +170,23 @@ def test_refused_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureF
             await asyncio.sleep(0.1)
 
     with caplog.at_level("WARNING", "penstock.http"):
-        run(scene)
+        run(scenario)
     (record,) = caplog.records
     assert "refused" in record.getMessage() and "max_connections is 1" in record.getMessage()
 
 
 def test_unfinished_handshakes_end_in_time(server_files: ServerFiles) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(head_s=0.3), tls=server_files.context()) as server:
             (silent,) = await without_handshake(server, 1)
             assert await asyncio.wait_for(silent.at_end(), 5)
             await until(lambda: not server.listener._connections)
 
-    run(scene)
+    run(scenario)
 
 
-def test_whoever_speaks_http_to_https_is_let_go(server_files: ServerFiles) -> None:
-    async def scene() -> None:
+def test_plain_http_to_a_tls_port_is_disconnected(server_files: ServerFiles) -> None:
+    async def scenario() -> None:
         async with serving(tls=server_files.context()) as server:
             client = await server.connect()
             client.send(get("/"))
@@ -194,18 +194,18 @@ def test_whoever_speaks_http_to_https_is_let_go(server_files: ServerFiles) -> No
                 await client.response()
             await until(lambda: not server.listener._connections)
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stop_does_not_wait_for_handshakes(server_files: ServerFiles) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(tls=server_files.context()) as server:
             (silent,) = await without_handshake(server, 1)
             await until(lambda: len(server.listener._connections) == 1)
             await asyncio.wait_for(server.listener.close(grace_s=15), 2)
             assert await silent.at_end()
 
-    run(scene)
+    run(scenario)
 
 
 class NoFiles:
@@ -225,8 +225,8 @@ class NoFiles:
         return getattr(self._listening, name)
 
 
-def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
+def test_accepting_resumes_after_running_out_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
         monkeypatch.setattr("penstock.server.http.listener._ACCEPT_PAUSE_S", 0.05)
         async with serving() as server:
             (listening,) = server.listener._sockets
@@ -237,11 +237,11 @@ def test_no_more_open_files_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> N
             assert (await server.ask(post())).status == 200
             assert starved.failures == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_all_addresses_of_a_host_have_the_same_port() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         sockets = await open_sockets("localhost", 0)
         (port,) = {each.getsockname()[1] for each in sockets}
         for each in sockets:
@@ -249,11 +249,11 @@ def test_all_addresses_of_a_host_have_the_same_port() -> None:
         with pytest.raises(OSError):
             await asyncio.open_connection("localhost", port)
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_a_stop_does_not_wait_for_a_caller_who_came_in_at_the_last_moment(
+def test_a_stop_does_not_wait_for_a_connection_accepted_just_before(
     secure: bool, server_files: ServerFiles
 ) -> None:
     async def scenario() -> None:

@@ -25,24 +25,24 @@ def send_and_reset(port: int) -> None:
         caller.sendall(post())
 
 
-def test_a_caller_that_resets_at_once_has_an_address() -> None:
+def test_a_client_that_resets_at_once_has_an_address() -> None:
     addresses: list[str] = []
 
     def serve(request: Request) -> None:
         addresses.append(request.peer.address)
         request.respond(Response(200, []))
 
-    async def scene() -> None:
+    async def scenario() -> None:
         listener = Listener(serve, HttpLimits())
         port = await listener.listen("127.0.0.1", 0)
         for _ in range(5):
-            send_and_reset(port)  # all of it before the loop has a turn, and anybody accepts
+            send_and_reset(port)  # before the loop runs and accepts it
         if sys.platform == "linux":  # where what was sent before the reset is still read
             await until(lambda: len(addresses) == 5)
         await listener.close(grace_s=1)
         assert set(addresses) <= {"127.0.0.1"}
 
-    run(scene)
+    run(scenario)
 
 
 class ListeningSocket:
@@ -58,7 +58,7 @@ class ListeningSocket:
 
 
 def test_a_connection_without_an_address_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         lost, known = socket.socketpair()
         added: list[tuple[socket.socket, str]] = []
         listener = Listener(lambda request: None, HttpLimits())
@@ -69,7 +69,7 @@ def test_a_connection_without_an_address_is_closed(monkeypatch: pytest.MonkeyPat
         assert lost.fileno() == -1
         known.close()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_peer_has_an_address() -> None:

@@ -1,4 +1,4 @@
-"""What a server says of itself when it can do some of its work: ready, and what it cannot."""
+"""Health pages of a server that can do a part of its work: ready, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def said_of_sends(server: Server, path: str) -> str:
     return str(page.json()["sends"])
 
 
-def test_a_full_disk_is_told_and_the_server_stays_ready(
+def test_a_full_disk_is_shown_and_the_server_stays_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A balancer that took it out would keep away those who make room: receivers."""
+    """A load balancer that removed it would keep away the receivers, who free space."""
 
     async def taken() -> None:
         async with serving(Config(data=tmp_path, port=0)) as server:

@@ -20,7 +20,7 @@ from .harness import get, post, run, serving, until
 
 
 def test_an_answer_carries_what_clients_expect() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             response = await server.ask(post(body=b'{"a":1}'))
             assert response.status == 200
@@ -29,11 +29,11 @@ def test_an_answer_carries_what_clients_expect() -> None:
             assert response.headers["date"].endswith("GMT")
             assert "connection" not in response.headers
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_connection_is_kept_for_the_next_request_and_each_has_its_own_id() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             ids = set()
@@ -42,38 +42,38 @@ def test_a_connection_is_kept_for_the_next_request_and_each_has_its_own_id() -> 
                 ids.add((await client.response()).headers["x-amzn-requestid"])
             assert len(ids) == 3
 
-    run(scene)
+    run(scenario)
 
 
 def test_header_names_in_any_case() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             request = b"POST / HTTP/1.1\r\nHOST: a\r\nx-AMZ-tARGET: T.X\r\ncontent-LENGTH: 2\r\n\r\n{}"
             assert (await server.ask(request)).json()["target"] == "T.X"
 
-    run(scene)
+    run(scenario)
 
 
 def test_pipelined_requests_are_answered_in_order_though_the_first_is_slow() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Slow.Poll"}
             client = await server.connect()
             client.send(post("Slow.Poll") + post("A.B") + get("/health/live") + post("C.D", b"x" * 10))
             slow = await server.dispatcher.arrival()
             await asyncio.sleep(0.02)
-            assert len(server.dispatcher.seen) == 1, "the next request waits for the answer before it"
+            assert len(server.dispatcher.seen) == 1, "the next request waits for the response before it"
             slow.answer(b"slow")
             assert (await client.response()).body == b"slow"
             assert (await client.response()).json()["target"] == "A.B"
             assert (await client.response()).json() == {"status": "alive"}
             assert (await client.response()).json() == {"target": "C.D", "length": 10}
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Slow.Poll"}
             client = await server.connect()
@@ -91,11 +91,11 @@ def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
             slow.answer(b"slow")
             assert (await client.response()).body == b"slow"
 
-    run(scene)
+    run(scenario)
 
 
 def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(pipelined_max=4)) as server:
             server.dispatcher.held = {"Slow.Poll"}
             client = await server.connect()
@@ -113,11 +113,11 @@ def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -
                 assert (await client.response()).json()["target"] == f"N.{n}"
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_client_that_runs_ahead_lets_others_have_their_turn() -> None:
-    async def scene() -> None:
+def test_pipelined_requests_do_not_delay_other_connections() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             turns: list[int] = []
 
@@ -136,11 +136,11 @@ def test_a_client_that_runs_ahead_lets_others_have_their_turn() -> None:
             client.send(post("A.B"))
             assert (await client.response()).json()["target"] == "A.B", "reading goes on"
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_caller_lost_between_turns_runs_no_more() -> None:
-    async def scene() -> None:
+def test_a_connection_lost_between_turns_starts_no_more_requests() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.takes_s = 0.003
             client = await server.connect()
@@ -154,11 +154,11 @@ def test_a_caller_lost_between_turns_runs_no_more() -> None:
             assert len(server.dispatcher.seen) == seen
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stop_between_turns_answers_before_it_closes() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.takes_s = 0.003
             client = await server.connect()
@@ -171,11 +171,11 @@ def test_a_stop_between_turns_answers_before_it_closes() -> None:
             assert answers[-1].headers["connection"] == "close"
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_request_in_single_bytes() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             for byte in post(body=b'{"Q":"x"}'):
@@ -183,11 +183,11 @@ def test_a_request_in_single_bytes() -> None:
                 await asyncio.sleep(0)
             assert (await client.response()).json()["length"] == 9
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_chunked_body_with_extensions_and_trailers() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             head = b"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: A.B\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -196,11 +196,11 @@ def test_a_chunked_body_with_extensions_and_trailers() -> None:
             assert server.dispatcher.seen[0].body == b"hello world"
             assert (await client.response()).json()["target"] == "Next.One"
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_large_body_arrives_whole() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             body = bytes(range(256)) * 8192
             client = await server.connect()
@@ -209,11 +209,11 @@ def test_a_large_body_arrives_whole() -> None:
             assert server.dispatcher.seen[0].body == body
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_expect_100_continue() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             head, _, _ = post("A.B", b"12345", b"Expect: 100-continue").partition(b"\r\n\r\n")
@@ -221,15 +221,15 @@ def test_expect_100_continue() -> None:
             assert (await client.response()).status == 100
             client.send(b"12345")
             assert (await client.response()).json() == {"target": "A.B", "length": 5}
-            # A body that comes along needs no word.
+            # With a body that comes at once, no 100 is sent.
             client.send(post("A.B", b"12345", b"Expect: 100-continue"))
             assert (await client.response()).status == 200
 
-    run(scene)
+    run(scenario)
 
 
 def test_100_continue_waits_for_the_answers_before_it() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Slow.Poll"}
             client = await server.connect()
@@ -241,27 +241,27 @@ def test_100_continue_waits_for_the_answers_before_it() -> None:
             client.send(b"12345")
             assert (await client.response()).json()["length"] == 5
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_refused_expectation_is_told_before_the_body_is_sent() -> None:
-    async def scene() -> None:
+def test_an_expectation_is_refused_before_the_body_is_sent() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(body_bytes_max=100)) as server:
             request = post("A.B", b"x" * 101, b"Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
             assert (await server.ask(request)).status == 413
             assert (await server.ask(post("A.B", b"", b"Expect: miracles"))).status == 417
 
-    run(scene)
+    run(scenario)
 
 
-def test_whoever_asks_for_a_head_alone_has_nothing_done() -> None:
-    async def scene() -> None:
+def test_a_head_request_reaches_no_service() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             asked = get("/", "X-Amz-Target: AmazonSQS.Echo", method="HEAD")
             assert (await server.ask(asked)).status == 405
             assert not server.dispatcher.seen
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,10 @@ def test_whoever_asks_for_a_head_alone_has_nothing_done() -> None:
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"FFFFF\r\n" + b"a" * 0xFFFFF + b"\r\n", 413),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken_is_refused_and_the_server_lives_on(request_bytes: bytes, status: int) -> None:
-    async def scene() -> None:
+def test_invalid_requests_are_refused_and_the_next_connection_works(
+    request_bytes: bytes, status: int
+) -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(body_bytes_max=1_000_000)) as server:
             response = await server.ask(request_bytes)
             assert response.status == status
@@ -303,11 +305,29 @@ def test_what_cannot_be_taken_is_refused_and_the_server_lives_on(request_bytes: 
             assert (await server.ask(post())).status == 200
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_refusal_comes_after_the_answers_before_it_and_ends_the_connection() -> None:
-    async def scene() -> None:
+@pytest.mark.parametrize("size", [60_000, 64_000, 66_000, 70_000, 71_000, 72_000, 73_000, 75_000])
+def test_a_large_head_gets_exactly_one_response(size: int) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.send(post("A.B", b"{}", b"X-Long: " + b"x" * size) + post("C.D"))
+            first = await client.response()
+            taken = size < 65_536
+            assert first.status == (200 if taken else 431)
+            if taken:
+                assert (await client.response()).json()["target"] == "C.D"
+            else:
+                assert await client.at_end()
+            assert len(server.dispatcher.seen) == (2 if taken else 0)
+
+    run(scenario)
+
+
+def test_an_error_follows_the_responses_before_it_and_ends_the_connection() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             client.send(post("A.B") + b"NONSENSE\r\n\r\n" + post("C.D"))
@@ -317,26 +337,26 @@ def test_a_refusal_comes_after_the_answers_before_it_and_ends_the_connection() -
             assert await client.at_end()
             assert len(server.dispatcher.seen) == 1
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_client_that_sends_all_of_a_refused_body_first_still_reads_the_refusal() -> None:
+def test_a_client_that_sends_all_of_a_refused_body_first_still_reads_the_error() -> None:
     def send_then_read(host: str, port: int) -> bytes:
         with socket.create_connection((host, port), timeout=10) as sock:
             sock.sendall(post("A.B", b"x" * 3_000_000))
             time.sleep(0.1)  # whatever a reset would destroy is destroyed by now
             return sock.recv(65536)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(body_bytes_max=1000)) as server:
             answer = await asyncio.to_thread(send_then_read, server.host, server.port)
             assert answer.startswith(b"HTTP/1.1 413 ")
 
-    run(scene)
+    run(scenario)
 
 
 def test_all_bodies_together_are_bounded() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(buffered_bytes_max=150_000)) as server:
             first = await server.connect()
             first.send(post("A.B", b"x" * 100_000)[:-1])
@@ -349,11 +369,11 @@ def test_all_bodies_together_are_bounded() -> None:
             assert (await second.response()).status == 200
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_head_is_get_without_the_body() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             whole = await server.ask(get("/"))
             client = await server.connect()
@@ -362,11 +382,11 @@ def test_head_is_get_without_the_body() -> None:
             assert head.headers["content-length"] == whole.headers["content-length"] != "0"
             assert (await client.response()).body == whole.body
 
-    run(scene)
+    run(scenario)
 
 
-def test_the_older_protocol_closes_unless_asked_to_stay() -> None:
-    async def scene() -> None:
+def test_http_1_0_closes_unless_keep_alive_is_requested() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -375,22 +395,22 @@ def test_the_older_protocol_closes_unless_asked_to_stay() -> None:
             assert (await client.response()).headers["connection"] == "close"
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
 def test_connection_close_is_obeyed() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             client.send(post("A.B", b"{}", b"Connection: close"))
             assert (await client.response()).headers["connection"] == "close"
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
-def test_an_offer_to_upgrade_is_passed_over() -> None:
-    async def scene() -> None:
+def test_an_offer_to_upgrade_is_ignored() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             offer = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
             client = await server.connect()
@@ -399,11 +419,11 @@ def test_an_offer_to_upgrade_is_passed_over() -> None:
             assert (await client.response()).json()["target"] == "C.D"
             assert server.dispatcher.seen[0].body == b"hello"
 
-    run(scene)
+    run(scenario)
 
 
-def test_connections_past_the_limit_are_told_so() -> None:
-    async def scene() -> None:
+def test_connections_beyond_the_limit_get_503() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(connections_max=1)) as server:
             first = await server.connect()
             first.send(post())
@@ -415,11 +435,11 @@ def test_connections_past_the_limit_are_told_so() -> None:
             first.send(post())
             assert (await first.response()).status == 200
 
-    run(scene)
+    run(scenario)
 
 
 def test_ipv6() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         try:
             async with serving(host="::1") as server:
                 request = b"POST / HTTP/1.0\r\nX-Amz-Target: A.B\r\nContent-Length: 0\r\n\r\n"
@@ -428,13 +448,13 @@ def test_ipv6() -> None:
         except OSError as error:
             pytest.skip(f"no IPv6 here: {error}")
 
-    run(scene)
+    run(scenario)
 
 
 def test_tls(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(tls=tls_context(certificate, key)) as server:
             client = await server.connect(ssl.create_default_context(cafile=str(certificate)))
             client.send(post(body=b"x" * 300_000))
@@ -446,10 +466,10 @@ def test_tls(tmp_path: Path) -> None:
             assert (await client.response()).status == 400
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_stop_does_not_wait_for_idle_tls_clients_to_say_goodbye(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_idle_tls_clients_to_close(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
 
     def ask(port: int) -> ssl.SSLSocket:
@@ -460,16 +480,16 @@ def test_a_stop_does_not_wait_for_idle_tls_clients_to_say_goodbye(tmp_path: Path
         assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
         return client
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(tls=tls_context(certificate, key)) as server:
             client = await asyncio.to_thread(ask, server.port)
             begun = time.monotonic()
             await server.listener.close(grace_s=15)
             assert time.monotonic() - begun < 5
-            assert client.recv(1) == b"", "it was told that we close"
+            assert client.recv(1) == b"", "the connection was closed properly"
             client.close()
 
-    run(scene)
+    run(scenario)
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""When too much is held at once: who gives, and who gets through."""
+"""Load shedding: which connections give up memory, and which requests get through."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLDINGS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integer
 
 
 @given(HOLDINGS, st.integers(-10, 5000))
-def test_enough_is_given_and_nobody_gives_in_vain(
+def test_enough_memory_is_freed_and_no_victim_is_unnecessary(
     holdings: list[tuple[str | None, int]], excess: int
 ) -> None:
     held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
@@ -29,7 +29,9 @@ def test_enough_is_given_and_nobody_gives_in_vain(
 
 
 @given(HOLDINGS)
-def test_the_first_to_give_is_the_largest_of_the_greediest(holdings: list[tuple[str | None, int]]) -> None:
+def test_the_first_victim_is_the_largest_of_the_client_that_holds_most(
+    holdings: list[tuple[str | None, int]],
+) -> None:
     held = [Holding(number, client, size) for number, (client, size) in enumerate(holdings)]
     totals: dict[object, int] = {}
     for each in held:
@@ -45,7 +47,7 @@ def test_the_first_to_give_is_the_largest_of_the_greediest(holdings: list[tuple[
 
 
 def test_small_requests_get_through_while_large_ones_are_held() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(buffered_bytes_max=200_000)) as server:
             slow = [await server.connect() for _ in range(8)]
             for client in slow:
@@ -58,15 +60,15 @@ def test_small_requests_get_through_while_large_ones_are_held() -> None:
             answers = [asyncio.create_task(client.response()) for client in slow]
             done, waiting = await asyncio.wait(answers, timeout=0.3)
             assert {answer.result().status for answer in done} == {503}
-            assert 1 <= len(waiting) <= 2, "as many as there is room for go on"
+            assert 1 <= len(waiting) <= 2, "those that fit go on"
             for answer in waiting:
                 answer.cancel()
 
-    run(scene)
+    run(scenario)
 
 
 def test_unfinished_heads_count_and_are_given_up() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(buffered_bytes_max=200_000)) as server:
             clients = [await server.connect() for _ in range(10)]
             for client in clients:
@@ -79,11 +81,11 @@ def test_unfinished_heads_count_and_are_given_up() -> None:
             for answer in waiting:
                 answer.cancel()
 
-    run(scene)
+    run(scenario)
 
 
 def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(buffered_bytes_max=100_000)) as server:
             server.dispatcher.held = {"Long.Poll"}
             client = await server.connect()
@@ -97,11 +99,11 @@ def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
             assert await client.at_end()
             assert len(server.dispatcher.seen) == 2
 
-    run(scene)
+    run(scenario)
 
 
-def test_answers_that_nobody_reads_are_bounded_together() -> None:
-    async def scene() -> None:
+def test_unread_responses_are_bounded_together() -> None:
+    async def scenario() -> None:
         limits = HttpLimits(buffered_bytes_max=20_000_000)
         async with serving(limits) as server:
             server.dispatcher.held = {"Big.Answer"}
@@ -116,9 +118,9 @@ def test_answers_that_nobody_reads_are_bounded_together() -> None:
             assert 0 < sum(each.unread_bytes for each in unread) <= 20_000_000, (
                 "at once, not at the next sweep"
             )
-            assert unread, "those for whom there is room go on"
+            assert unread, "those that fit go on"
             assert (await server.ask(post())).status == 200
             for sock in socks:
                 sock.close()
 
-    run(scene)
+    run(scenario)

@@ -65,17 +65,17 @@ async def chunks(client: Client) -> list[bytes]:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def test_all_methods_reach_a_mount(method: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(mounts={b"admin": Mount(show)}) as server:
             answer = await server.ask(get("/admin/queues?a=1", method=method))
             assert answer.json() == [method, "/admin/queues", "a=1", 0]
             assert not server.dispatcher.seen
 
-    run(scene)
+    run(scenario)
 
 
 def test_bodies_reach_a_mount_within_the_limits() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(body_bytes_max=50_000), mounts={b"admin": Mount(show)}) as server:
             for size, status in ((50_000, 200), (50_001, 413)):
                 head = get("/admin", f"Content-Length: {size}", method="PUT")
@@ -83,21 +83,21 @@ def test_bodies_reach_a_mount_within_the_limits() -> None:
                 assert answer.status == status
                 assert status == 413 or answer.json()[-1] == size
 
-    run(scene)
+    run(scenario)
 
 
 def test_other_paths_and_requests_of_services_are_not_a_mounts() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(mounts={b"admin": Mount(show)}) as server:
             for request in (get("/administration"), get("/123456789012/admin"), post(path=b"/admin")):
                 assert "target" in (await server.ask(request)).json()
             assert len(server.dispatcher.seen) == 3
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_mount_may_answer_later_or_fail() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         later: Promise[None] = Promise()
 
         async def wait(request: Request) -> Response:
@@ -122,18 +122,18 @@ def test_a_mount_may_answer_later_or_fail() -> None:
             failed = await client.response()
             assert failed.status == 500 and b"secret" not in failed.body
 
-    run(scene)
+    run(scenario)
 
 
 def test_an_open_server_lets_no_web_page_reach_a_mount() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         pages = WebPageFilter(Cors(()), None)
         mounts = {b"admin": Mount(show), b"public": Mount(show, for_any_page=True)}
         async with serving(mounts=mounts, pages=pages) as server:
             for path, status in (("/admin", 403), ("/public", 200), ("/health", 200)):
                 assert (await server.ask(get(path, "Origin: https://evil.test"))).status == status
 
-    run(scene)
+    run(scenario)
 
 
 async def streamed(server: Running, request: bytes) -> tuple[Client, dict[str, str]]:
@@ -145,7 +145,7 @@ async def streamed(server: Running, request: bytes) -> tuple[Client, dict[str, s
 
 
 def test_a_stream_is_sent_in_chunks_and_the_connection_is_kept() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams([b"one", b"", b"two" * 1000])
         async with serving(mounts={b"s": Mount(streams.handler)}) as server:
             client, headers = await streamed(server, get("/s") + post("After.It"))
@@ -154,11 +154,11 @@ def test_a_stream_is_sent_in_chunks_and_the_connection_is_kept() -> None:
             assert (await client.response()).json()["target"] == "After.It"
             assert streams.ended == ["finished"]
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stream_to_http_1_0_ends_with_the_connection() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams([b"one", b"two"])
         async with serving(mounts={b"s": Mount(streams.handler)}) as server:
             request = b"GET /s HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
@@ -167,23 +167,23 @@ def test_a_stream_to_http_1_0_ends_with_the_connection() -> None:
             assert await client.exactly(6) == b"onetwo"
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
 def test_head_of_a_stream_has_no_body() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams([b"one"])
         async with serving(mounts={b"s": Mount(streams.handler)}) as server:
             client, _ = await streamed(server, get("/s", method="HEAD") + get("/"))
             assert (await client.response()).status == 200
             assert streams.sent == 0
 
-    run(scene)
+    run(scenario)
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_a_stream_ends_when_the_client_disconnects(how: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams()
         async with serving(mounts={b"s": Mount(streams.handler)}) as server:
             client, _ = await streamed(server, get("/s"))
@@ -192,11 +192,11 @@ def test_a_stream_ends_when_the_client_disconnects(how: str) -> None:
             await until(lambda: streams.ended == ["cancelled"])
             await until(lambda: not server.listener._connections)
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stream_waits_for_a_client_that_does_not_read_and_ends_with_it() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams([b"x" * 100_000] * 1000)
         async with serving(HttpLimits(write_s=0.3), mounts={b"s": Mount(streams.handler)}) as server:
             sock = socket.create_connection((server.host, server.port))
@@ -206,7 +206,7 @@ def test_a_stream_waits_for_a_client_that_does_not_read_and_ends_with_it() -> No
             assert streams.sent < 20_000_000, "only as much as the socket buffers hold"
             sock.close()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stream_that_fails_is_cut_off() -> None:
@@ -217,18 +217,18 @@ def test_a_stream_that_fails_is_cut_off() -> None:
     async def handler(request: Request) -> Response:
         return Response(200, TEXT, stream=broken())
 
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(mounts={b"s": Mount(handler)}) as server:
             client, _ = await streamed(server, get("/s"))
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await chunks(client)
             assert (await server.ask(post())).status == 200
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stop_waits_for_a_stream_that_ends() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         streams = Streams([b"x"] * 50)
         async with serving(mounts={b"s": Mount(streams.handler)}) as server:
             client, _ = await streamed(server, get("/s"))
@@ -238,4 +238,4 @@ def test_a_stop_waits_for_a_stream_that_ends() -> None:
             client.close()
             await asyncio.wait_for(closing, 2)
 
-    run(scene)
+    run(scenario)

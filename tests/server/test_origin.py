@@ -3,17 +3,133 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address, ip_network
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.names import Space, region_of_host
 from penstock.server.callers import OpenCallers
+from penstock.server.http.request import HttpError
 from penstock.server.origin import Origins
 from penstock.server.settings.config import Config
 from penstock.server.web_pages import Cors, WebPageFilter
 
 from .composed import serving as whole_server
-from .harness import HOME, get, post, run, serving
+from .harness import HOME, get, made_request, peer, post, run, serving
+
+PROXIES = (ip_network("10.0.0.0/8"),)
+FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_forwarded_proto": "https"}
+
+
+@pytest.mark.parametrize(
+    ("origins", "headers", "url"),
+    [
+        (Origins(None, ()), {"host": "mapped.host:4566"}, "http://mapped.host:4566"),
+        (Origins(None, ()), {"host": "[::1]:9324"}, "http://[::1]:9324"),
+        (Origins(None, ()), {}, "http://127.0.0.1:9324"),
+        (Origins(None, ()), FORWARDED, "http://inner:1"),
+        (Origins(None, PROXIES), FORWARDED, "https://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "443"}, "https://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_port": "8443"}, "https://queues.example.com:8443"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_host": "a.example, b"}, "https://a.example"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "https, http"}, "http://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "http, HTTPS,"}, "https://queues.example.com"),
+        (Origins(None, PROXIES), FORWARDED | {"x_forwarded_proto": "gopher"}, "http://queues.example.com"),
+        (Origins(None, (ip_network("192.168.0.0/16"),)), FORWARDED, "http://inner:1"),
+        (Origins("https://public.example/sqs", PROXIES), FORWARDED, "https://public.example/sqs"),
+    ],
+)  # fmt: skip
+def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, str], url: str) -> None:
+    assert origins.of(made_request(**headers)).base_url == url
+
+
+def test_a_connection_may_be_used_for_several_hosts() -> None:
+    origins, connection = Origins(None, ()), peer()
+    for host in ("a.test", "a.test", "b.test:1", "a.test"):
+        assert origins.of(made_request(by=connection, host=host)).base_url == f"http://{host}"
+    with pytest.raises(HttpError):
+        origins.of(made_request(by=connection, host="no host"))
+    with pytest.raises(HttpError):
+        origins.of(made_request(by=connection, host="no host"))
+
+
+@pytest.mark.parametrize("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])
+def test_an_invalid_host_is_refused(host: str) -> None:
+    with pytest.raises(HttpError):
+        Origins(None, ()).of(made_request(host=host))
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("6.6.6.6", "6.6.6.6"),
+        ("9.9.9.9, 6.6.6.6", "6.6.6.6"),
+        ("9.9.9.9, 6.6.6.6, 10.0.0.9, 10.0.0.8", "6.6.6.6"),
+        ("9.9.9.9,, 6.6.6.6, ,", "6.6.6.6"),
+        ("6.6.6.6:5555", "6.6.6.6"),
+        ('"6.6.6.6"', "6.6.6.6"),
+        ('"6.6.6.6:5555"', "6.6.6.6"),
+        ("::ffff:6.6.6.6", "6.6.6.6"),
+        ("[::ffff:6.6.6.6]", "6.6.6.6"),
+        ("2001:db8::0001", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ('"[2001:db8::1]:443"', "2001:db8::1"),
+        ("6.6.6.6, 10.0.0.9:80, [::ffff:10.0.0.8]:80", "6.6.6.6"),
+        # What is not an address ends the search; the entries before it do not count.
+        ("unknown", "10.1.2.3"),
+        ("9.9.9.9, unknown", "10.1.2.3"),
+        ("9.9.9.9, 006.6.6.6", "10.1.2.3"),
+        ("9.9.9.9, 6.6.6.6:x", "10.1.2.3"),
+        ("9.9.9.9, _hidden, 10.0.0.9", "10.0.0.9"),
+        ("[", "10.1.2.3"),
+        ("", "10.1.2.3"),
+    ],
+)
+def test_the_source_address_behind_proxies(said: str, address: str) -> None:
+    assert Origins(None, PROXIES).source_ip(made_request(x_forwarded_for=said)) == address
+    assert Origins(None, ()).source_ip(made_request(x_forwarded_for=said)) == "10.1.2.3"
+
+
+@given(st.text(st.characters(max_codepoint=255)) | st.ip_addresses().map(str))
+def test_the_source_is_always_an_address(said: str) -> None:
+    ip_address(Origins(None, PROXIES).source_ip(made_request(x_forwarded_for=said)))
+
+
+@pytest.mark.parametrize(
+    ("said", "secure"),
+    [
+        ("https", True),
+        ("http", False),
+        ("https, http", False),
+        ("http, https", True),
+        ("", False),
+        ("x", False),
+    ],
+)
+def test_the_nearest_proxy_decides_whether_it_came_over_tls(said: str, secure: bool) -> None:
+    assert Origins(None, PROXIES).is_secure(made_request(x_forwarded_proto=said)) is secure
+
+
+def test_behind_a_proxy_the_headers_are_as_the_client_signed_them() -> None:
+    made = made_request(**FORWARDED)
+    made.raw_headers = [(b"X-Amz-Date", b"now"), (b"Host", b"inner:1"), (b"X-Forwarded-Host", b"...")]
+    headers, by_name = Origins(None, PROXIES).as_signed(made)
+    assert by_name == {**made.headers, b"host": b"queues.example.com"}
+    assert list(headers) == [(n, b"queues.example.com" if n == b"Host" else v) for n, v in made.raw_headers]
+    made.headers[b"x-forwarded-port"] = b"8443"
+    assert Origins(None, PROXIES).as_signed(made)[1][b"host"] == b"queues.example.com:8443"
+    del made.headers[b"x-forwarded-host"]
+    for received, origins in ((made, Origins(None, PROXIES)), (made_request(**FORWARDED), Origins(None, ()))):
+        assert origins.as_signed(received) == (
+            received.raw_headers or received.headers.items(),
+            received.headers,
+        )
+
+
+# -- regions in hosts ------------------------------------------------------------------------------------------
 
 PATTERN = "sqs.{region}.localhost"
 
@@ -60,7 +176,7 @@ def to(host: str, *headers: bytes) -> bytes:
 def test_an_unsigned_request_belongs_to_the_region_of_its_host(
     host: str, headers: tuple[bytes, ...], region: str
 ) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         origins = Origins(PUBLIC_URL, ())
         async with serving(origins=origins, callers=OpenCallers(HOME, origins)) as server:
             client = await server.connect()
@@ -71,11 +187,11 @@ def test_an_unsigned_request_belongs_to_the_region_of_its_host(
                 assert seen.call.space == Space("000000000000", region)
                 assert seen.call.base_url == f"http://sqs.{region}.localhost:9324"
 
-    run(scene)
+    run(scenario)
 
 
 def test_queues_of_two_regions_have_different_urls() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with whole_server(Config(memory=True, port=0, public_url=PUBLIC_URL)) as server:
             for region in ("eu-west-1", "us-east-1"):
                 body = json.dumps({"QueueName": "orders"}).encode()
@@ -84,11 +200,11 @@ def test_queues_of_two_regions_have_different_urls() -> None:
                 created = await server.ask(request.replace(b"queues.test:9324", host.encode()))
                 assert created.json()["QueueUrl"] == f"http://{host}/000000000000/orders"
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_browser_may_use_the_hosts_of_regions() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         pages = WebPageFilter(Cors(()), "http://sqs.{region}.queues.test")
         async with serving(pages=pages) as server:
             browser = "User-Agent: Mozilla/5.0"
@@ -96,4 +212,4 @@ def test_a_browser_may_use_the_hosts_of_regions() -> None:
                 request = get("/?Action=ListQueues", browser).replace(b"queues.test:9324", host.encode())
                 assert (await server.ask(request)).status == status
 
-    run(scene)
+    run(scenario)

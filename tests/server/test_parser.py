@@ -27,7 +27,7 @@ def parser(limits: HttpLimits = LIMITS) -> RequestParser:
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
 @settings(max_examples=100, deadline=None)
-def test_where_the_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> None:
     reading = parser()
     for start, end in pairwise([0, *sorted(cuts), len(STREAM)]):
         reading.feed(STREAM[start:end])
@@ -40,7 +40,7 @@ def test_where_the_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
         (b"POST", b"/", b""),
     ]
     assert requests[0].headers[b"x-amz-target"] == b"A.B"
-    assert b"t" not in requests[2].headers, "a trailer is no header"
+    assert b"t" not in requests[2].headers, "a trailer is not a header"
     assert (reading.held_bytes, reading.phase) == (0, BETWEEN)
 
 
@@ -60,7 +60,7 @@ def test_where_the_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_requests_or_a_refusal_and_no_byte_is_miscounted(pieces: list[bytes]) -> None:
+def test_any_bytes_are_requests_or_an_error_and_memory_is_counted_correctly(pieces: list[bytes]) -> None:
     reading = parser()
     try:
         for piece in pieces:
@@ -74,7 +74,7 @@ def test_any_bytes_are_requests_or_a_refusal_and_no_byte_is_miscounted(pieces: l
     assert reading.held_bytes == 0
 
 
-def test_headers_are_kept_as_received_beside_those_to_look_up() -> None:
+def test_repeated_headers_are_joined_and_kept_as_received() -> None:
     reading = parser()
     reading.feed(b"POST / HTTP/1.1\r\nX-A:  1 2 \r\nx-b: 3\r\nX-a: 4\r\nTransfer-Encoding: chunked\r\n\r\n")
     reading.feed(b"0\r\nTrailer: 5\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -184,7 +184,7 @@ def test_a_head_counts_while_its_body_is_awaited() -> None:
     assert reading.held_bytes == 0
 
 
-def test_nothing_is_kept_of_a_request_that_was_taken_nor_of_a_reader_that_was_closed() -> None:
+def test_no_memory_is_kept_of_a_request_that_was_taken_or_of_a_closed_parser() -> None:
     request = b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
     gc.collect()
     gc.disable()  # what it would find must not be there
@@ -236,12 +236,12 @@ def test_headers_are_counted_as_they_come(beginning: bytes) -> None:
 def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[bytes]) -> None:
     reading = parser(HttpLimits())
     head = b"\r\n".join([b"GET / HTTP/1.1", *headers, b"", b""])
-    bites = [head[at : at + 4096] for at in range(0, len(head), 4096)]
+    pieces = [head[at : at + 4096] for at in range(0, len(head), 4096)]
     tracemalloc.start()
     try:
         for _ in range(20):
-            for bite in bites:
-                reading.feed(bite)
+            for piece in pieces:
+                reading.feed(piece)
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Slow is not deaf, and deaf is not waited for: clients that read their answers in drips."""
+"""Clients that read their responses slowly: progress is waited for, its absence is not."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def slow_reader(server: Running) -> socket.socket:
     return sock
 
 
-def read_slowly(sock: socket.socket, bite: int, pause_s: float, enough: threading.Event) -> int:
+def read_slowly(sock: socket.socket, piece: int, pause_s: float, enough: threading.Event) -> int:
     total = 0
-    with suppress(OSError):  # let go in the middle
+    with suppress(OSError):  # disconnected in between
         while total < len(ANSWER) and not enough.wait(pause_s):
-            part = sock.recv(bite)
+            part = sock.recv(piece)
             total += len(part)
             if not part:
                 break
@@ -35,7 +35,7 @@ def read_slowly(sock: socket.socket, bite: int, pause_s: float, enough: threadin
 
 
 def test_a_large_answer_may_take_many_time_outs_while_it_is_being_read() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
             server.dispatcher.held = {"Big.Answer"}
             sock = slow_reader(server)
@@ -46,11 +46,11 @@ def test_a_large_answer_may_take_many_time_outs_while_it_is_being_read() -> None
             assert time.monotonic() - begun > 2 * 0.3
             sock.close()
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_client_that_reads_in_drips_is_let_go() -> None:
-    async def scene() -> None:
+def test_a_client_that_reads_too_slowly_is_disconnected() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
             server.dispatcher.held = {"Big.Answer"}
             sock = slow_reader(server)
@@ -64,4 +64,4 @@ def test_a_client_that_reads_in_drips_is_let_go() -> None:
             assert await reading < len(ANSWER)
             sock.close()
 
-    run(scene)
+    run(scenario)

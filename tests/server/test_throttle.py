@@ -18,13 +18,13 @@ def test_a_burst_then_the_steady_rate() -> None:
     assert sum(throttle.accept("a", 0.2 + step / 1000) for step in range(10_000)) == 100
 
 
-def test_callers_do_not_pay_for_each_other() -> None:
+def test_each_caller_has_its_own_rate() -> None:
     throttle = Throttle(1, 1)
     assert throttle.accept("a", 0.0) and not throttle.accept("a", 0.0)
     assert throttle.accept("b", 0.0)
 
 
-def test_a_burst_of_nothing_still_lets_the_rate_through() -> None:
+def test_a_burst_of_zero_still_allows_the_rate() -> None:
     throttle = Throttle(2, 0)
     assert [throttle.accept("a", now / 4) for now in range(5)] == [True, False, True, False, True]
 
@@ -45,14 +45,14 @@ def test_no_stretch_of_time_has_more_than_burst_and_rate(
 
 
 @given(st.sampled_from([0.5, 1, 7]), st.integers(1, 20), PAUSES)
-def test_whoever_keeps_to_the_rate_is_never_refused(rate: float, burst: int, pauses: list[float]) -> None:
+def test_a_caller_within_the_rate_is_never_refused(rate: float, burst: int, pauses: list[float]) -> None:
     throttle, now = Throttle(rate, burst), 0.0
     for pause in pauses:
         now += 1.000001 / rate + pause
         assert throttle.accept("a", now)
 
 
-def test_callers_at_rest_are_forgotten() -> None:
+def test_idle_callers_are_not_remembered() -> None:
     throttle = Throttle(1, 1, callers_max=100)
     for number in range(10_000):
         assert throttle.accept(f"caller {number}", number / 50)

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, gone or deaf, and a server that stops."""
+"""Time-outs: clients that are slow, silent, disconnected or do not read, and a server that stops."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from penstock.server.http.limits import HttpLimits
 from .harness import QUICK, Client, Running, get, post, run, serving, until
 
 
-def test_an_idle_connection_is_closed_without_a_word() -> None:
-    async def scene() -> None:
+def test_an_idle_connection_is_closed_without_a_response() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             client = await server.connect()
             client.send(post())
             await client.response()
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
 def test_headers_that_do_not_end_in_time() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             client = await server.connect()
             client.send(b"POST / HTTP/1.1\r\nHost: a\r\n")
@@ -32,11 +32,11 @@ def test_headers_that_do_not_end_in_time() -> None:
             assert await client.at_end()
             dripping.cancel()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_body_that_stalls() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             client = await server.connect()
             client.send(post(body=b"x" * 1000)[:-500])
@@ -45,11 +45,11 @@ def test_a_body_that_stalls() -> None:
             dripping.cancel()
             await until(lambda: server.listener.held_bytes == 0)
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_slow_body_that_makes_progress_is_taken() -> None:
-    async def scene() -> None:
+def test_a_slow_body_that_makes_progress_is_accepted() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             client = await server.connect()
             body = b"x" * 60_000
@@ -59,11 +59,11 @@ def test_a_slow_body_that_makes_progress_is_taken() -> None:
                 await asyncio.sleep(0.1)
             assert (await client.response()).json()["length"] == len(body)
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_running_request_is_never_cut() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             server.dispatcher.held = {"Long.Poll"}
             client = await server.connect()
@@ -73,11 +73,11 @@ def test_a_running_request_is_never_cut() -> None:
             poll.answer(b"late")
             assert (await client.response()).body == b"late"
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_client_that_does_not_read_its_answers_is_let_go() -> None:
-    async def scene() -> None:
+def test_a_client_that_does_not_read_is_disconnected() -> None:
+    async def scenario() -> None:
         async with serving(QUICK) as server:
             server.dispatcher.held = {"Big.Answer"}
             sock = socket.create_connection((server.host, server.port))
@@ -85,17 +85,19 @@ def test_a_client_that_does_not_read_its_answers_is_let_go() -> None:
             sock.sendall(post("Big.Answer") + post("After.It"))
             (await server.dispatcher.arrival()).answer(b"x" * 30_000_000)
             await asyncio.sleep(0.05)
-            assert len(server.dispatcher.seen) == 1, "nothing more is begun for a client that does not read"
+            assert len(server.dispatcher.seen) == 1, (
+                "no further request is started for a client that does not read"
+            )
             begun = time.monotonic()
             await until(lambda: not server.listener._connections)
             assert time.monotonic() - begun < 2
             sock.close()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_client_that_reads_late_gets_everything() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Big.Answer"}
             client = await server.connect()
@@ -105,7 +107,7 @@ def test_a_client_that_reads_late_gets_everything() -> None:
             assert len((await client.response()).body) == 30_000_000
             assert (await client.response()).json()["target"] == "After.It"
 
-    run(scene)
+    run(scenario)
 
 
 async def poll_with_messages(server: Running, events: list[str]) -> tuple[Client, object]:
@@ -118,8 +120,8 @@ async def poll_with_messages(server: Running, events: list[str]) -> tuple[Client
     return client, poll
 
 
-def test_a_caller_that_resets_is_gone_at_once_and_its_answer_is_given_back() -> None:
-    async def scene() -> None:
+def test_after_a_reset_the_call_is_gone_and_its_messages_are_returned() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             events: list[str] = []
             client, poll = await poll_with_messages(server, events)
@@ -129,11 +131,11 @@ def test_a_caller_that_resets_is_gone_at_once_and_its_answer_is_given_back() -> 
             poll.answer(b"messages")
             assert events == ["gone", "given back"]
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_caller_that_closes_is_gone_and_its_answer_is_given_back() -> None:
-    async def scene() -> None:
+def test_after_a_close_the_call_is_gone_and_its_messages_are_returned() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             events: list[str] = []
             client, poll = await poll_with_messages(server, events)
@@ -143,11 +145,11 @@ def test_a_caller_that_closes_is_gone_and_its_answer_is_given_back() -> None:
             assert events == ["gone", "given back"]
             await until(lambda: not server.listener._connections)
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_half_closed_caller_counts_as_gone_when_its_answer_has_a_price() -> None:
-    async def scene() -> None:
+def test_a_half_closed_client_gets_no_messages() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             events: list[str] = []
             client, poll = await poll_with_messages(server, events)
@@ -157,11 +159,11 @@ def test_a_half_closed_caller_counts_as_gone_when_its_answer_has_a_price() -> No
             assert events == ["gone", "given back"]
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_half_closed_caller_still_reads_answers_that_cost_nothing() -> None:
-    async def scene() -> None:
+def test_a_half_closed_client_gets_responses_without_messages() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             client = await server.connect()
             client.send(post("A.B") + post("C.D"))
@@ -170,11 +172,11 @@ def test_a_half_closed_caller_still_reads_answers_that_cost_nothing() -> None:
             assert (await client.response()).json()["target"] == "C.D"
             assert await client.at_end()
 
-    run(scene)
+    run(scenario)
 
 
-def test_an_answer_that_is_read_is_not_given_back() -> None:
-    async def scene() -> None:
+def test_messages_that_were_read_are_not_returned() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             events: list[str] = []
             client, poll = await poll_with_messages(server, events)
@@ -184,11 +186,11 @@ def test_an_answer_that_is_read_is_not_given_back() -> None:
             await until(lambda: not server.listener._connections)
             assert events == []
 
-    run(scene)
+    run(scenario)
 
 
-def test_a_caller_lost_with_requests_in_line_runs_none_of_them() -> None:
-    async def scene() -> None:
+def test_pipelined_requests_of_a_lost_connection_are_not_started() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Long.Poll"}
             client = await server.connect()
@@ -201,11 +203,11 @@ def test_a_caller_lost_with_requests_in_line_runs_none_of_them() -> None:
             assert len(server.dispatcher.seen) == 1
             assert server.listener.held_bytes == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stop_closes_idle_connections_and_answers_what_runs() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             server.dispatcher.held = {"Long.Poll"}
             idle, busy = await server.connect(), await server.connect()
@@ -221,11 +223,11 @@ def test_a_stop_closes_idle_connections_and_answers_what_runs() -> None:
             busy.close()
             await asyncio.wait_for(closing, 1)
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_stop_does_not_wait_forever() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving(HttpLimits()) as server:
             events: list[str] = []
             _, poll = await poll_with_messages(server, events)
@@ -234,11 +236,11 @@ def test_a_stop_does_not_wait_forever() -> None:
             poll.answer(b"messages")
             assert events == ["gone", "given back"]
 
-    run(scene)
+    run(scenario)
 
 
 def test_many_idle_connections() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with serving() as server:
             clients = [await server.connect() for _ in range(200)]
             await until(lambda: len(server.listener._connections) == 200)
@@ -248,7 +250,7 @@ def test_many_idle_connections() -> None:
                 client.close()
             await until(lambda: not server.listener._connections)
 
-    run(scene)
+    run(scenario)
 
 
 async def drip(client: Client, drop: bytes) -> None:

@@ -1,4 +1,4 @@
-"""An open server and the pages that a browser on the same machine shows."""
+"""An open server and the web pages in a browser on the same machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_taken(method: str = "POST", pages: WebPageFilter = FILTER, **headers: str
     return True
 
 
-def test_only_listed_origins_may_call_whatever_else_a_request_says() -> None:
+def test_only_listed_origins_may_call() -> None:
     for method in ("GET", "POST"):
         assert is_taken(method, origin=APP, sec_fetch_site="cross-site", user_agent=FIREFOX, host="penstock")
         for origin in (EVIL, "null", "", "*", "http://localhost:9324", "https://app.test.evil.test"):
@@ -60,9 +60,7 @@ THEIRS = [
 @pytest.mark.parametrize(
     ("host", "taken"), [*((each, True) for each in OURS), *((each, False) for each in THEIRS)]
 )
-def test_a_person_calls_it_by_a_name_that_cannot_be_made_to_point_here(
-    host: str, taken: bool, port: str
-) -> None:
+def test_browsers_may_use_only_hosts_that_cannot_be_rebound(host: str, taken: bool, port: str) -> None:
     named = host + port
     assert is_taken("GET", host=named, user_agent=FIREFOX, sec_fetch_site="none") is taken
     assert is_taken("GET", host=named, user_agent=FIREFOX) is taken
@@ -71,7 +69,7 @@ def test_a_person_calls_it_by_a_name_that_cannot_be_made_to_point_here(
     assert is_taken("GET", host=named, user_agent="curl/8", accept_language="en") is taken
 
 
-def test_without_a_public_url_no_name_is_ours() -> None:
+def test_without_a_public_url_no_host_name_is_accepted_from_browsers() -> None:
     nameless = WebPageFilter(Cors([]), None)
     assert not is_taken("GET", nameless, host="queues.example.com", user_agent=FIREFOX)
     assert is_taken("GET", nameless, host="localhost:9324", user_agent=FIREFOX)
@@ -84,7 +82,7 @@ def test_without_a_public_url_no_name_is_ours() -> None:
     ),
     method=st.sampled_from(["GET", "POST"]),
 )
-def test_programs_notice_nothing(host: str, agent: str, method: str) -> None:
+def test_programs_are_not_affected(host: str, agent: str, method: str) -> None:
     assert is_taken(method, host=host, user_agent=agent)
     assert is_taken("POST", host=host, user_agent=agent, accept_language="*"), "as Node's fetch does"
 
@@ -106,8 +104,8 @@ LIST = "/?Action=ListQueues"
 QUEUE = "http://localhost:9324/000000000000/made"
 
 
-def test_an_open_server_keeps_pages_out() -> None:
-    async def scene() -> None:
+def test_an_open_server_refuses_web_pages() -> None:
+    async def scenario() -> None:
         async with serving(Config(memory=True, port=0, cors_origins=(APP,))) as server:
             for refused in (
                 form(f"Origin: {EVIL}"),
@@ -131,13 +129,13 @@ def test_an_open_server_keeps_pages_out() -> None:
             for harmless in ("/health", "/"):
                 assert (await server.ask(http("GET", harmless, f"Origin: {EVIL}"))).status == 200
 
-    run(scene)
+    run(scenario)
 
 
-def test_whoever_lets_every_page_in_has_no_guard() -> None:
-    async def scene() -> None:
+def test_with_every_origin_allowed_nothing_is_refused() -> None:
+    async def scenario() -> None:
         async with serving(Config(memory=True, port=0, cors_origins=("*",))) as server:
             for taken in (form("Origin: null"), http("GET", LIST, "Sec-Fetch-Site: cross-site")):
                 assert (await server.ask(taken)).status == 200
 
-    run(scene)
+    run(scenario)

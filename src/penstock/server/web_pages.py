@@ -75,8 +75,8 @@ class WebPageFilter:
     def check(self, request: Request) -> Fault | None:
         """Raises the Fault to respond with. Returns the one to respond with if the request would change something."""
         headers = request.headers
-        browser = headers.get(b"user-agent", b"").startswith(b"Mozilla/")
-        if not browser and headers.keys().isdisjoint(_BROWSER_HEADERS):
+        browser = headers.get(b"user-agent", b"")[:8] == b"Mozilla/"
+        if not browser and _BROWSER_HEADERS.isdisjoint(headers):
             return None
         origin = headers.get(b"origin")
         if origin is not None:
@@ -92,7 +92,7 @@ class WebPageFilter:
                 f"{_NO_PAGES}, and this may be one's. In a browser, use localhost, the IP address or the host in "
                 "public_url; a page's origin has to be listed in cors_origins."
             )
-        if headers.keys().isdisjoint(_SEC_FETCH):
+        if _SEC_FETCH.isdisjoint(headers):
             return None
         return access_denied(
             f"{_NO_PAGES} and links that change something, unless cors_origins lists their Origin."

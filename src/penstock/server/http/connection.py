@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection, directly on the event loop's transport.
 
-Requests of a connection run one after the other, so that pipelined responses leave in order and a later request
+Requests of a connection run one after the other, so that pipelined responses are sent in order and a later request
 sees what an earlier one did. A request that arrives whole while nothing else is going on takes the short way through
 :meth:`Connection.data_received`; everything else goes through :meth:`Connection._advance`.
 
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, listener: Listener, address: str, client: str | None) -> None:
         self._listener = listener
         self._address = address  # from accept(): a socket that was reset does not know it any more
-        self.client = client  # whose connections are counted together; None: nobody's
+        self.client = client  # whose connections are counted together; None: not counted
         self.silent = True  # no whole request came yet
         self.reserved = False  # beyond the limit: for health checks only
         self.refused: HttpError | None = None  # decided when it was accepted
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def _disconnected(self) -> None:
-        """Tell the running request that nobody reads its response."""
+        """Tell the running request that the client does not read its response."""
         if self._stream is not None:
             self._stream.cancel()
             self._transport.abort()
@@ -405,7 +405,7 @@ class Connection(asyncio.Protocol):
         self._discarding = True
         self._unread = b""
         if not self._transport.is_closing():
-            self._wait_for(DRAIN)  # what was written still has to leave
+            self._wait_for(DRAIN)  # what was written still has to be sent
             self._transport.close()
 
     def _close_write_side(self) -> None:

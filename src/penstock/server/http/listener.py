@@ -138,7 +138,7 @@ class Listener:
         task.add_done_callback(partial(self._connect_ended, accepted, connection))
 
     def _admit(self, connection: Connection) -> None:
-        """Make room for it, or decide how it is refused."""
+        """Decide whether it is refused, reserved, or takes the place of another."""
         limits, client = self.limits, connection.client
         share = limits.connections_per_address_max
         if self.stopping:

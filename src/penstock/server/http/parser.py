@@ -63,7 +63,7 @@ class RequestParser:
         self.continue_due = False  # the client waits for 100 Continue before it sends the body
         self._fed = 0  # bytes since the request began, its head ended or its body last grew
         self._target = b""
-        # Of an unfinished head; after it, of trailers, which nobody reads.
+        # Of an unfinished head; after it, of trailers, which are not used.
         self._names: _Names = []
         self._values: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
@@ -100,7 +100,7 @@ class RequestParser:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the requests that nobody has taken, and of the one that is being read."""
+        """Memory of the requests that the connection has not taken, and of the one that is being read."""
         held = sum([request.held_bytes for request in self.requests])
         if self.phase != BETWEEN:
             held += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)
