@@ -29,8 +29,9 @@ LIMITS = [
 ]
 """Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
 
-FINITE = {"settings", "struct_shape", "for_rows"}
-"""Caches without a bound, as their keys are few: nothing; our structs; our statements for powers of two of rows."""
+FINITE = {"settings", "struct_shape", "for_rows", "_members"}
+"""Caches without a bound, as their keys are few: nothing; our structs; our statements for powers of two of rows; the
+audit rules of our actions."""
 
 
 def living(kind: type[T]) -> list[T]:
