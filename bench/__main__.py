@@ -169,7 +169,7 @@ def run(given: argparse.Namespace, console: Console) -> None:
 
 
 def main() -> None:
-    # Ends the servers that were started, also when the benchmark is told to stop.
+    # SIGTERM ends the servers that were started, like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = options()
     if given.document:

@@ -21,7 +21,7 @@ def from_junit(files: Iterable[Path]) -> list[Case]:
     cases = []
     for file in sorted(files):
         for case in ElementTree.parse(file).iter("testcase"):
-            passed = all(case.find(trouble) is None for trouble in ("failure", "error", "skipped"))
+            passed = all(case.find(problem) is None for problem in ("failure", "error", "skipped"))
             cases.append(Case(case.attrib["name"], passed))
     return cases
 

@@ -50,7 +50,7 @@ def receive(sqs: Any, url: str, most: int = 10, wait: int = 10) -> list[dict[str
 
 def digest_of(attributes: dict[str, dict[str, Any]]) -> str:
     """SQS: name, type and value of each attribute in order of names, each after its length in four bytes; one
-    byte tells text (1) from bytes (2)."""
+    byte distinguishes text (1) from bytes (2)."""
     digest = hashlib.md5()
     for name, attribute in sorted(attributes.items()):
         is_text = "StringValue" in attribute
