@@ -149,8 +149,9 @@ class Results(msgspec.Struct, kw_only=True):
                     title = f"{case.title}: CPU of {record.name} / of {record.before}"
                     found.append((title, case.ratio(record.name, record.before)))
         if wake := cases.get("wake"):
-            peers = [record.name for record in self.systems if record.is_peer and record.name in wake.rounds]
-            best = min(peers, key=lambda name: wake.rounds[name][0]["p50_ms"], default="")
+            peers = [record.name for record in self.systems if record.is_peer]
+            latencies = {name: value.median for name in peers if (value := wake.value(name, "p50_ms"))}
+            best = min(latencies, key=latencies.__getitem__, default="")
             for name in (OPEN, PENSTOCK):
                 found.append((f"{wake.title}: latency of {name} / of {best}", wake.ratio(name, best)))
         for name in ("backlog-100k", "backlog-1M"):
