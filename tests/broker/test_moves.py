@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.move_tasks import MoveFailure, MoveStatus, MoveTaskRecord
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
 from sim.world import SECOND, World, name_of
@@ -149,7 +149,7 @@ def test_failure_when_a_message_has_no_source(world: World) -> None:
     world.start_move("dead")
     world.advance(5 * SECOND)
     task = world.move_task("dead")
-    assert (task.status, task.failure) == ("FAILED", "CouldNotDetermineMessageSource")
+    assert (task.status, task.failure) == (MoveStatus.FAILED, MoveFailure.SOURCE_UNKNOWN)
     assert sum(world.counts("dead")) + sum(world.counts("source")) == 3
     assert world.counts("dead") == (3 - task.moved, 0, 0), "what was not moved is visible at once"
 
@@ -161,7 +161,7 @@ def test_failure_when_a_message_would_go_where_the_mover_was_not_asked_about(wor
     world.crash()
     world.advance(5 * SECOND)
     task = world.move_task("dead")
-    assert (task.status, task.failure, task.moved) == ("FAILED", "AccessDenied", 2)
+    assert (task.status, task.failure, task.moved) == (MoveStatus.FAILED, MoveFailure.NOT_PERMITTED, 2)
     assert (world.counts("alpha"), world.counts("beta")) == ((2, 0, 0), (0, 0, 0))
     assert world.counts("dead") == (3, 0, 0), "what was not moved is visible at once"
 
@@ -183,7 +183,7 @@ def test_failure_when_the_destination_is_gone(world: World) -> None:
     world.drop("elsewhere")
     world.advance(10 * SECOND)
     task = world.move_task("dead")
-    assert (task.status, task.failure) == ("FAILED", "AWS.SimpleQueueService.NonExistentQueue")
+    assert (task.status, task.failure) == (MoveStatus.FAILED, MoveFailure.DESTINATION_MISSING)
     assert world.counts("dead")[0] == 4 - task.moved
 
 
@@ -316,3 +316,13 @@ def test_a_purge_during_a_move(world: World) -> None:
     assert world.move_task("dead").status == "COMPLETED"
     assert world.counts("dead") == (0, 0, 0)
     assert world.counts("source")[0] == world.move_task("dead").moved
+
+
+def test_the_caller_is_answered_before_the_first_message_moves(world: World) -> None:
+    make(world, messages=5)
+    in_flight: list[int] = []
+    started = world.start(world.broker.start_move(world.queue("dead"), None, None))
+    started.on_done(lambda _: in_flight.append(world.queue("dead").rules.backlog.in_flight))
+    world.run()
+    assert in_flight == [0]
+    assert world.move_task("dead").moved == 5

@@ -106,7 +106,7 @@ def test_a_purge_counts_before_it_is_durable(three: World) -> None:
 
 
 def test_room_is_not_given_away_twice_while_a_queue_is_loaded(three: World) -> None:
-    three.queue("q").forget()
+    three.queue("q").memory.forget()
     three.runtime.reader.held = True
     late = three.sending("q", outgoing("a"), outgoing("b"))
     three.run()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.broker.move_tasks import MoveFailure
 from penstock.errors import (
     MoveTaskMissing,
     MoveTaskNotRunning,
@@ -63,6 +64,25 @@ def test_a_task_shows_its_handle_only_running_and_its_failure_only_failed(sqs: A
         (entry,) = sqs("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
         assert entry.keys() & {"TaskHandle", "FailureReason"} == shown
         assert "DestinationArn" not in entry and "MaxNumberOfMessagesPerSecond" not in entry
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [
+        (MoveFailure.DESTINATION_MISSING, "AWS.SimpleQueueService.NonExistentQueue"),
+        (MoveFailure.SOURCE_UNKNOWN, "CouldNotDetermineMessageSource"),
+        (MoveFailure.NOT_PERMITTED, "AccessDenied"),
+        (MoveFailure.KEY_DISABLED, "KMS.DisabledException"),
+        (MoveFailure.KEY_MISSING, "KMS.NotFoundException"),
+        (MoveFailure.INTERNAL, "InternalError"),
+        ("KMS.DisabledException", "KMS.DisabledException"),  # stored by an earlier version
+    ],
+)
+def test_failures_are_named_as_by_sqs(face: Any, failure: str, shown: str) -> None:
+    start(face)
+    face.broker.tasks = [msgspec.structs.replace(face.broker.tasks[0], status="FAILED", failure=failure)]
+    (entry,) = face("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
+    assert entry["FailureReason"] == shown
 
 
 @pytest.mark.parametrize(

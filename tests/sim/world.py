@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.key_guard import KeyGuard
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.shard import Shard
@@ -118,8 +119,14 @@ class Poll:
 
 
 class World:
-    def __init__(self, limits: Limits = ROOMY, choose: Callable[[int], int] = lambda choices: 0) -> None:
+    def __init__(
+        self,
+        limits: Limits = ROOMY,
+        choose: Callable[[int], int] = lambda choices: 0,
+        keys: KeyGuard | None = None,
+    ) -> None:
         self.limits = limits
+        self._keys = keys
         self.clock = ManualClock()
         self.fatal: list[StoreError] = []
         self.bugs: list[BaseException] = []
@@ -137,7 +144,7 @@ class World:
         self._receipts = ReceiptSigner(state.secret)
         self.runtime = SimulatedRuntime(self.clock, self._choose)
         self.shard = Shard(self.store, self.runtime, self.clock, self.limits, state, self.fatal.append)
-        self.broker = Broker(self.shard)
+        self.broker = Broker(self.shard, self._keys)
         self.broker.start()
 
     def __enter__(self) -> World:

@@ -1,18 +1,17 @@
-"""Which queues there are, and which names rest after a delete."""
+"""The catalogue: which queues exist, and which names of deleted queues cannot be used yet."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from penstock.broker.live_queue import LiveQueue
-from penstock.broker.shard import Shard
+from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.limits import MINUTE
 from penstock.names import KeyUse, QueueName, Space
-from penstock.queues.queue import Tools
+from penstock.queues.messages import Entry
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import RecordKind
 
@@ -29,20 +28,9 @@ _MANAGED_REUSE_MS = 5 * MINUTE
 
 
 class Catalogue:
-    def __init__(
-        self,
-        shard: Shard,
-        tools: Tools,
-        on_arrival: Callable[[LiveQueue], None],
-        on_refused: Callable[[LiveQueue], None],
-        on_gone: Callable[[LiveQueue], None],
-    ) -> None:
-        """``on_arrival``: messages joined a queue. ``on_refused``: its memory was thrown away. ``on_gone``: it does
-        not exist, because the commit that created it was refused."""
-        self._tools = tools
-        self._on_arrival = on_arrival
-        self._on_refused = on_refused
-        self._on_gone = on_gone
+    def __init__(self, context: QueueContext) -> None:
+        self._context = context
+        self._shard = shard = context.shard
         self._queues: dict[QueueName, LiveQueue] = {}
         self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
@@ -62,6 +50,9 @@ class Catalogue:
 
     def get(self, name: QueueName) -> LiveQueue | None:
         return self._queues.get(name)
+
+    def exists(self, name: QueueName) -> bool:
+        return name in self._queues
 
     def names(self, space: Space, prefix: str) -> list[QueueName]:
         names = self._names.get(space, [])
@@ -83,13 +74,26 @@ class Catalogue:
             if queue.settings.redrive is not None and queue.settings.redrive.target == target
         )
 
-    def check_rested(self, name: QueueName, now_ms: int) -> None:
+    def deliver(self, to: QueueName, message: Entry, leaving: LiveQueue | None) -> None:
+        """The one way into a queue from another part of the broker, in the open commit: dead letters, moved messages.
+
+        ``leaving``: the queue that this very message leaves; None: it is a new message. Raises QueueMissing."""
+        queue = self.find(to)
+        changes = self._shard.changes
+        if leaving is None:
+            changes.add(queue.id, message)
+        else:
+            changes.move(leaving.id, queue.id, message)
+        self._shard.joining(queue).append(message)
+
+    def check_name_free(self, name: QueueName, now_ms: int) -> None:
+        """SQS: the name of a deleted queue cannot be used for a minute. Raises QueueDeletedRecently."""
         cooldown = self._cooldowns.get(_key(name))
         if cooldown is not None and cooldown.until_ms > now_ms:
             raise QueueDeletedRecently
 
     def end_cooldowns(self, now_ms: int) -> None:
-        """Forget the names that have rested."""
+        """Forget the names that can be used again."""
         for key, cooldown in self._cooldowns:
             if cooldown.until_ms <= now_ms:
                 self._cooldowns.remove(key)
@@ -101,31 +105,41 @@ class Catalogue:
         if self._cooldowns.get(_key(record.name)) is not None:
             self._cooldowns.remove(_key(record.name))
         self._records.put(str(record.id), record)
-        return self._enter(record)
+        queue = self._enter(record)
+        queue.memory.emptied()
+        self._shard.touch(queue)
+        return queue
 
-    def save(self, queue: LiveQueue) -> None:
-        """Its record has changed."""
-        self._records.put(str(queue.id), queue.record)
+    def save(self, queue: LiveQueue, record: QueueRecord) -> None:
+        """Change the definition of a queue."""
+        queue.record = record
+        self._records.put(str(queue.id), record)
+        self._shard.touch(queue)
 
-    def remove(self, queue: LiveQueue, rests_until_ms: int) -> None:
+    def remove(self, queue: LiveQueue, now_ms: int) -> None:
+        """Delete a queue with everything that it holds."""
         self._records.remove(str(queue.id))
-        self._cooldowns.put(_key(queue.name), Cooldown(rests_until_ms))
+        self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
+        self._shard.changes.drop(queue.id)
+        self._shard.touch(queue)
         self._leave(queue)
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
-        queue = LiveQueue(record, self._tools, self._on_arrival, self._on_refused)
+        queue = LiveQueue(record, self._context)
         self._queues[record.name] = self._by_id[record.id] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
     def _leave(self, queue: LiveQueue) -> None:
-        queue.dropped = True
+        queue.deleted = True
         del self._queues[queue.name]
         del self._by_id[queue.id]
         names = self._names[queue.name.space]
         names.remove(queue.name.name)
         if not names:
             del self._names[queue.name.space]
+        queue.waiting.end(deleted=True)
+        queue.memory.forget()
 
     def _undone(self, key: str, record: QueueRecord | None) -> None:
         """A refused commit had changed this queue: it is again what it was."""
@@ -133,13 +147,11 @@ class Catalogue:
         if record is None:
             if queue is not None:
                 self._leave(queue)
-                self._on_gone(queue)
         elif queue is None:
             self._enter(record)
         else:
             queue.record = record
-            queue.rules.settings, queue.rules.backlog.purged_to = record.settings, record.purged_to
-            queue.rules.backlog.retention_ms = record.settings.retention_ms
+            queue.rules.redefine(record)
 
 
 def _key(name: QueueName) -> str:

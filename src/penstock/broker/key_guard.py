@@ -1,13 +1,15 @@
-"""Which queues may be used: those whose encryption key can be. Asked before anything is decided about a message."""
+"""Encryption keys of queues: a queue can be used only while its key can."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from penstock.broker.live_queue import LiveQueue
 from penstock.errors import KeyMissing, KeyUnavailable
 from penstock.names import Space
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
 
 
 class KeyGuard(Protocol):
@@ -16,25 +18,19 @@ class KeyGuard(Protocol):
 
 
 class NoGuard:
-    """Where keys are only names."""
+    """Without a root key: the keys of queues are only names."""
 
     @staticmethod
     def check(space: Space, key: str) -> None:
         return
 
 
-def check_key(keys: KeyGuard, queue: LiveQueue) -> None:
-    key = queue.settings.kms_key
-    if key is not None:
-        keys.check(queue.name.space, key)
-
-
-def without_key(keys: KeyGuard, queues: Iterable[LiveQueue]) -> list[LiveQueue]:
-    """Those that name a key which does not exist. A disabled one does."""
+def without_key(queues: Iterable[LiveQueue]) -> list[LiveQueue]:
+    """Those that name a key which does not exist; a disabled key exists."""
     found = []
     for queue in queues:
         try:
-            check_key(keys, queue)
+            queue.check_key()
         except KeyMissing:
             found.append(queue)
         except KeyUnavailable:

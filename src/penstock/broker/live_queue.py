@@ -1,50 +1,75 @@
-"""A queue as the broker holds it: its record, its rules in memory, and who waits for its messages."""
+"""A live queue: the rules of one queue at work, with its memory, its waiting receives and its receipts.
+
+A decision is made at once, in memory. :meth:`LiveQueue.decided` follows every one of them: it serves waiting
+receives, adds the changes to the open commit, and reads ahead what the rules want from the store. A reply awaits only
+what it rests on: memory being loaded, contents being read, the commit being durable.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from penstock.broker.runtime import Timer
-from penstock.broker.waiters import Waiter
+from penstock.broker.key_guard import KeyGuard
+from penstock.broker.queue_memory import QueueMemory
+from penstock.broker.shard import Shard
+from penstock.broker.waiting import Ask, Caller, WaitingReceives
+from penstock.errors import PenstockError, TooManyInFlight
 from penstock.names import QueueName
-from penstock.promise import Promise
 from penstock.queues.fifo import FifoQueue
-from penstock.queues.messages import Entry
-from penstock.queues.queue import Tools
+from penstock.queues.messages import (
+    Counts,
+    Delivery,
+    Entry,
+    Outgoing,
+    Received,
+    Sent,
+    decode_content,
+    sequence_of,
+)
+from penstock.queues.queue import Tools, Unknown
+from penstock.queues.receipts import Receipt, ReceiptSigner
+from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
+from penstock.store.port import Selection
+
+Outcomes = list[PenstockError | None]
+"""Of many receipt handles, in their order; None where it was done."""
+
+
+class QueueContext:
+    """What all live queues of a shard share."""
+
+    def __init__(self, shard: Shard, tools: Tools, receipts: ReceiptSigner, keys: KeyGuard) -> None:
+        self.shard = shard
+        self.tools = tools
+        self.receipts = receipts
+        self.keys = keys
+
+    deliver: Callable[[QueueName, Entry, LiveQueue | None], None]
+    """``deliver(to, message, leaving)``: see :meth:`penstock.broker.catalogue.Catalogue.deliver`."""
+
+    exists: Callable[[QueueName], bool]
+
+    check_quota: Callable[[str, Sequence[Outgoing]], None] | None
+    """Raises if an account cannot send these messages; None: there are no quotas."""
 
 
 class LiveQueue:
     __slots__ = (
-        "_on_arrival", "_on_refused", "_record", "dropped", "generation", "id", "loaded", "loading", "name",
-        "outdated", "paged", "rules", "settings", "short_polls", "timer", "timer_ms", "waiters",
+        "_context", "_record", "_shard", "deleted", "id", "memory", "name", "rules", "settings", "waiting",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        record: QueueRecord,
-        tools: Tools,
-        on_arrival: Callable[[LiveQueue], None],
-        on_refused: Callable[[LiveQueue], None],
-    ) -> None:
+    def __init__(self, record: QueueRecord, context: QueueContext) -> None:
         self.record = record
-        self._on_arrival = on_arrival
-        self._on_refused = on_refused
+        self._context = context
+        self._shard = shard = context.shard
         kind = FifoQueue if record.settings.fifo else StandardQueue
-        self.rules: StandardQueue | FifoQueue = kind(record, tools)
-        self.loaded = False  # does memory know what the store holds?
-        self.loading: Promise[None] | None = None
-        self.outdated = False  # something arrived while the queue was being loaded
-        self.generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
-        self.paged: Promise[None] | None = None  # the read under way
-        self.dropped = False
-        # Whoever waits, first come first served; ordered, and quick to leave when ten thousand hang up at once.
-        self.waiters: OrderedDict[Waiter, None] = OrderedDict()  # long polls
-        self.short_polls: OrderedDict[Waiter, None] = OrderedDict()  # wait only for what is being read
-        self.timer: Timer | None = None
-        self.timer_ms = 0
+        self.rules: StandardQueue | FifoQueue = kind(record, context.tools)
+        self.waiting = WaitingReceives(shard, self._take, self.decided)
+        self.memory = QueueMemory(shard, self)
+        self.deleted = False
 
     @property
     def record(self) -> QueueRecord:
@@ -53,7 +78,7 @@ class LiveQueue:
     @record.setter
     def record(self, record: QueueRecord) -> None:
         self._record = record
-        # Asked for with every message.
+        # These are needed with every message.
         self.id: int = record.id
         self.name: QueueName = record.name
         self.settings: QueueSettings = record.settings
@@ -70,37 +95,246 @@ class LiveQueue:
     def modified_ms(self) -> int:
         return self.record.modified_ms
 
-    def committed(self, arrived: list[Entry], now_ms: int) -> None:
-        """These messages are durable, and join the queue."""
-        if not arrived:
+    def check_key(self) -> None:
+        """Raises KeyUnavailable if the queue names an encryption key that cannot be used."""
+        key = self.settings.kms_key
+        if key is not None:
+            self._context.keys.check(self.name.space, key)
+
+    # -- after a decision ------------------------------------------------------------------------------------
+
+    def decided(self) -> None:
+        """Follows every decision on this queue: serve waiting receives, persist, read ahead."""
+        shard, waiting, loaded = self._shard, self.waiting, self.memory.loaded
+        if waiting and loaded:
+            waiting.serve()
+        if shard.changes:
+            shard.touch(self)
+        if not loaded:
             return
-        if self.loaded:
+        self.memory.read_ahead()
+        if waiting:
+            if waiting.short_polls and not self.rules.backlog.reading:
+                waiting.end_short_polls()
+            waiting.set_timer(self.rules.next_deadline_ms())
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    async def send(self, messages: list[Outgoing]) -> list[Sent]:
+        shard, context = self._shard, self._context
+        if self.settings.kms_key is not None:
+            self.check_key()
+        if not self.memory.loaded:
+            await self.memory.load()
+        shard.check_sends()
+        if context.check_quota is not None:
+            context.check_quota(self.name.account, messages)
+        clock = shard.clock
+        answers, entries = self.rules.send(messages, clock.now_ms(), clock.wall_ms(), shard.changes)
+        shard.joining(self).extend(entries)
+        # A duplicate changes nothing, but its answer rests on the first send's commit.
+        await shard.settled()
+        return answers
+
+    def committed(self, arrived: list[Entry], now_ms: int) -> None:
+        """A commit that concerns this queue is durable; these messages join it."""
+        if arrived and self.memory.accepts_arrivals():
             self.rules.arrive(arrived, now_ms)
-            self._on_arrival(self)
-        else:
-            self.outdated = True
+            self.decided()
 
     def refused(self) -> None:
-        """Something that memory has done already is not in the store, and never will be."""
-        self.forget()
-        self._on_refused(self)
+        """A commit that concerns this queue was refused: what memory has decided since is wrong."""
+        self.memory.forget()
+        self.memory.reload()
 
-    def forget(self) -> None:
-        """Throw the memory away; the next use loads it again."""
-        self.rules.reset()
-        self.loaded = False
-        self.void_reads()
+    # -- receiving -------------------------------------------------------------------------------------------
 
-    def void_reads(self) -> None:
-        """Whatever the read under way brings, it is out of date."""
-        self.generation += 1
-        self.end_read()
+    async def receive(self, ask: Ask, caller: Caller, wait_ms: int | None) -> list[Received]:
+        shard, settings = self._shard, self.settings
+        self.check_key()
+        shard.check_not_ended()
+        if not self.memory.loaded:
+            await self.memory.load()
+        wait_ms = settings.wait_ms if wait_ms is None else wait_ms
+        deliveries = self._take(ask)
+        self.decided()
+        if not deliveries:
+            deliveries = await self._wait(ask, caller, wait_ms)
+        if not deliveries:
+            if settings.redrive is not None:
+                # A client that receives nothing may look into the dead-letter queue next.
+                await shard.settled()
+            return []
+        caller.if_unread = partial(self._take_back, deliveries)
+        # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
+        durable = shard.settled() if settings.fifo else None
+        try:
+            self.check_key()  # the receive may have waited long
+            received = await self._hand_out(deliveries)
+            if durable is not None:
+                await durable
+        except BaseException:
+            caller.if_unread = None
+            self._take_back(deliveries)
+            raise
+        if caller.gone:
+            caller.if_unread = None
+            self._take_back(deliveries)
+            return []
+        return received
 
-    def end_read(self) -> None:
-        paged, self.paged = self.paged, None
-        if paged is not None:
-            paged.resolve(None)
+    async def _wait(self, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
+        backlog = self.rules.backlog
+        if not wait_ms:
+            if not self.settings.fifo and backlog.in_flight >= self._shard.limits.in_flight_max:
+                raise TooManyInFlight
+            if not backlog.reading:
+                return []
+        if caller.gone:
+            return []
+        answer = self.waiting.wait(ask, caller, wait_ms)
+        self.waiting.set_timer(self.rules.next_deadline_ms())
+        return await answer
 
-    @property
-    def awaited(self) -> bool:
-        return bool(self.waiters or self.short_polls)
+    def _take(self, ask: Ask) -> list[Delivery]:
+        """Decide a receive, with the moves to the dead-letter queue that it causes."""
+        shard, rules, settings = self._shard, self.rules, self.settings
+        now_ms, wall_ms = shard.clock.now_ms(), shard.clock.wall_ms()
+        visibility_ms = settings.visibility_ms if ask.visibility_ms is None else ask.visibility_ms
+        redrive = settings.redrive
+        receives_max = None
+        if redrive is not None and self._context.exists(redrive.target):
+            receives_max = redrive.receives_max
+        if ask.attempt_id is not None and isinstance(rules, FifoQueue):
+            deliveries, dead = rules.receive_attempt(
+                ask.attempt_id, ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
+            )
+        else:
+            deliveries, dead = rules.receive(
+                ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
+            )
+        for entry in dead:
+            assert redrive is not None
+            letter = dead_letter(entry, shard.next_number(), self.name.arn, settings, now_ms)
+            self._context.deliver(redrive.target, letter, self)
+        return deliveries
+
+    async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
+        """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
+
+        SQS: then the whole receive fails."""
+        shard, sign, fifo = self._shard, self._context.receipts.handle, self.settings.fifo
+        missing = [delivery.seq for delivery in deliveries if delivery.content is None]
+        contents = await shard.read(partial(shard.store.contents, missing)) if missing else {}
+        received = []
+        for delivery in deliveries:
+            content = delivery.content or contents.get(delivery.seq)
+            if content is None:
+                continue  # damaged
+            receipt = Receipt(self.id, delivery.seq, delivery.receives, delivery.received_ms)
+            received.append(Received(
+                decode_content(content), sign(receipt), delivery.receives, delivery.first_received_ms,
+                delivery.group, sequence_of(delivery.position) if fifo else None, delivery.source,
+            ))  # fmt: skip
+        return received
+
+    def _take_back(self, deliveries: list[Delivery]) -> None:
+        """The client did not get these messages."""
+        if self.memory.loaded and not self.deleted:
+            self.rules.take_back(deliveries, self._shard.clock.now_ms(), self._shard.changes)
+            self.decided()
+
+    # -- by receipt handle -----------------------------------------------------------------------------------
+
+    async def delete(self, handles: Sequence[str]) -> Outcomes:
+        return await self._apply_handles(handles, None)
+
+    async def change_visibility(self, changes: Sequence[tuple[str, int]]) -> Outcomes:
+        """``changes``: handles, each with the milliseconds to hide its message for."""
+        return await self._apply_handles(
+            [handle for handle, _ in changes], [hide_ms for _, hide_ms in changes]
+        )
+
+    async def _apply_handles(self, handles: Sequence[str], hide_ms: Sequence[int] | None) -> Outcomes:
+        """One outcome per handle: an invalid one does not affect the others of its batch."""
+        if not self.memory.loaded:
+            await self.memory.load()
+        shard, rules, read = self._shard, self.rules, self._context.receipts.read
+        now_ms = shard.clock.now_ms()
+        rules.advance(now_ms, shard.changes)
+        outcomes: Outcomes = []
+        unknown: list[tuple[int, Receipt]] = []
+        for i, handle in enumerate(handles):
+            outcome: PenstockError | None = None
+            try:
+                receipt = read(handle, self.id)
+                if hide_ms is None:
+                    outcome = rules.delete(receipt, now_ms, shard.changes)
+                else:
+                    outcome = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes)
+            except PenstockError as error:
+                outcome = error
+            except Unknown:
+                unknown.append((i, receipt))
+            outcomes.append(outcome)
+        self.decided()
+        if unknown:
+            await self._apply_unknown(unknown, hide_ms, outcomes)
+        await shard.settled()
+        return outcomes
+
+    async def _apply_unknown(
+        self, unknown: list[tuple[int, Receipt]], hide_ms: Sequence[int] | None, outcomes: Outcomes
+    ) -> None:
+        """Decide with what the store says of these messages."""
+        shard, rules = self._shard, self.rules
+        rules.backlog.lookups += 1
+        try:
+            await shard.settled()
+            seqs = [receipt.seq for _, receipt in unknown]
+            rows = await shard.read(partial(shard.store.lookup, self.id, rules.backlog.purged_to, seqs))
+            if not self.memory.loaded:
+                await self.memory.load()
+            stored = {row.seq: row for row in rows}
+            now_ms = shard.clock.now_ms()
+            rules.advance(now_ms, shard.changes)
+            for i, receipt in unknown:
+                if hide_ms is None:
+                    outcomes[i] = rules.delete(receipt, now_ms, shard.changes, stored)
+                else:
+                    outcomes[i] = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes, stored)
+        finally:
+            rules.backlog.lookups -= 1
+        self.decided()
+
+    # -- counting and purging --------------------------------------------------------------------------------
+
+    async def counts(self) -> Counts:
+        shard, rules = self._shard, self.rules
+        while True:
+            await self.memory.load()
+            now_ms = shard.clock.now_ms()
+            rules.advance(now_ms, shard.changes, exact=True)
+            self.decided()
+            if self.memory.read_done is not None and rules.counts_lag(now_ms):
+                await self.memory.read_done
+                continue
+            counts = rules.counts(now_ms)
+            if counts is not None:
+                return counts
+            assert isinstance(rules, FifoQueue)
+            since_ms = now_ms - rules.settings.delay_ms + 1
+            younger = Selection(self.id, rules.backlog.purged_to, enqueued_ms_min=since_ms)
+            young = await shard.read(partial(shard.store.count, younger))
+            if self.memory.loaded:
+                return rules.counts_with(young, now_ms)
+
+    def configure(self, settings: QueueSettings) -> None:
+        self.rules.configure(settings, self._shard.clock.now_ms())
+        self.decided()
+
+    def purge(self, upto: int) -> None:
+        """Every message up to this position is void."""
+        self.rules.purge(upto)
+        self.memory.emptied()
+        self.decided()

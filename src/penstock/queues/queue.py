@@ -17,7 +17,7 @@ from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Delivery, Entry, State, Taken, position_of
 from penstock.queues.receipts import Receipt
-from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import Changes, EntryRow
 
 _WITHDRAWN_MS = 60 * SECOND
@@ -230,6 +230,12 @@ class Queue(ABC):
     def configure(self, settings: QueueSettings, now_ms: int) -> None:
         self.settings = settings
         self.backlog.retention_ms = settings.retention_ms
+
+    def redefine(self, record: QueueRecord) -> None:
+        """The definition is again what it was before a commit that was refused; memory follows by ``restore``."""
+        self.settings = record.settings
+        self.backlog.retention_ms = record.settings.retention_ms
+        self.backlog.purged_to = record.purged_to
 
     def purge(self, upto: int) -> None:
         """Every message up to this position is void."""

@@ -115,7 +115,7 @@ class Encryption:
         if (keyring := self._keyring) is None:
             return
         self._broker = broker
-        _warn_of(without_key(self.guard, broker.queues()))
+        _warn_of(without_key(broker.queues()))
         file = ProgressFile(self._path)
         self._resealing = Resealing(
             store, shard, lambda: keyring.keys.file.generation, file.load(), file.keep

@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from penstock.auth.authorize import authorize
-from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.move_tasks import MoveFailure, MoveTaskRecord
 from penstock.names import Arn, QueueName
 from penstock.services.sqs.faults import resource_missing
 from penstock.services.sqs.limits import MOVE_TASKS_LISTED_MAX
@@ -88,6 +88,16 @@ async def list_message_move_tasks(
     return ListMessageMoveTasksResult(Results=[_entry(task) for task in tasks] or None)
 
 
+_FAILURE_REASONS: dict[str, str] = {
+    MoveFailure.DESTINATION_MISSING: "AWS.SimpleQueueService.NonExistentQueue",
+    MoveFailure.SOURCE_UNKNOWN: "CouldNotDetermineMessageSource",
+    MoveFailure.NOT_PERMITTED: "AccessDenied",
+    MoveFailure.KEY_DISABLED: "KMS.DisabledException",
+    MoveFailure.KEY_MISSING: "KMS.NotFoundException",
+    MoveFailure.INTERNAL: "InternalError",
+}
+
+
 def _entry(task: MoveTaskRecord) -> ListMessageMoveTasksResultEntry:
     return ListMessageMoveTasksResultEntry(
         TaskHandle=_handle(task) if task.status == "RUNNING" else None,
@@ -97,9 +107,14 @@ def _entry(task: MoveTaskRecord) -> ListMessageMoveTasksResultEntry:
         MaxNumberOfMessagesPerSecond=task.rate,
         ApproximateNumberOfMessagesMoved=task.moved,
         ApproximateNumberOfMessagesToMove=task.to_move,
-        FailureReason=task.failure if task.status == "FAILED" else None,
+        FailureReason=_failure_reason(task.failure) if task.status == "FAILED" else None,
         StartedTimestamp=task.started_ms,
     )
+
+
+def _failure_reason(failure: str | None) -> str | None:
+    # Tasks of earlier versions are stored with the words of SQS.
+    return None if failure is None else _FAILURE_REASONS.get(failure, failure)
 
 
 def _arn(text: str, parameter: str) -> Arn:

@@ -1,0 +1,200 @@
+"""The memory of one queue and the store: loads what the rules need to know, reads ahead, throws away what is wrong.
+
+Memory is loaded by one piece of code, whether the server starts, a commit was refused or a read failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.shard import Shard
+from penstock.errors import QueueMissing
+from penstock.limits import SECOND
+from penstock.promise import Promise, run_detached
+from penstock.queues.backlog import Restored
+from penstock.queues.fifo import FifoQueue
+from penstock.queues.paging import Read, ReadDelayed, ReadExpired, ReadGroups
+from penstock.store.port import CONTENT_BYTES_PER_READ, LAST, Order, Selection, Store, Usage
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+
+log = logging.getLogger("penstock.broker")
+
+_RETRY_MS = SECOND
+_SENDS_PER_READ = 20_000
+_NOTHING = Usage(0, 0)
+
+
+class QueueMemory:
+    __slots__ = ("_generation", "_loading", "_outdated", "_queue", "_shard", "loaded", "read_done")
+
+    def __init__(self, shard: Shard, queue: LiveQueue) -> None:
+        self._shard = shard
+        self._queue = queue
+        self.loaded = False  # does memory know what the store holds?
+        self.read_done: Promise[None] | None = None  # of the read under way
+        self._loading: Promise[None] | None = None
+        self._outdated = False  # messages arrived while the queue was being loaded
+        self._generation = 0  # counts how often memory was thrown away: answers to earlier reads are void
+
+    # -- loading ---------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Wait until memory knows what the store holds of this queue."""
+        while not self.loaded:
+            if self._queue.deleted:
+                raise QueueMissing
+            if self._loading is None:
+                self._loading = Promise()
+                run_detached(self._load(self._loading))
+            else:
+                await self._loading
+
+    async def _load(self, loading: Promise[None]) -> None:
+        shard, queue = self._shard, self._queue
+        try:
+            while not self.loaded and not queue.deleted:
+                self._outdated = False
+                await shard.settled()
+                generation, now_ms = self._generation, shard.clock.now_ms()
+                purged_to, fifo = queue.rules.backlog.purged_to, queue.settings.fifo
+                restored = await shard.read(
+                    partial(_first_read, shard.store, queue.id, purged_to, fifo, now_ms)
+                )
+                await self._recall_sends(generation, now_ms)
+                if shard.coming(queue):
+                    continue  # what was read may include them already
+                if self._generation == generation and not self._outdated and not queue.deleted:
+                    queue.rules.restore(restored, now_ms)
+                    self.loaded = True
+        except Exception as error:
+            self._loading = None
+            loading.fail(error)
+        else:
+            self._loading = None
+            queue.decided()
+            loading.resolve(None)
+
+    async def _recall_sends(self, generation: int, now_ms: int) -> None:
+        """Read the deduplication memory of a FIFO queue a page at a time: it can be a million sends."""
+        shard, rules, after, full = self._shard, self._queue.rules, 0, True
+        if not isinstance(rules, FifoQueue) or self._generation != generation:
+            return
+        rules.dedup.clear()
+        while full:
+            sends = await shard.read(partial(shard.store.dedup, rules.id, now_ms, after, _SENDS_PER_READ))
+            if self._generation != generation:
+                return  # purged meanwhile: what the store remembered is void
+            rules.recall(sends)
+            full = len(sends) == _SENDS_PER_READ
+            after = sends[-1].seq if sends else after
+
+    def accepts_arrivals(self) -> bool:
+        """Messages arrive now. While memory is being loaded it cannot add them, and is loaded again."""
+        self._outdated = not self.loaded
+        return self.loaded
+
+    # -- reading ahead ---------------------------------------------------------------------------------------
+
+    def read_ahead(self) -> None:
+        """Read what the rules want from the store, if anything."""
+        shard, rules = self._shard, self._queue.rules
+        read = rules.next_read(shard.clock.now_ms())
+        if read is not None:
+            self.read_done = Promise()
+            job = partial(_read, shard.store, rules.id, rules.backlog.purged_to, read)
+            shard.read(job).on_done(partial(self._answered, self._generation, read))
+
+    def _answered(self, generation: int, read: Read, outcome: Promise[Any]) -> None:
+        shard, queue = self._shard, self._queue
+        if self._generation != generation or queue.deleted:
+            return
+        now_ms, rules = shard.clock.now_ms(), queue.rules
+        try:
+            answer = outcome.result()
+            rules.backlog.arriving = shard.coming(queue)
+            rules.apply(read, answer, now_ms, shard.changes)
+            rules.advance(now_ms, shard.changes)
+        except Exception:
+            log.exception("reading ahead failed, the memory of queue %s is loaded again", queue.name.name)
+            self.forget()
+            shard.runtime.at(now_ms + _RETRY_MS, self.reload)
+            return
+        self._end_read()
+        queue.decided()
+
+    def _end_read(self) -> None:
+        done, self.read_done = self.read_done, None
+        if done is not None:
+            done.resolve(None)
+
+    # -- forgetting ------------------------------------------------------------------------------------------
+
+    def emptied(self) -> None:
+        """The queue is new or was purged: there is nothing to load, and the read under way is out of date."""
+        self._generation += 1
+        self._end_read()
+        self.loaded = True
+
+    def forget(self) -> None:
+        """Throw the memory away; the next use loads it again."""
+        self._queue.rules.reset()
+        self.loaded = False
+        self._generation += 1
+        self._end_read()
+
+    def reload(self) -> None:
+        """Load the memory again for waiting receives; if that fails, they get nothing."""
+        if self._queue.waiting:
+            run_detached(self._reload())
+
+    async def _reload(self) -> None:
+        queue = self._queue
+        try:
+            await self.load()
+        except Exception:
+            queue.waiting.end(deleted=queue.deleted)
+        else:
+            queue.decided()
+
+
+# -- in the thread that reads --------------------------------------------------------------------------------
+
+
+def _first_read(store: Store, queue: int, purged_to: int, fifo: bool, now_ms: int) -> Restored:
+    """What the rules need to know of a queue first."""
+    hidden = Selection(queue, purged_to, due_ms_min=now_ms + 1)
+    return Restored(
+        store.usage(queue).get(queue, _NOTHING).messages,
+        0 if fifo else store.count(hidden._replace(received=False)),
+        store.select(hidden._replace(received=True), rows_max=LAST),
+        _oldest_ms(store, queue, purged_to),
+    )
+
+
+def _oldest_ms(store: Store, queue: int, purged_to: int) -> int | None:
+    oldest = store.select(Selection(queue, purged_to), Order.AGE, rows_max=1)
+    return oldest[0].enqueued_ms if oldest else None
+
+
+def _read(store: Store, queue: int, purged_to: int, read: Read) -> Any:
+    """The answer to a read of the rules."""
+    if isinstance(read, ReadGroups):
+        return store.groups(Selection(queue, read.after, due_ms_max=read.due_ms_max), read.rows_max)
+    if isinstance(read, ReadDelayed):
+        delayed = Selection(queue, purged_to, due_ms_min=read.due_ms_min, received=False)
+        return store.select(delayed, Order.DUE, rows_max=read.rows_max)
+    if isinstance(read, ReadExpired):
+        expired = Selection(queue, max(purged_to, read.after), enqueued_ms_max=read.enqueued_ms_max)
+        return store.select(expired, rows_max=read.rows_max), _oldest_ms(store, queue, purged_to)
+    answers = []
+    bytes_left = CONTENT_BYTES_PER_READ
+    for lane in read.lanes:
+        ready = Selection(queue, lane.after, due_ms_max=read.due_ms_max)
+        rows = store.lane(ready, lane.group, lane.rows_max, bytes_left)
+        bytes_left -= sum(len(row.content or b"") for row in rows)
+        answers.append(rows)
+    return answers

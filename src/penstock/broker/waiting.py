@@ -1,0 +1,148 @@
+"""Receives that wait: long polls, and short ones whose messages are being read from the store.
+
+Nothing polls: every decision on the queue serves its waiting receives, first come first served. While there are any,
+one timer is set to the next moment when a message can become available.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from penstock.broker.runtime import Timer
+from penstock.broker.shard import Shard
+from penstock.errors import QueueMissing
+from penstock.promise import Promise
+from penstock.queues.backlog import NEVER
+from penstock.queues.messages import Delivery
+
+_ENDED_PER_TURN = 250  # about ten milliseconds: thousands in one turn would delay all other requests
+
+
+class Caller(Protocol):
+    """The client that sent a request, and may close its connection."""
+
+    gone: bool
+    on_gone: Callable[[], None] | None  # called when the connection is closed
+    if_unread: Callable[[], None] | None  # called when the response could not be written
+
+
+class Ask(NamedTuple):
+    """What a receive asks for."""
+
+    messages_max: int
+    visibility_ms: int | None  # None: the queue's own
+    attempt_id: str | None
+
+
+class Waiter:
+    __slots__ = ("answer", "ask", "caller", "timer")
+
+    def __init__(self, ask: Ask, caller: Caller) -> None:
+        self.ask = ask
+        self.caller = caller
+        self.answer: Promise[list[Delivery]] = Promise()
+        self.timer: Timer | None = None
+
+    def stop_waiting(self) -> None:
+        self.caller.on_gone = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class WaitingReceives:
+    """The waiting receives of one queue."""
+
+    __slots__ = ("_due", "_shard", "_take", "_timer", "_timer_ms", "long_polls", "short_polls")
+
+    def __init__(self, shard: Shard, take: Callable[[Ask], list[Delivery]], due: Callable[[], None]) -> None:
+        """``take`` decides a receive; ``due`` is called when a message can become available."""
+        self._shard = shard
+        self._take = take
+        self._due = due
+        # Ordered, and quick to leave when ten thousand connections are closed at once.
+        self.long_polls: OrderedDict[Waiter, None] = OrderedDict()
+        self.short_polls: OrderedDict[Waiter, None] = OrderedDict()  # wait only while messages are being read
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.long_polls or self.short_polls)
+
+    def wait(self, ask: Ask, caller: Caller, wait_ms: int) -> Promise[list[Delivery]]:
+        """What can be handed out within the time; nothing if that ends or the connection is closed."""
+        waiter = Waiter(ask, caller)
+        line = self.long_polls if wait_ms else self.short_polls
+        line[waiter] = None
+
+        def leave() -> None:
+            if waiter in line:
+                del line[waiter]
+                waiter.stop_waiting()
+                waiter.answer.resolve([])
+
+        caller.on_gone = leave
+        if wait_ms:
+            waiter.timer = self._shard.runtime.at(self._shard.clock.now_ms() + wait_ms, leave)
+        return waiter.answer
+
+    def serve(self) -> None:
+        """Hand out what there is."""
+        for line in (self.short_polls, self.long_polls):
+            while line:
+                waiter = next(iter(line))
+                deliveries = self._take(waiter.ask)
+                if not deliveries:
+                    break
+                # The answer may run anything, even another receive on this queue: take it out first.
+                del line[waiter]
+                waiter.stop_waiting()
+                self._shard.answer(waiter.answer, deliveries)
+
+    def end_short_polls(self) -> None:
+        """There is no read that could bring messages for them."""
+        while self.short_polls:
+            waiter, _ = self.short_polls.popitem(last=False)
+            waiter.stop_waiting()
+            self._shard.answer(waiter.answer, [])
+
+    def end(self, *, deleted: bool = False) -> None:
+        """End all waiting now: with nothing, or with QueueMissing if the queue was deleted."""
+        self._end_some(deque((*self.short_polls, *self.long_polls)), deleted)
+
+    def _end_some(self, ending: deque[Waiter], deleted: bool) -> None:
+        for _ in range(min(len(ending), _ENDED_PER_TURN)):
+            waiter = ending.popleft()
+            line = self.long_polls if waiter in self.long_polls else self.short_polls
+            if waiter not in line:
+                continue  # its time ended, its connection was closed, or it was served before its turn came
+            del line[waiter]
+            waiter.stop_waiting()
+            if deleted:
+                waiter.answer.fail(QueueMissing())
+            else:
+                waiter.answer.resolve([])
+        if ending:
+            self._shard.runtime.soon(partial(self._end_some, ending, deleted))
+        elif not self:
+            self.set_timer(NEVER)
+
+    def set_timer(self, due_ms: int) -> None:
+        """``due_ms``: when a message can become available next; NEVER if none can."""
+        if not self:
+            due_ms = NEVER
+        if self._timer is not None:
+            if self._timer_ms == due_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms != NEVER:
+            self._timer_ms = due_ms
+            self._timer = self._shard.runtime.at(due_ms, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._due()
