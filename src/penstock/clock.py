@@ -3,7 +3,7 @@
 Two readings, because they answer two questions. ``now_ms`` decides: visibility, delay, retention, windows. It
 moves with a monotonic clock, so a wall clock that is set forward or back releases and expires nothing.
 ``wall_ms`` is shown: SentTimestamp, CreatedTimestamp. Both are milliseconds since 1970; they start equal and
-differ only by what the wall clock was set since, and that difference survives a restart (see :class:`SystemClock`).
+differ only by how much the wall clock was set since, and that difference survives a restart (:class:`SystemClock`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def iso_time(epoch_s: float) -> str:
 
 
 class SystemClock:
-    """The machine's clocks. ``resume`` goes on from the last readings that a store remembers."""
+    """The machine's clocks. ``resume`` goes on from the last readings that the store has."""
 
     def __init__(self) -> None:
         self._base_ms = self.wall_ms() - time.monotonic_ns() // 1_000_000
@@ -36,13 +36,13 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
-        # A wall clock that went back while we were down counts as no time passed, never as negative time.
+        # If the wall clock went back while the server was down, no time has passed.
         down_ms = max(0, self.wall_ms() - last_wall_ms)
         self._base_ms = last_now_ms + down_ms - time.monotonic_ns() // 1_000_000
 
 
 class ManualClock:
-    """A clock that tests turn."""
+    """A clock that tests advance."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.ms = now_ms

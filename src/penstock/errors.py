@@ -1,13 +1,13 @@
-"""What can go wrong, as values of the domain.
+"""Errors as values of the domain.
 
-No code, status or wire text here: each face maps these to its own words in one table.
+They have no code, status or text for a client: each service maps them to its own in one table.
 """
 
 from __future__ import annotations
 
 
 class PenstockError(Exception):
-    """Anything a caller can be told about."""
+    """An error that a service can report to its client."""
 
 
 class SignatureMissing(PenstockError):
@@ -23,7 +23,7 @@ class QueueMissing(PenstockError):
 
 
 class QueueDeletedRecently(PenstockError):
-    """The name rests for a while after its queue was deleted."""
+    """The name of a deleted queue cannot be used again yet."""
 
 
 class PurgedRecently(PenstockError):
@@ -41,15 +41,15 @@ class HandleInvalid(PenstockError):
 
 
 class HandleExpired(PenstockError):
-    """A FIFO queue takes a delete only while the message is still hidden for this receive."""
+    """A FIFO queue accepts a delete only while the message is hidden by the receive that the handle is from."""
 
 
 class MessageNotAvailable(PenstockError):
-    """The message is gone, or no longer held by this receive: its visibility cannot be changed."""
+    """The message is gone, or on a FIFO queue no longer hidden by this receive: its visibility cannot be changed."""
 
 
 class VisibilityTooLong(PenstockError):
-    """Hidden longer in all than a message may be."""
+    """The message would be hidden for longer than the maximum since its receive."""
 
 
 class DedupFull(PenstockError):
@@ -57,7 +57,7 @@ class DedupFull(PenstockError):
 
 
 class MoveTaskRunning(PenstockError):
-    """A queue has one running move task at most."""
+    """A queue has at most one running move task."""
 
 
 class MoveTaskMissing(PenstockError):
@@ -69,15 +69,15 @@ class MoveTaskNotRunning(PenstockError):
 
 
 class SourceNotDeadLetterQueue(PenstockError):
-    """Messages are moved only out of a queue that some other queue names as its dead-letter queue."""
+    """Only messages of a queue that is the dead-letter queue of another can be moved."""
 
 
 class KeyUnavailable(PenstockError):
-    """An encryption key cannot be used, and so neither can what is encrypted under it."""
+    """An encryption key cannot be used, so messages under it can be neither encrypted nor decrypted."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
-        self.key = key  # its ARN, or that of the alias which leads nowhere
+        self.key = key  # its ARN, or that of an alias without a key
 
 
 class KeyMissing(KeyUnavailable):
@@ -85,15 +85,15 @@ class KeyMissing(KeyUnavailable):
 
 
 class KeyDisabled(KeyUnavailable):
-    """The operator has disabled the key."""
+    """The key is disabled."""
 
 
 class DecryptionFailed(PenstockError):
-    """What is stored is not what was once encrypted: damaged, changed, or another message's."""
+    """Stored data is not what was encrypted: it is damaged, was changed, or belongs to another message."""
 
 
 class QuotaReached(PenstockError):
-    """The account has as much as it may have."""
+    """The account has reached a quota."""
 
     def __init__(self, what: str, most: int) -> None:
         super().__init__(what, most)
@@ -102,15 +102,15 @@ class QuotaReached(PenstockError):
 
 
 class StoreError(PenstockError):
-    """The store did not take a change; nothing of it was done."""
+    """The store refused a change; nothing of it was done."""
 
 
 class StoreFull(StoreError):
-    """No space left where the data lives."""
+    """No space left on the disk of the data directory."""
 
 
 class StoreBusy(StoreError):
-    """More waits to be written than may; the disk does not keep up."""
+    """Too much waits to be written: the disk is slower than what is sent."""
 
 
 class StoreLost(StoreError):
@@ -126,4 +126,6 @@ class StoreBroken(StoreError):
 
 
 class StoreRefused(PenstockError):
-    """The data directory cannot be used: foreign, damaged, newer, or in use. The text says what to do."""
+    """The data directory cannot be used: damaged, in use, or of another program or version.
+
+    The text says what to do."""

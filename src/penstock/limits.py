@@ -1,4 +1,4 @@
-"""Every limit of the broker in one value, so that a test or an operator can pass another."""
+"""Every limit of the broker in one value, so that a test or an operator can set another."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ DAY = 24 * HOUR
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    # What Amazon SQS promises or forbids.
+    # Limits of Amazon SQS.
     in_flight_max: int = 120_000
     visibility_ms_max: int = 12 * HOUR
     dedup_window_ms: int = 5 * MINUTE
     attempt_window_ms: int = 5 * MINUTE
-    purge_pause_ms: int = MINUTE
-    delete_pause_ms: int = MINUTE
+    purge_pause_ms: int = MINUTE  # between two purges of a queue; 0: none
+    delete_pause_ms: int = MINUTE  # before the name of a deleted queue can be used again; 0: none
     new_place_after_receives: int = 3
     noisy_in_flight_min: int = 30
     noisy_share: float = 0.1
     noisy_quiet_after_ms: int = 5 * MINUTE
     move_rate_max: int = 500
 
-    # What one account may have; 0: as much as it likes.
+    # Quotas of one account; 0: unlimited.
     quota_queues: int = 0
     quota_messages: int = 0
     quota_bytes: int = 0
 
-    # What keeps one process within its memory.
+    # Bounds for the memory of one process.
     memory_budget_bytes: int = 96 * 1024 * 1024
     lane_window_max: int = 4096
     lane_floor: int = 10

@@ -1,4 +1,4 @@
-"""Names of things: whose they are, where they are, and how an ARN spells that."""
+"""Names of accounts, regions and queues, and their ARNs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def region_of_host(host: str, pattern: str) -> str | None:
 
 
 class Space(msgspec.Struct, frozen=True):
-    """A name space: queues of one account and region are invisible in any other."""
+    """An account in a region. Queues of one are not visible in another."""
 
     account: str
     region: str
@@ -52,10 +52,10 @@ class QueueName(msgspec.Struct, frozen=True, order=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True):
-    """Under which key the messages of a queue are encrypted."""
+    """The key that the messages of a queue are encrypted under."""
 
     space: Space
-    key: str | None  # as the queue names it: id, alias/NAME, or the ARN of either; None: the server's own
+    key: str | None  # as the queue names it: id, alias/NAME or the ARN of either; None: the server's own
     reuse_ms: int  # how long one data key may serve
 
 
