@@ -78,10 +78,10 @@ def test_a_task_shows_its_handle_only_running_and_its_failure_only_failed(sqs: A
         ("KMS.DisabledException", "KMS.DisabledException"),  # stored by an earlier version
     ],
 )
-def test_failures_are_named_as_by_sqs(face: Any, failure: str, shown: str) -> None:
-    start(face)
-    face.broker.tasks = [msgspec.structs.replace(face.broker.tasks[0], status="FAILED", failure=failure)]
-    (entry,) = face("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
+def test_failures_are_named_as_by_sqs(sqs: Any, failure: str, shown: str) -> None:
+    start(sqs)
+    sqs.broker.tasks = [msgspec.structs.replace(sqs.broker.tasks[0], status="FAILED", failure=failure)]
+    (entry,) = sqs("ListMessageMoveTasks", SourceArn=SOURCE).body["Results"]
     assert entry["FailureReason"] == shown
 
 

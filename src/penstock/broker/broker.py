@@ -129,7 +129,7 @@ class Broker:
     async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
         record = msgspec.structs.replace(queue.record, settings=settings, modified_ms=self.clock.wall_ms())
         self._catalogue.save(queue, record)
-        queue.configure(settings)
+        queue.configure(settings, self.clock.now_ms())
         await self._shard.settled()
 
     async def tag(self, queue: LiveQueue, tags: dict[str, str]) -> None:
@@ -151,7 +151,7 @@ class Broker:
         upto = position_of(number)
         self._catalogue.save(queue, msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms))
         self._shard.changes.purge(queue.id, upto, number)
-        queue.purge(upto)
+        queue.purge(upto, now_ms)
         await self._shard.settled()
         self._upkeep.maintain()
 

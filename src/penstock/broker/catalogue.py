@@ -119,7 +119,8 @@ class Catalogue:
     def remove(self, queue: LiveQueue, now_ms: int) -> None:
         """Delete a queue with everything that it holds."""
         self._records.remove(str(queue.id))
-        self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
+        if self._shard.limits.delete_pause_ms:
+            self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
         self._shard.changes.drop(queue.id)
         self._shard.touch(queue)
         self._leave(queue)

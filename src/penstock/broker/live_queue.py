@@ -67,7 +67,7 @@ class LiveQueue:
         self._shard = shard = context.shard
         kind = FifoQueue if record.settings.fifo else StandardQueue
         self.rules: StandardQueue | FifoQueue = kind(record, context.tools)
-        self.waiting = WaitingReceives(shard, self._take, self.decided)
+        self.waiting = WaitingReceives(shard, self._take, self._due)
         self.memory = QueueMemory(shard, self)
         self.deleted = False
 
@@ -103,20 +103,23 @@ class LiveQueue:
 
     # -- after a decision ------------------------------------------------------------------------------------
 
-    def decided(self) -> None:
+    def decided(self, now_ms: int) -> None:
         """Follows every decision on this queue: serve waiting receives, persist, read ahead."""
         shard, waiting, loaded = self._shard, self.waiting, self.memory.loaded
-        if waiting and loaded:
-            waiting.serve()
+        if loaded and (waiting.long_polls or waiting.short_polls):
+            waiting.serve(now_ms)
         if shard.changes:
             shard.touch(self)
         if not loaded:
             return
-        self.memory.read_ahead()
-        if waiting:
-            if waiting.short_polls and not self.rules.backlog.reading:
-                waiting.end_short_polls()
+        self.memory.read_ahead(now_ms)
+        if waiting.short_polls and not self.rules.backlog.reading:
+            waiting.end_short_polls()
+        if waiting.long_polls or waiting.short_polls:
             waiting.set_timer(self.rules.next_deadline_ms())
+
+    def _due(self) -> None:
+        self.decided(self._shard.clock.now_ms())
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class LiveQueue:
         """A commit that concerns this queue is durable; these messages join it."""
         if arrived and self.memory.accepts_arrivals():
             self.rules.arrive(arrived, now_ms)
-            self.decided()
+            self.decided(now_ms)
 
     def refused(self) -> None:
         """A commit that concerns this queue was refused: what memory has decided since is wrong."""
@@ -151,13 +154,15 @@ class LiveQueue:
 
     async def receive(self, ask: Ask, caller: Caller, wait_ms: int | None) -> list[Received]:
         shard, settings = self._shard, self.settings
-        self.check_key()
+        if settings.kms_key is not None:
+            self.check_key()
         shard.check_not_ended()
         if not self.memory.loaded:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
-        deliveries = self._take(ask)
-        self.decided()
+        now_ms = shard.clock.now_ms()
+        deliveries = self._take(ask, now_ms)
+        self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
         if not deliveries:
@@ -169,7 +174,8 @@ class LiveQueue:
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
         durable = shard.settled() if settings.fifo else None
         try:
-            self.check_key()  # the receive may have waited long
+            if settings.kms_key is not None:
+                self.check_key()  # the receive may have waited long
             received = await self._hand_out(deliveries)
             if durable is not None:
                 await durable
@@ -196,10 +202,10 @@ class LiveQueue:
         self.waiting.set_timer(self.rules.next_deadline_ms())
         return await answer
 
-    def _take(self, ask: Ask) -> list[Delivery]:
+    def _take(self, ask: Ask, now_ms: int) -> list[Delivery]:
         """Decide a receive, with the moves to the dead-letter queue that it causes."""
         shard, rules, settings = self._shard, self.rules, self.settings
-        now_ms, wall_ms = shard.clock.now_ms(), shard.clock.wall_ms()
+        wall_ms = shard.clock.wall_ms()
         visibility_ms = settings.visibility_ms if ask.visibility_ms is None else ask.visibility_ms
         redrive = settings.redrive
         receives_max = None
@@ -241,8 +247,9 @@ class LiveQueue:
     def _take_back(self, deliveries: list[Delivery]) -> None:
         """The client did not get these messages."""
         if self.memory.loaded and not self.deleted:
-            self.rules.take_back(deliveries, self._shard.clock.now_ms(), self._shard.changes)
-            self.decided()
+            now_ms = self._shard.clock.now_ms()
+            self.rules.take_back(deliveries, now_ms, self._shard.changes)
+            self.decided(now_ms)
 
     # -- by receipt handle -----------------------------------------------------------------------------------
 
@@ -277,7 +284,7 @@ class LiveQueue:
             except Unknown:
                 unknown.append((i, receipt))
             outcomes.append(outcome)
-        self.decided()
+        self.decided(now_ms)
         if unknown:
             await self._apply_unknown(unknown, hide_ms, outcomes)
         await shard.settled()
@@ -305,7 +312,7 @@ class LiveQueue:
                     outcomes[i] = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes, stored)
         finally:
             rules.backlog.lookups -= 1
-        self.decided()
+        self.decided(now_ms)
 
     # -- counting and purging --------------------------------------------------------------------------------
 
@@ -315,7 +322,7 @@ class LiveQueue:
             await self.memory.load()
             now_ms = shard.clock.now_ms()
             rules.advance(now_ms, shard.changes, exact=True)
-            self.decided()
+            self.decided(now_ms)
             if self.memory.read_done is not None and rules.counts_lag(now_ms):
                 await self.memory.read_done
                 continue
@@ -329,12 +336,12 @@ class LiveQueue:
             if self.memory.loaded:
                 return rules.counts_with(young, now_ms)
 
-    def configure(self, settings: QueueSettings) -> None:
-        self.rules.configure(settings, self._shard.clock.now_ms())
-        self.decided()
+    def configure(self, settings: QueueSettings, now_ms: int) -> None:
+        self.rules.configure(settings, now_ms)
+        self.decided(now_ms)
 
-    def purge(self, upto: int) -> None:
+    def purge(self, upto: int, now_ms: int) -> None:
         """Every message up to this position is void."""
         self.rules.purge(upto)
         self.memory.emptied()
-        self.decided()
+        self.decided(now_ms)

@@ -200,8 +200,9 @@ class MoveTasks:
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._shard.limits.move_rate_max) // _CHUNKS_PER_SECOND))
         if task.moves_max is not None:
             chunk = min(chunk, task.moves_max - task.moved)
-        withdrawn = source.rules.withdraw(chunk, self._shard.clock.now_ms(), self._shard.changes)
-        source.decided()
+        now_ms = self._shard.clock.now_ms()
+        withdrawn = source.rules.withdraw(chunk, now_ms, self._shard.changes)
+        source.decided(now_ms)
         if not withdrawn:
             if chunk and source.rules.backlog.reading:
                 await self._pause(1)
@@ -252,8 +253,9 @@ class MoveTasks:
 
     def _give_back(self, source: LiveQueue, withdrawn: list[Entry]) -> None:
         if source.memory.loaded:
-            source.rules.give_back(withdrawn, self._shard.clock.now_ms(), self._shard.changes)
-            source.decided()
+            now_ms = self._shard.clock.now_ms()
+            source.rules.give_back(withdrawn, now_ms, self._shard.changes)
+            source.decided(now_ms)
 
     def _destination(self, task: MoveTaskRecord, entry: Entry) -> LiveQueue:
         name = task.destination

@@ -75,7 +75,7 @@ class QueueMemory:
             loading.fail(error)
         else:
             self._loading = None
-            queue.decided()
+            queue.decided(shard.clock.now_ms())
             loading.resolve(None)
 
     async def _recall_sends(self, generation: int, now_ms: int) -> None:
@@ -99,10 +99,10 @@ class QueueMemory:
 
     # -- reading ahead ---------------------------------------------------------------------------------------
 
-    def read_ahead(self) -> None:
+    def read_ahead(self, now_ms: int) -> None:
         """Read what the rules want from the store, if anything."""
         shard, rules = self._shard, self._queue.rules
-        read = rules.next_read(shard.clock.now_ms())
+        read = rules.next_read(now_ms)
         if read is not None:
             self.read_done = Promise()
             job = partial(_read, shard.store, rules.id, rules.backlog.purged_to, read)
@@ -124,7 +124,7 @@ class QueueMemory:
             shard.runtime.at(now_ms + _RETRY_MS, self.reload)
             return
         self._end_read()
-        queue.decided()
+        queue.decided(now_ms)
 
     def _end_read(self) -> None:
         done, self.read_done = self.read_done, None
@@ -158,7 +158,7 @@ class QueueMemory:
         except Exception:
             queue.waiting.end(deleted=queue.deleted)
         else:
-            queue.decided()
+            queue.decided(self._shard.clock.now_ms())
 
 
 # -- in the thread that reads --------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class Upkeep:
                 run_detached(self._load(queue))
             elif queue.rules.next_expiry_ms() <= now_ms:
                 queue.rules.advance(now_ms, self._shard.changes)
-                queue.decided()
+                queue.decided(now_ms)
         self._catalogue.end_cooldowns(now_ms)
         self._set_round()
 

@@ -58,7 +58,9 @@ class WaitingReceives:
 
     __slots__ = ("_due", "_shard", "_take", "_timer", "_timer_ms", "long_polls", "short_polls")
 
-    def __init__(self, shard: Shard, take: Callable[[Ask], list[Delivery]], due: Callable[[], None]) -> None:
+    def __init__(
+        self, shard: Shard, take: Callable[[Ask, int], list[Delivery]], due: Callable[[], None]
+    ) -> None:
         """``take`` decides a receive; ``due`` is called when a message can become available."""
         self._shard = shard
         self._take = take
@@ -89,12 +91,12 @@ class WaitingReceives:
             waiter.timer = self._shard.runtime.at(self._shard.clock.now_ms() + wait_ms, leave)
         return waiter.answer
 
-    def serve(self) -> None:
+    def serve(self, now_ms: int) -> None:
         """Hand out what there is."""
         for line in (self.short_polls, self.long_polls):
             while line:
                 waiter = next(iter(line))
-                deliveries = self._take(waiter.ask)
+                deliveries = self._take(waiter.ask, now_ms)
                 if not deliveries:
                     break
                 # The answer may run anything, even another receive on this queue: take it out first.

@@ -219,8 +219,10 @@ class Backlog(Generic[L]):
         """A message in flight leaves the queue with this commit. Returns its lane."""
         assert entry.state is State.IN_FLIGHT
         lane = self.lanes[entry.group]
-        self.mark_removed(entry.seq, commit)
-        del self.index[entry.seq]
+        seq = entry.seq
+        self._removed.add(seq)
+        self._removed_order.append((commit, seq))
+        del self.index[seq]
         self.budget.used -= ENTRY_BYTES if entry.content is None else ENTRY_BYTES + len(entry.content)
         self.total -= 1
         self.in_flight -= 1
@@ -254,13 +256,6 @@ class Backlog(Generic[L]):
     def _only_stored(self, enqueued_ms: int) -> None:
         if enqueued_ms < self.stored_oldest_ms:
             self.stored_oldest_ms = enqueued_ms
-
-    def release_content(self, entry: Entry) -> bytes | None:
-        """The content of a message that is handed out; it is read again from the store if the message comes back."""
-        content, entry.content = entry.content, None
-        if content is not None:
-            self.budget.used -= len(content)
-        return content
 
     def undo_receive(self, delivery: Delivery) -> Entry | None:
         """The message as if it had not been received; None if something happened to it since."""

@@ -135,7 +135,10 @@ class Queue(ABC):
                 entry.position = position_of(self.next_number())
             if not entry.first_received_ms:
                 entry.first_received_ms = wall_ms
-            content = backlog.release_content(entry)
+            # The receiver has the body now; it is read again from the store if the message comes back.
+            content, entry.content = entry.content, None
+            if content is not None:
+                backlog.budget.used -= len(content)
             deliveries.append(Delivery(
                 entry.seq, entry.position, entry.receives, entry.first_received_ms, now_ms, entry.group,
                 entry.source, content,
