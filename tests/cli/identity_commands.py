@@ -1,4 +1,4 @@
-"""Runs the commands about users, roles and policies in a folder of their own."""
+"""Runs the commands for users, roles and policies in a temporary directory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ HOME = "000000000000"
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
 
 
-class Office:
+class IdentityCommands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "credentials.toml"
         self.key_path = folder / "penstock-root.key"
 
     def __call__(self, *arguments: str, given: str | bytes = "", **environment: str) -> Result:
-        """``given`` is what stands on standard input."""
+        """``given`` is passed on standard input."""
         variables = {"PENSTOCK_CREDENTIALS": str(self.path), **environment}
         return CliRunner().invoke(main, arguments, env=variables, input=given)
 
     def done(self, *arguments: str, **environment: str) -> str:
-        """What a command prints that must succeed."""
+        """The output of a command that must succeed."""
         result = self(*arguments, **environment)
         assert result.exit_code == 0, result.output
         return result.stdout
@@ -42,7 +42,7 @@ class Office:
         return result.stderr.removeprefix("penstock: ").strip()
 
     def user(self, name: str, *options: str) -> tuple[str, str]:
-        """Add a user; gives key and secret."""
+        """Add a user; returns key and secret."""
         return new_key(self.done("user", "add", name, *options))
 
     def credentials(self) -> Credentials:

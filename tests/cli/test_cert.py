@@ -1,4 +1,4 @@
-"""``penstock cert``: what it makes can be served with, trusted, and read by nobody else."""
+"""``penstock cert``: its certificates can be served with and verified, and only the owner can read the keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None
 @pytest.mark.parametrize(
     "name", ["localhost", "127.0.0.1", "::1", "queues.internal", "10.0.0.5", "bücher.example"]
 )
-def test_it_is_trusted_under_each_of_its_names_by_strict_clients(tmp_path: Path, name: str) -> None:
+def test_strict_clients_verify_it_for_each_of_its_names(tmp_path: Path, name: str) -> None:
     out = tmp_path / "made" / "here"
     done = cert(
         "--out", str(out), "--name", "queues.internal", "--name", "10.0.0.5", "--name", "bücher.example"
@@ -78,7 +78,7 @@ def test_the_key_of_the_authority_is_not_stored(tmp_path: Path) -> None:
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_how_long_it_is_valid(tmp_path: Path) -> None:
+def test_the_validity_period(tmp_path: Path) -> None:
     cert("--out", str(tmp_path), "--days", "7")
     certificate = x509.load_pem_x509_certificate((tmp_path / "penstock-cert.pem").read_bytes())
     left = certificate.not_valid_after_utc - datetime.now(UTC)

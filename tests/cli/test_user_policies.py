@@ -7,72 +7,72 @@ from pathlib import Path
 
 import pytest
 
-from cli.identity_commands import HOME, QUEUE, SEND, Office
+from cli.identity_commands import HOME, QUEUE, SEND, IdentityCommands
 from identities import allow, document
 from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.policy import compile_policy
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Office:
-    office = Office(tmp_path)
-    office.user("alice")
-    return office
+def commands(tmp_path: Path) -> IdentityCommands:
+    commands = IdentityCommands(tmp_path)
+    commands.user("alice")
+    return commands
 
 
 @pytest.mark.parametrize("name", BUILTIN_POLICIES)
-def test_every_built_in_policy_is_valid(office: Office, name: str) -> None:
+def test_every_built_in_policy_is_valid(commands: IdentityCommands, name: str) -> None:
     compile_policy(BUILTIN_POLICIES[name], kind="identity")
-    assert json.loads(office.done("policy", "show", name)) == json.loads(BUILTIN_POLICIES[name])
+    assert json.loads(commands.done("policy", "show", name)) == json.loads(BUILTIN_POLICIES[name])
 
 
-def test_attach_list_detach(office: Office) -> None:
-    office.done("role", "add", "worker", "--trust", "alice")
-    assert office.done("policy", "attach", "sqs-send", "--user", "alice") == (
+def test_attach_list_detach(commands: IdentityCommands) -> None:
+    commands.done("role", "add", "worker", "--trust", "alice")
+    assert commands.done("policy", "attach", "sqs-send", "--user", "alice") == (
         f"sqs-send is attached to arn:aws:iam::{HOME}:user/alice\n"
     )
-    office.done("policy", "attach", office.file("mine.json", SEND), "--role", "worker")
-    listed = {line.split("  ")[0].strip(): line for line in office.done("policy", "list").splitlines()}
+    commands.done("policy", "attach", commands.file("mine.json", SEND), "--role", "worker")
+    listed = {line.split("  ")[0].strip(): line for line in commands.done("policy", "list").splitlines()}
     assert listed["sqs-send"].split()[-1] == "alice"
     assert listed["mine"].split()[-2:] == ["own", "worker"]
     assert listed["sqs-receive"].split()[-1] == "-"
-    office.done("policy", "detach", "sqs-send", "--user", "alice")
-    assert "sqs-send" not in office.path.read_text()
+    commands.done("policy", "detach", "sqs-send", "--user", "alice")
+    assert "sqs-send" not in commands.path.read_text()
 
 
-def test_attaching_twice_has_no_further_effect(office: Office) -> None:
+def test_attaching_twice_has_no_further_effect(commands: IdentityCommands) -> None:
     for _ in range(2):
-        office.done("policy", "attach", "sqs-send", "--user", "alice")
-    assert office.path.read_text().count("sqs-send") == 1
+        commands.done("policy", "attach", "sqs-send", "--user", "alice")
+    assert commands.path.read_text().count("sqs-send") == 1
 
 
-def test_put_replaces_a_policy_for_all_its_users(office: Office) -> None:
-    office.done("policy", "put", "mine", office.file("a.json", SEND))
-    office.done("policy", "attach", "mine", "--user", "alice")
+def test_put_replaces_a_policy_for_all_its_users(commands: IdentityCommands) -> None:
+    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
+    commands.done("policy", "attach", "mine", "--user", "alice")
     assert (
-        office(
+        commands(
             "policy", "test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE
         ).exit_code
         == 0
     )
-    office.done(
-        "policy", "put", "mine", office.file("b.json", document(allow("sqs:PurgeQueue", Resource="*")))
+    commands.done(
+        "policy", "put", "mine", commands.file("b.json", document(allow("sqs:PurgeQueue", Resource="*")))
     )
     assert (
-        office(
+        commands(
             "policy", "test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE
         ).exit_code
         == 1
     )
 
 
-def test_an_inline_policy_can_be_detached(office: Office) -> None:
-    text = office.path.read_text()
+def test_an_inline_policy_can_be_detached(commands: IdentityCommands) -> None:
+    text = commands.path.read_text()
     table = f"[accounts.{HOME}.users.alice.inline]\nmine = '''{SEND}'''\n"
-    office.path.write_text(f"{text}\n{table}")
-    assert "mine" in office.done("user", "show", "alice")
-    office.done("policy", "detach", "mine", "--user", "alice")
-    assert "mine" not in office.path.read_text()
+    commands.path.write_text(f"{text}\n{table}")
+    assert "mine" in commands.done("user", "show", "alice")
+    commands.done("policy", "detach", "mine", "--user", "alice")
+    assert "mine" not in commands.path.read_text()
 
 
 ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
@@ -117,43 +117,43 @@ ASKED = ["test", "--user", "alice", "--action", "sqs:X", "--resource", QUEUE]
         ),
     ],
 )
-def test_errors_are_one_line(office: Office, arguments: list[str], line: str) -> None:
-    office.done("policy", "attach", office.file("used.json", SEND), "--user", "alice")
-    assert office.failed("policy", *arguments) == line
+def test_errors_are_one_line(commands: IdentityCommands, arguments: list[str], line: str) -> None:
+    commands.done("policy", "attach", commands.file("used.json", SEND), "--user", "alice")
+    assert commands.failed("policy", *arguments) == line
 
 
-def test_files_that_are_not_policies(office: Office) -> None:
-    bad = office.file("bad.json", "{}")
-    assert 'policy "bad": Statement must be' in office.failed("policy", "put", "bad", bad)
-    taken = office.file("sqs-send.json", SEND)
-    assert "built-in" in office.failed("policy", "attach", taken, "--user", "alice")
-    office.done("policy", "put", "mine", office.file("a.json", SEND))
-    other = office.file("mine.json", document(allow("sqs:*", Resource="*")))
-    line = office.failed("policy", "attach", other, "--user", "alice")
+def test_files_that_are_not_policies(commands: IdentityCommands) -> None:
+    bad = commands.file("bad.json", "{}")
+    assert 'policy "bad": Statement must be' in commands.failed("policy", "put", "bad", bad)
+    taken = commands.file("sqs-send.json", SEND)
+    assert "built-in" in commands.failed("policy", "attach", taken, "--user", "alice")
+    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
+    other = commands.file("mine.json", document(allow("sqs:*", Resource="*")))
+    line = commands.failed("policy", "attach", other, "--user", "alice")
     assert line == 'there is another policy "mine": replace it with penstock policy put'
 
 
-def test_a_policy_can_be_removed_when_it_is_not_attached(office: Office) -> None:
-    office.done("policy", "put", "mine", office.file("a.json", SEND))
-    office.done("policy", "remove", "mine")
-    assert "mine" not in office.path.read_text()
+def test_a_policy_can_be_removed_when_it_is_not_attached(commands: IdentityCommands) -> None:
+    commands.done("policy", "put", "mine", commands.file("a.json", SEND))
+    commands.done("policy", "remove", "mine")
+    assert "mine" not in commands.path.read_text()
 
 
-def test_conditions_on_unknown_keys_are_reported(office: Office) -> None:
+def test_conditions_on_unknown_keys_are_reported(commands: IdentityCommands) -> None:
     condition = {"StringEquals": {"aws:SourceVpc": "vpc-1", "sqs:QueueColour": "red", "aws:UserName": "x"}}
-    mine = office.file("mine.json", document(allow("sqs:*", Resource="*", Condition=condition)))
+    mine = commands.file("mine.json", document(allow("sqs:*", Resource="*", Condition=condition)))
     said = (
         'penstock: policy "mine" has conditions on aws:SourceVpc and sqs:QueueColour, '
         "which no request has here: never present\n"
     )
     asked = ("test", "--user", "alice", "--action", "sqs:SendMessage", "--resource", QUEUE)
     for arguments in (("put", "mine", mine), ("attach", mine, "--user", "alice"), asked):
-        assert office("policy", *arguments).stderr == said
+        assert commands("policy", *arguments).stderr == said
     statement = allow(
         "sqs:*", Principal="*", Resource="*", Condition={"Bool": {"aws:SecureTransprt": "true"}}
     )
-    queue = office.file("queue.json", document(statement))
-    assert office("policy", *asked, "--queue-policy", queue).stderr == said + (
+    queue = commands.file("queue.json", document(statement))
+    assert commands("policy", *asked, "--queue-policy", queue).stderr == said + (
         "penstock: the policy of the queue has conditions on aws:SecureTransprt, "
         "which no request has here: never present\n"
     )
@@ -165,26 +165,26 @@ def test_conditions_on_unknown_keys_are_reported(office: Office) -> None:
 BEFORE_2027 = {"DateLessThan": {"aws:CurrentTime": "2027-01-01T00:00:00Z"}}
 
 
-def decided(office: Office, *arguments: str) -> tuple[int, list[str]]:
-    result = office("policy", "test", "--resource", QUEUE, *arguments)
+def decided(commands: IdentityCommands, *arguments: str) -> tuple[int, list[str]]:
+    result = commands("policy", "test", "--resource", QUEUE, *arguments)
     assert result.exit_code in (0, 1), result.output
     return result.exit_code, result.stdout.splitlines()
 
 
-def test_the_deciding_statement_is_named(office: Office) -> None:
+def test_the_deciding_statement_is_named(commands: IdentityCommands) -> None:
     deny = {"Sid": "NoPurge", "Effect": "Deny", "Action": "sqs:PurgeQueue", "Resource": "*"}
-    office.done(
+    commands.done(
         "policy",
         "attach",
-        office.file("mine.json", document(allow("sqs:*", Resource="*"), deny)),
+        commands.file("mine.json", document(allow("sqs:*", Resource="*"), deny)),
         "--user",
         "alice",
     )
-    assert decided(office, "--user", "alice", "--action", "sqs:SendMessage") == (
+    assert decided(commands, "--user", "alice", "--action", "sqs:SendMessage") == (
         0,
         ["allowed: allowed by an identity-based policy", "policy identity:mine, statement #1"],
     )
-    assert decided(office, "--user", "alice", "--action", "sqs:PurgeQueue") == (
+    assert decided(commands, "--user", "alice", "--action", "sqs:PurgeQueue") == (
         1,
         [
             "denied: with an explicit deny in an identity-based policy",
@@ -193,31 +193,31 @@ def test_the_deciding_statement_is_named(office: Office) -> None:
     )
 
 
-def test_no_policy_allows(office: Office) -> None:
-    code, lines = decided(office, "--user", "alice", "--action", "sqs:SendMessage")
+def test_no_policy_allows(commands: IdentityCommands) -> None:
+    code, lines = decided(commands, "--user", "alice", "--action", "sqs:SendMessage")
     assert (code, lines) == (
         1,
         ["denied: because no identity-based policy allows the sqs:sendmessage action"],
     )
 
 
-def test_root_and_roles_can_be_asked_for(office: Office) -> None:
-    office.user("root")
-    office.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-send")
-    office.done("role", "revoke", "worker")
-    assert decided(office, "--user", "root", "--action", "sqs:PurgeQueue")[0] == 0
-    assert decided(office, "--role", "worker", "--action", "sqs:SendMessage")[0] == 0
-    assert decided(office, "--role", "worker", "--action", "sqs:PurgeQueue")[0] == 1
+def test_root_and_roles_can_be_asked_for(commands: IdentityCommands) -> None:
+    commands.user("root")
+    commands.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-send")
+    commands.done("role", "revoke", "worker")
+    assert decided(commands, "--user", "root", "--action", "sqs:PurgeQueue")[0] == 0
+    assert decided(commands, "--role", "worker", "--action", "sqs:SendMessage")[0] == 0
+    assert decided(commands, "--role", "worker", "--action", "sqs:PurgeQueue")[0] == 1
 
 
-def test_a_session_of_a_role_begins_now_or_as_the_context_says(office: Office) -> None:
+def test_a_session_of_a_role_begins_now_or_as_the_context_says(commands: IdentityCommands) -> None:
     old = {"DateLessThan": {"aws:TokenIssueTime": "2026-01-01T00:00:00Z"}}
     deny = {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": old}
-    office.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-full-access",
-                "--policy", office.file("revoked.json", document(deny)))  # fmt: skip
+    commands.done("role", "add", "worker", "--trust", "alice", "--policy", "sqs-full-access",
+                "--policy", commands.file("revoked.json", document(deny)))  # fmt: skip
     asked = ("--role", "worker", "--action", "sqs:SendMessage")
-    assert decided(office, *asked)[0] == 0
-    assert decided(office, *asked, "--context", "aws:TokenIssueTime=2025-12-31T23:59:59Z")[0] == 1
+    assert decided(commands, *asked)[0] == 0
+    assert decided(commands, *asked, "--context", "aws:TokenIssueTime=2025-12-31T23:59:59Z")[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def test_a_session_of_a_role_begins_now_or_as_the_context_says(office: Office) -
     ],
 )  # fmt: skip
 def test_conditions_see_the_context(
-    office: Office, condition: object, context: list[str], allowed: bool
+    commands: IdentityCommands, condition: object, context: list[str], allowed: bool
 ) -> None:
     statement = allow("sqs:SendMessage", Resource=QUEUE, Principal="*", Condition=condition)
-    queue = office.file("queue.json", document(statement))
+    queue = commands.file("queue.json", document(statement))
     options = [part for each in context for part in ("--context", each)]
     code, lines = decided(
-        office, "--anonymous", "--action", "sqs:SendMessage", "--queue-policy", queue, *options
+        commands, "--anonymous", "--action", "sqs:SendMessage", "--queue-policy", queue, *options
     )
     assert code == (0 if allowed else 1), lines
     if allowed:
