@@ -1,1 +1,1 @@
-"""One face for each AWS service: its operations in its own words."""
+"""One package for each AWS service: its actions, handlers and errors."""

@@ -13,14 +13,19 @@ import codecs
 import re
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from penstock.wire.faults import malformed_input
 
 MEMBERS_MAX = 2000
-"""Of one list or map of a request; no service takes nearly as many."""
+"""Of one list or map of a request; no service accepts nearly as many."""
+
+AnyMember = TypeVar("AnyMember")
+Many = Annotated[list[AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
+Named = Annotated[dict[str, AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
+"""The bounded lists and maps of requests."""
 
 _INTEGER_MAX = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -12,7 +12,7 @@ from penstock.errors import HandleInvalid
 from penstock.names import Arn
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.services.sqs.move_tasks import _read_handle as read_task_handle
-from penstock.services.sqs.paging import read_token
+from penstock.services.sqs.queues import read_token
 from penstock.wire.service import Fault
 
 _QUEUE = 7

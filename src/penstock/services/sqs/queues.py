@@ -6,8 +6,12 @@ A response that depends on a queue waits until the creation of the queue is dura
 
 from __future__ import annotations
 
+import base64
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock.auth.authorize import authorize
 from penstock.errors import QueueMissing
@@ -23,7 +27,7 @@ from penstock.services.sqs.attributes import (
     with_attributes,
 )
 from penstock.services.sqs.faults import queue_not_accessible, sqs_fault, unknown_attribute
-from penstock.services.sqs.paging import check_max_results, page, read_token
+from penstock.services.sqs.limits import LIST_RESULTS_MAX
 from penstock.services.sqs.redrive import check_redrive
 from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, can_exist, queue_resource
 from penstock.services.sqs.structs import (
@@ -152,7 +156,7 @@ def all_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> AbsentQueue:
 
 
 async def list_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> ListQueuesResult:
-    check_max_results(request.MaxResults, request.NextToken)
+    _check_max_results(request.MaxResults, request.NextToken)
     prefix = request.QueueNamePrefix or ""
     listed = ["ListQueues", call.space.account, call.space.region, prefix]
     token = None
@@ -160,12 +164,12 @@ async def list_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> ListQ
         token = read_token(request.NextToken)
         if token is None:
             raise invalid_parameter("Invalid NextToken value.")
-        if token.request != listed:
+        if token.listed != listed:
             raise invalid_parameter(
                 "Invalid NextToken value. If you are passing in NextToken, "
                 "you must not change the other request parameters."
             )
-    found, following = page(sqs.broker.names(call.space, prefix), listed, request.MaxResults, token)
+    found, following = _page(sqs.broker.names(call.space, prefix), listed, request.MaxResults, token)
     await sqs.broker.settled()
     return ListQueuesResult(QueueUrls=_urls(found, call), NextToken=following)
 
@@ -174,16 +178,53 @@ async def list_dead_letter_source_queues(
     sqs: Sqs, request: ListDeadLetterSourceQueuesRequest, call: Call
 ) -> ListDeadLetterSourceQueuesResult:
     queue = call.resource.queue
-    check_max_results(request.MaxResults, request.NextToken)
+    _check_max_results(request.MaxResults, request.NextToken)
     listed = ["ListDeadLetterSourceQueues", queue.name.arn]
     token = None
     if request.NextToken is not None:
         token = read_token(request.NextToken)
-        if token is None or token.request != listed:
+        if token is None or token.listed != listed:
             raise invalid_parameter("Invalid or expired next token.")
-    found, following = page(sqs.broker.sources_of(queue.name), listed, request.MaxResults, token)
+    found, following = _page(sqs.broker.sources_of(queue.name), listed, request.MaxResults, token)
     await sqs.broker.settled()
     return ListDeadLetterSourceQueuesResult(queueUrls=_urls(found, call), NextToken=following)
+
+
+class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Names the list and the last item of a page. The size of a page may change from one to the next."""
+
+    listed: list[str]
+    after: str
+
+
+def read_token(text: str) -> _Token | None:
+    """The token in ``text``, or None if it is not one."""
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(text.encode()), type=_Token)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check_max_results(max_results: int | None, token: str | None) -> None:
+    if max_results is not None and not 1 <= max_results <= LIST_RESULTS_MAX:
+        raise invalid_parameter(
+            "Value for parameter MaxResults is invalid. "
+            f"Reason: MaxResults must be an integer between 1 and {LIST_RESULTS_MAX}."
+        )
+    if token is not None and max_results is None:
+        raise invalid_parameter("MaxResults is a mandatory parameter when you provide a value for NextToken.")
+
+
+def _page(
+    names: list[QueueName], listed: list[str], max_results: int | None, token: _Token | None
+) -> tuple[list[QueueName], str | None]:
+    """A page of sorted names, and the token of the next one. SQS: there are no tokens without MaxResults."""
+    start = bisect_right(names, token.after, key=lambda name: name.name) if token else 0
+    found = names[start : start + (max_results or LIST_RESULTS_MAX)]
+    if max_results is None or start + len(found) >= len(names):
+        return found, None
+    following = _Token(listed, found[-1].name)
+    return found, base64.urlsafe_b64encode(msgspec.json.encode(following)).decode()
 
 
 def _urls(names: list[QueueName], call: Call) -> list[str] | None:

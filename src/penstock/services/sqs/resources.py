@@ -52,7 +52,7 @@ class QueueResource(msgspec.Struct):
     request_tags: Mapping[str, str] = _NOTHING
     tag_keys: tuple[str, ...] = ()
     keys: Mapping[str, str] = _NOTHING
-    is_hidden: bool = False  # a caller without permission is told that it does not exist
+    is_hidden: bool = False  # a caller without permission gets the error of a missing queue
 
     @property
     def arn(self) -> str:
@@ -72,7 +72,7 @@ class QueueResource(msgspec.Struct):
 
 
 class AbsentQueue(msgspec.Struct):
-    """A queue that does not exist, as a caller with permission will be told by ``error``."""
+    """A queue that does not exist. A caller with permission gets ``error``."""
 
     name: QueueName
     error: Exception

@@ -240,7 +240,7 @@ def _check_batch_size(entries: Sequence[SendMessageBatchRequestEntry]) -> None:
 
 def _check_batch_fifo(entries: Sequence[SendMessageBatchRequestEntry], settings: QueueSettings) -> None:
     if any(entry.MessageGroupId is None for entry in entries):
-        # SQS: here InvalidParameterValue, though the same words of a single send are MissingParameter.
+        # SQS: here InvalidParameterValue, though a single send gives MissingParameter with the same text.
         raise invalid_parameter("The request must contain the parameter MessageGroupId.")
     if not settings.content_dedup and any(entry.MessageDeduplicationId is None for entry in entries):
         raise invalid_parameter(_NEEDS_DEDUP_ID)

@@ -1,27 +1,21 @@
-"""The 23 actions of SQS as typed pairs: what a request holds and what its answer holds.
+"""Requests and responses of SQS. Names are those of the JSON protocol (``tags`` but ``Tags``).
 
-Names are those of the JSON wire, to the letter (``tags`` but ``Tags``, ``queueUrls`` but ``QueueUrls``).
-Every member of a request may be absent: what is required is the handler's to say, in AWS's words. ``Many``
-and ``Named`` are the lists and maps that a request may hold: bounded, whatever its handler says then.
-:class:`Flat` gives the Query protocol's name of a list or map; there a queue may be named by the path
-instead.
+Every member of a request may be absent: handlers check what is required, with the texts of SQS.
+:class:`Flat` gives the Query protocol's name of a list or map; there the path of the request may name the
+queue.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from penstock.wire.shapes import MEMBERS_MAX, AnyText, AtRoot, Flat, FromPath
+from penstock.wire.shapes import AnyText, AtRoot, Flat, FromPath, Many, Named
 
 Text = str | None
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
-
-AnyMember = TypeVar("AnyMember")
-Many = Annotated[list[AnyMember], Meta(max_length=MEMBERS_MAX)]
-Named = Annotated[dict[str, AnyMember], Meta(max_length=MEMBERS_MAX)]
 
 QueueUrl = Annotated[Text, FromPath()]
 QueueAttributes = Annotated[Named[str] | None, Flat("Attribute")]

@@ -6,17 +6,12 @@ here too, so that a request with one of them is refused.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
-
 import msgspec
-from msgspec import Meta
 
-from penstock.wire.shapes import MEMBERS_MAX, AtRoot
+from penstock.wire.shapes import AtRoot, Many
 
 Text = str | None
 Integer = int | None
-AnyMember = TypeVar("AnyMember")
-Many = Annotated[list[AnyMember], Meta(max_length=MEMBERS_MAX)]
 
 
 class StsStruct(msgspec.Struct, kw_only=True, omit_defaults=True):
