@@ -8,14 +8,13 @@ import msgspec
 
 from penstock.services.sqs.actions import ACTIONS
 from penstock.services.sqs.faults import to_fault
-from penstock.services.sqs.queues import create_queue
 from penstock.services.sqs.resources import Sqs
 from penstock.wire.service import Service
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
-__all__ = ["ACTIONS", "SERVICE", "Sqs", "create_queue", "sqs_service"]
+__all__ = ["ACTIONS", "SERVICE", "Sqs", "sqs_service"]
 
 SERVICE = Service(
     signing_name="sqs",

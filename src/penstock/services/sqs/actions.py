@@ -22,7 +22,7 @@ from penstock.services.sqs.move_tasks import (
 from penstock.services.sqs.permissions import add_permission, remove_permission
 from penstock.services.sqs.queues import (
     all_queues,
-    create_queue_action,
+    create_queue,
     delete_queue,
     get_queue_attributes,
     get_queue_url,
@@ -73,7 +73,7 @@ _ROWS = (
     ),
     Action(
         "CreateQueue", st.CreateQueueRequest, st.CreateQueueResult,
-        create_queue_action, new_queue, "sqs:CreateQueue",
+        create_queue, new_queue, "sqs:CreateQueue",
         audit=AuditRule("Management", ("QueueName", "Attributes", "tags"), ("QueueUrl",)),
     ),
     Action(

@@ -45,13 +45,12 @@ from penstock.services.sqs.structs import (
     PurgeQueueRequest,
     SetQueueAttributesRequest,
 )
-from penstock.services.sqs.tags import check_tags, merged
+from penstock.services.sqs.tags import check_tags
 from penstock.services.sqs.validation import check_queue_name, given_queue_name
 from penstock.wire.faults import invalid_parameter, missing_parameter
 from penstock.wire.service import Call
 
 if TYPE_CHECKING:
-    from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
 
 
@@ -65,49 +64,36 @@ def new_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> QueueResourc
     return queue_resource(sqs, name, request_tags=tags, tag_keys=tuple(tags))
 
 
-async def create_queue_action(sqs: Sqs, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
+async def create_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> CreateQueueResult:
+    resource: QueueResource | AbsentQueue = call.resource
     attributes, tags = request.Attributes or {}, request.tags or {}
     if tags:
-        authorize(call, sqs.actions["TagQueue"], call.resource)
-    name = QueueName(call.space.account, call.space.region, given_queue_name(request.QueueName))
-    queue = await create_queue(sqs.broker, name, attributes, tags)
-    return CreateQueueResult(QueueUrl=queue_url(call.base_url, queue.name))
+        authorize(call, sqs.actions["TagQueue"], resource)
+    if isinstance(resource, AbsentQueue):
+        name = resource.name
+        fifo = _check_new_name(name, attributes)
+        settings = with_attributes(QueueSettings(fifo=fifo), attributes, name, new=True)
+        if settings.redrive is not None:
+            check_redrive(sqs.broker, settings.redrive, attributes["RedrivePolicy"], name, fifo=fifo)
+        await sqs.broker.create(name, settings, tags)
+    else:
+        name = resource.queue.name
+        _check_same(resource.queue, attributes)
+        await sqs.broker.settled()
+    return CreateQueueResult(QueueUrl=queue_url(call.base_url, name))
 
 
-async def create_queue(
-    broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> LiveQueue:
-    """The queue of that name: created, or the existing one if the given attributes have the same values."""
-    existing = _existing(broker, name)
-    if existing is None:
-        return await _create(broker, name, attributes, tags)
-    _check_same_type(name, attributes)
-    wanted = with_attributes(existing.settings, attributes, name, new=False)
-    different = different_attribute(existing.settings, wanted, attributes)
+def _check_same(queue: LiveQueue, attributes: Mapping[str, str]) -> None:
+    """SQS: creating a queue again finds it, if the given attributes have their current values."""
+    if "FifoQueue" in attributes:
+        _check_new_name(queue.name, attributes)
+    wanted = with_attributes(queue.settings, attributes, queue.name, new=False)
+    different = different_attribute(queue.settings, wanted, attributes)
     if different is not None:
         raise sqs_fault(
             "QueueNameExists",
             f"A queue already exists with the same name and a different value for attribute {different}",
         )
-    await broker.settled()
-    return existing
-
-
-def _existing(broker: Broker, name: QueueName) -> LiveQueue | None:
-    try:
-        return broker.find(name)
-    except QueueMissing:
-        return None
-
-
-async def _create(
-    broker: Broker, name: QueueName, attributes: Mapping[str, str], tags: dict[str, str]
-) -> LiveQueue:
-    fifo = _check_new_name(name, attributes)
-    settings = with_attributes(QueueSettings(fifo=fifo), attributes, name, new=True)
-    if settings.redrive is not None:
-        check_redrive(broker, settings.redrive, attributes["RedrivePolicy"], name, fifo=fifo)
-    return await broker.create(name, settings, merged({}, tags, name.name))
 
 
 def _check_new_name(name: QueueName, attributes: Mapping[str, str]) -> bool:
@@ -115,21 +101,6 @@ def _check_new_name(name: QueueName, attributes: Mapping[str, str]) -> bool:
     fifo = wants_fifo(attributes)
     check_queue_name(name.name, fifo=fifo)
     return fifo
-
-
-def _check_same_type(name: QueueName, attributes: Mapping[str, str]) -> None:
-    # SQS: a request without attributes finds the queue, whatever its type.
-    if "FifoQueue" in attributes:
-        _check_new_name(name, attributes)
-
-
-def _reconfigured(broker: Broker, queue: LiveQueue, attributes: Mapping[str, str]) -> QueueSettings:
-    settings = with_attributes(queue.settings, attributes, queue.name, new=False)
-    if settings.redrive is not None and "RedrivePolicy" in attributes:
-        check_redrive(
-            broker, settings.redrive, attributes["RedrivePolicy"], queue.name, fifo=queue.settings.fifo
-        )
-    return settings
 
 
 def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueResource | AbsentQueue:
@@ -260,4 +231,8 @@ async def set_queue_attributes(sqs: Sqs, request: SetQueueAttributesRequest, cal
     queue = call.resource.queue
     if not request.Attributes:
         raise missing_parameter("Attribute.Name")
-    await sqs.broker.configure(queue, _reconfigured(sqs.broker, queue, request.Attributes))
+    settings = with_attributes(queue.settings, request.Attributes, queue.name, new=False)
+    if settings.redrive is not None and "RedrivePolicy" in request.Attributes:
+        text = request.Attributes["RedrivePolicy"]
+        check_redrive(sqs.broker, settings.redrive, text, queue.name, fifo=settings.fifo)
+    await sqs.broker.configure(queue, settings)

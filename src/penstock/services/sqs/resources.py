@@ -104,10 +104,10 @@ def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | Abse
         name = queue_named(sqs, request.QueueUrl, call)
     try:
         return QueueResource(sqs.broker.find(name))
-    except QueueMissing as missing:
+    except QueueMissing:
         if call.principal is None:
             raise
-        return AbsentQueue(name, missing)
+        return AbsentQueue(name, QueueMissing())  # the caught one would hold the call, which holds this
 
 
 def queue_resource(
@@ -119,20 +119,16 @@ def queue_resource(
     tag_keys: tuple[str, ...] = (),
     is_hidden: bool = False,
 ) -> QueueResource | AbsentQueue:
-    """The queue of that name with the tags that the request gives or takes, and the error if it is not
-    there.
-    """
+    """The queue of that name, with the tags that the request sets or removes, and the error if it is missing."""
     try:
         queue = sqs.broker.find(name)
-    except QueueMissing as error:
-        return AbsentQueue(name, missing or error, request_tags, tag_keys, is_hidden=is_hidden)
+    except QueueMissing:
+        return AbsentQueue(name, missing or QueueMissing(), request_tags, tag_keys, is_hidden=is_hidden)
     return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
 
 
 def queue_named(sqs: Sqs, url: str | None, call: Call) -> QueueName:
-    """The name in a queue URL, whatever its host; a bare name is one of the caller's own. Raises
-    QueueMissing.
-    """
+    """The name in a queue URL; a bare name is the caller's own queue. Raises QueueMissing."""
     space = call.space
     key = (url or "", space.account, space.region, sqs.host)
     name = _names.get(key)
