@@ -167,7 +167,9 @@ class Routes:
     def _serve_mount(self, mount: Mount, request: Request) -> None:
         if not mount.for_any_page and self._pages is not None:
             try:
-                self._pages.check(request)
+                write_refusal = self._pages.check(request)
+                if write_refusal is not None and request.method not in (b"GET", b"HEAD"):
+                    raise write_refusal
             except Fault as fault:
                 request.respond(refusal(fault, request.id, request))
                 return

@@ -101,7 +101,12 @@ class RequestParser:
     @property
     def held_bytes(self) -> int:
         """Memory of the requests that the connection has not taken, and of the one that is being read."""
-        held = sum([request.held_bytes for request in self.requests])
+        held = 0
+        for request in self.requests:
+            if not request.held_bytes:
+                head = memory_of_head(request.target, request.headers, request.raw_headers)
+                request.held_bytes = head + len(request.body)
+            held += request.held_bytes
         if self.phase != BETWEEN:
             held += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)
             held += self._fed + len(self._names) * HEADER_COST

@@ -58,6 +58,7 @@ class Request(msgspec.Struct, eq=False):
     cors_headers: Headers | None = None  # added to the response
     call: Call | None = None  # set by the routes if a service handles the request
     on_response: Callable[[Request, Response], None] | None = None  # set by the connection
+    held_bytes: int = 0  # memory that it takes while it waits to be served; 0: not computed yet
 
     def respond(self, response: Response) -> None:
         on_response, self.on_response = self.on_response, None
@@ -77,11 +78,6 @@ class Request(msgspec.Struct, eq=False):
     def query(self) -> bytes:
         return self.target.partition(b"?")[2]
 
-    @property
-    def held_bytes(self) -> int:
-        """Memory that it takes while it waits to be served."""
-        return memory_of_head(self.target, self.headers, self.raw_headers) + len(self.body)
-
 
 def length_of_head(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> int:
     return len(target) + sum([len(name) + len(value) + 4 for name, value in headers])
@@ -94,7 +90,7 @@ def memory_of_head(target: bytes, headers: dict[bytes, bytes], raw_headers: RawH
 
 
 class HttpError(Exception):
-    """The transport refuses a request; the connection is closed after the response."""
+    """A request is refused with this status. If the parser raises it, the connection ends with the response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
