@@ -40,7 +40,7 @@ RESPOND = 3  # the response of the running request
 DRAIN = 4  # the client has to read what was written
 CLOSING = 5  # the client has to close its side
 
-_HEAD_PIECE = 4 * 1024  # parsed at once at the beginning of a request: bounds how many can begin at once
+_HEAD_PIECE = 16 * 1024  # parsed at once at the beginning of a request: bounds how many can begin at once
 _BODY_PIECE = 64 * 1024
 _TURN_S = 0.002  # after this time the other connections have their turn
 _STOP_IDLE_S = 1.0  # for an idle TLS client to acknowledge the end, when the server stops
