@@ -26,6 +26,15 @@ def test_a_coroutine_goes_on_when_its_promise_is_resolved() -> None:
     assert ends == [(42, None)]
 
 
+def test_a_promise_is_set_once() -> None:
+    promise: Promise[int] = Promise()
+    promise.resolve(1)
+    for again in (lambda: promise.resolve(2), lambda: promise.fail(LookupError())):
+        with pytest.raises(AssertionError):
+            again()
+    assert promise.result() == 1
+
+
 def test_an_error_of_a_promise_is_raised_where_it_is_awaited() -> None:
     promise: Promise[int] = Promise()
 

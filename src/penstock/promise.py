@@ -43,6 +43,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False):
                 log.exception("a callback of a promise failed")
 
     def fail(self, error: BaseException) -> None:
+        assert not self.done, "a promise is set once"
         self._error = error
         self.resolve(None)  # type: ignore[arg-type]
 
