@@ -1,0 +1,277 @@
+"""The shard alone: its journal, records, participants, and commits whose outcome is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+import msgspec
+import pytest
+
+from penstock.broker.shard import Shard
+from penstock.clock import ManualClock
+from penstock.errors import StoreBroken, StoreError, StoreLost, StoreUnknown
+from penstock.limits import SECOND, Limits
+from penstock.promise import Promise
+from penstock.queues.messages import Entry
+from penstock.store.changes import Changes, RecordKind
+from penstock.store.memory import MemoryStore
+from penstock.store.port import JournalEnd, Mark
+from sim.runtime import SimulatedRuntime
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    threshold: int
+
+
+ALARMS = RecordKind("alarm", Alarm)
+
+
+class Faulty(MemoryStore):
+    """Does with the next commit what a test says, and cannot be asked for its end as often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next: Callable[[Callable[[], Set[int]]], Set[int]] | None = None
+        self.silent = 0
+
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        def append() -> Set[int]:
+            return MemoryStore.append(self, changes, mark)
+
+        way, self.next = self.next, None
+        return append() if way is None else way(append)
+
+    def end(self) -> JournalEnd:
+        if self.silent:
+            self.silent -= 1
+            raise StoreError("no answer")
+        return super().end()
+
+
+class Queue:
+    """A participant that writes down what it is told."""
+
+    def __init__(self, told: list[str], name: str = "q") -> None:
+        self.told = told
+        self.name = name
+
+    def committed(self, arrived: list[Entry], now_ms: int) -> None:
+        self.told.append(f"{self.name} {[entry.seq for entry in arrived]}")
+
+    def refused(self) -> None:
+        self.told.append(f"{self.name} refused")
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.store = Faulty()
+        self.clock = ManualClock()
+        self.ended: list[StoreError] = []
+        self.undone: list[tuple[str, Alarm | None]] = []
+        self.open()
+
+    def open(self) -> None:
+        self.runtime = SimulatedRuntime(self.clock)
+        self.shard = Shard(
+            self.store, self.runtime, self.clock, Limits(), self.store.open(), self.ended.append
+        )
+        self.alarms = self.shard.table(ALARMS, lambda key, alarm: self.undone.append((key, alarm)))
+
+    def put(self, key: str, threshold: int) -> Promise[None]:
+        self.alarms.put(key, Alarm(threshold))
+        return self.shard.settled()
+
+    def run(self) -> None:
+        self.runtime.run_until_idle()
+
+    def outcome(self, promise: Promise[None]) -> str:
+        assert promise.done
+        try:
+            promise.result()
+        except StoreError as error:
+            return type(error).__name__
+        return "durable"
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def refuse(append: Callable[[], Set[int]]) -> Set[int]:
+    raise StoreError("refused")
+
+
+def lose_the_answer(append: Callable[[], Set[int]]) -> Set[int]:
+    append()
+    raise StoreUnknown("the connection was lost")
+
+
+def lose_the_question(append: Callable[[], Set[int]]) -> Set[int]:
+    raise StoreUnknown("the connection was lost")
+
+
+# -- records -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_kind_of_record_needs_a_struct_and_a_name(setup: Setup) -> None:
+    saved = setup.put("cpu", 90), setup.put("disk", 80)
+    assert setup.alarms.get("cpu") == Alarm(90)
+    setup.run()
+    assert [setup.outcome(each) for each in saved] == ["durable", "durable"]
+    setup.alarms.remove("disk")
+    setup.put("cpu", 95)
+    setup.run()
+    setup.open()
+    assert list(setup.alarms) == [("cpu", Alarm(95))]
+    assert len(setup.alarms) == 1
+
+
+def test_a_refused_commit_puts_records_back(setup: Setup) -> None:
+    setup.put("cpu", 90)
+    setup.put("disk", 80)
+    setup.run()
+    setup.store.next = refuse
+    failed = [setup.put("cpu", 1)]
+    setup.alarms.remove("disk")
+    setup.runtime.writer.held = True
+    setup.run()
+    failed.append(setup.put("cpu", 2))  # decided while the commit before it is written
+    setup.put("new", 3)
+    setup.put("disk", 4)
+    setup.runtime.writer.held = False
+    setup.run()
+    assert [setup.outcome(each) for each in failed] == ["StoreError", "StoreError"]
+    assert dict(setup.alarms) == {"cpu": Alarm(90), "disk": Alarm(80)}
+    assert dict(setup.undone) == {"cpu": Alarm(90), "disk": Alarm(80), "new": None}
+    assert setup.undone[-1] in [("cpu", Alarm(90)), ("disk", Alarm(80))], "the last word is the first state"
+    assert set(setup.store.records("alarm")) == {"cpu", "disk"}
+    assert setup.ended == []
+
+
+# -- participants --------------------------------------------------------------------------------------------
+
+
+def test_answers_leave_when_all_participants_were_told(setup: Setup) -> None:
+    told: list[str] = []
+    first, second = Queue(told, "first"), Queue(told, "second")
+    waiting: Promise[str] = Promise()
+    waiting.on_done(lambda answer: told.append(answer.result()))
+
+    class Serving(Queue):
+        def committed(self, arrived: list[Entry], now_ms: int) -> None:
+            super().committed(arrived, now_ms)
+            setup.shard.answer(waiting, "poll answered")
+
+    serving = Serving(told, "serving")
+    entry = Entry(setup.shard.next_number(), setup.shard.next_position(), None, 0, content=b"content")
+    setup.shard.changes.add(1, entry)
+    setup.shard.joining(serving).append(entry)
+    setup.shard.touch(first)
+    setup.shard.touch(second)
+    setup.shard.settled().on_done(lambda _: told.append("send answered"))
+    setup.shard.watch(lambda commit: told.append(f"watcher {commit.changes.number}"))
+    setup.run()
+    assert told == [
+        "serving [1]", "first []", "second []", "watcher 1", "send answered", "poll answered",
+    ]  # fmt: skip
+    setup.shard.answer(later := Promise[str](), "at once")
+    assert later.done
+
+
+def test_a_participant_that_fails_loads_its_memory_again(setup: Setup) -> None:
+    told: list[str] = []
+
+    class Failing(Queue):
+        def committed(self, arrived: list[Entry], now_ms: int) -> None:
+            raise ValueError("a bug")
+
+    setup.shard.touch(Failing(told, "failing"))
+    setup.shard.touch(Queue(told))
+    saved = setup.put("cpu", 1)
+    setup.run()
+    assert told == ["failing refused", "q []"]
+    assert setup.outcome(saved) == "durable"
+
+
+def test_an_answer_that_leans_on_a_commit_waits_for_it_without_changes_of_its_own(setup: Setup) -> None:
+    setup.runtime.writer.held = True
+    saved = setup.put("cpu", 1)
+    setup.run()
+    setup.shard.joining(Queue([]))  # as a duplicate send does
+    leaning = setup.shard.settled()
+    setup.run()
+    assert not saved.done
+    assert not leaning.done
+    setup.runtime.writer.held = False
+    setup.run()
+    assert [setup.outcome(each) for each in (saved, leaning)] == ["durable", "durable"]
+    assert setup.store.end().number == 1
+
+
+# -- unknown outcomes and the end ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [1, 3])
+@pytest.mark.parametrize(
+    ("way", "expected"), [(lose_the_answer, "durable"), (lose_the_question, "StoreError")]
+)
+def test_the_journal_settles_an_unknown_outcome(
+    setup: Setup, way: Callable[[Callable[[], Set[int]]], Set[int]], expected: str, silent: int
+) -> None:
+    setup.store.next, setup.store.silent = way, silent
+    saved = setup.put("cpu", 90)
+    setup.run()
+    assert not saved.done
+    later = setup.put("disk", 80)
+    setup.runtime.advance(silent * SECOND)
+    setup.run()
+    assert setup.outcome(saved) == expected
+    assert setup.outcome(later) == expected, "what was decided on top of it shares its fate"
+    kept = {"cpu", "disk"} if expected == "durable" else set()
+    assert set(dict(setup.alarms)) == set(setup.store.records("alarm")) == kept
+    setup.put("next", 70)
+    setup.run()
+    assert set(setup.store.records("alarm")) == kept | {"next"}
+    assert setup.ended == []
+
+
+def test_an_unknown_outcome_of_a_shard_that_another_has_taken(setup: Setup) -> None:
+    setup.store.next = lose_the_question
+    saved = setup.put("cpu", 90)
+    setup.store.open()  # by another process
+    setup.run()
+    assert setup.outcome(saved) == "StoreLost"
+    assert [type(error) for error in setup.ended] == [StoreLost]
+
+
+@pytest.mark.parametrize("error", [StoreLost("taken"), StoreBroken("fsync failed")])
+def test_a_shard_that_has_ended_takes_nothing_more(setup: Setup, error: StoreError) -> None:
+    told: list[str] = []
+
+    def fail(append: Callable[[], Set[int]]) -> Set[int]:
+        raise error
+
+    setup.store.next = fail
+    setup.shard.touch(Queue(told))
+    outcomes = [setup.put("cpu", 1)]
+    setup.run()
+    outcomes.append(setup.put("cpu", 2))
+    setup.run()
+    assert [setup.outcome(each) for each in outcomes] == [type(error).__name__] * 2
+    assert setup.ended == [error], "the owner of the shard is told once"
+    assert setup.store.end().number == 0
+    with pytest.raises(type(error)):
+        setup.shard.check_not_ended()
+    assert len(setup.alarms) == 0
+
+
+def test_damage_found_by_a_read_ends_the_shard(setup: Setup) -> None:
+    def read() -> None:
+        raise StoreBroken("the file is damaged")
+
+    found = setup.shard.read(read)
+    setup.run()
+    with pytest.raises(StoreBroken):
+        found.result()
+    assert [type(error) for error in setup.ended] == [StoreBroken]
