@@ -93,6 +93,7 @@ class Shard:
             None  # to be given when all participants were told
         )
         self._scheduled = False
+        self._again = False  # a flush was put off because a commit was under way
         self._turns = self._rows = 0  # how often we looked whether more comes, and how much there was
         self._commit_now_ms = 0  # when the commit under way began; 0 while another thread writes it
         self._begin(state.end.number + 1)
@@ -230,10 +231,11 @@ class Shard:
                 self.runtime.soon(self._flush)
                 return
         self._scheduled = False
+        self._again = under_way is not None
         if under_way is not None:
             return
         changes = commit.changes
-        if not changes:
+        if not self._rows and not changes:
             self._begin(changes.number)
             commit.done.resolve(None)  # touched, but nothing changed
         elif self.ended is not None:
@@ -304,7 +306,7 @@ class Shard:
         for promise, value in answers:
             if not promise.done:
                 promise.resolve(value)
-        if not self._scheduled and (self._open.joining or self.changes):
+        if self._again and not self._scheduled:
             self._schedule()
 
     def _refuse(self, commit: Commit, error: StoreError) -> None:

@@ -106,6 +106,8 @@ class EncryptedStore:
         except BaseException:
             self.close()
             raise
+        if not self._cipher.seals and not self._gone:
+            self.append = self._store.append  # type: ignore[method-assign]  # there is nothing to encrypt
         return state
 
     def _without_key(self) -> bytes | None:
@@ -126,11 +128,10 @@ class EncryptedStore:
 
     def append(self, changes: Changes, mark: Mark) -> Set[int]:
         uses = self._uses
-        definitions = [
-            data for (kind, _), data in changes.records.items() if kind == self._queue_kind and data is not None
-        ]  # fmt: skip
-        if definitions:
-            uses = {**uses, **dict(map(self._key_use, definitions))}
+        for (kind, _), data in changes.records.items():
+            if kind == self._queue_kind and data is not None:
+                queue, use = self._key_use(data)
+                uses = {**uses, queue: use}
         versions = self._versions
         stored = changes
         if self._cipher.seals and (changes.added or changes.replaced):

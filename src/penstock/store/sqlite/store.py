@@ -138,42 +138,40 @@ class SqliteStore:
             if found != inode:
                 raise StoreLost(f"{path} was removed or replaced while in use")
         try:
-            return self._in_transaction(lambda connection: write(connection, changes, mark))
+            return self._in_transaction(write, changes, mark)
         except StoreFull:
             self._full = True
             self._reserve.release()
             raise
 
     def maintain(self, rows_max: int) -> bool:
-        more = self._in_transaction(lambda connection: remove_void_rows(connection, rows_max))
-        if not more:
-            with self._write_lock:
-                more = self._shrink(rows_max)
+        more = self._in_transaction(remove_void_rows, rows_max) or self._shrink(rows_max)
         if self._full:
             self._full = not self._reserve.restore()
         return more
 
     def _shrink(self, pages_max: int) -> bool:
-        try:
-            return self._shrinking.shrink(self._connection(), pages_max, free_bytes(self._directory))
-        except sqlite3.Error as error:
-            raise store_error(error, has_room=self._has_room) from error
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._writer is None:
-            raise StoreError("the store is closed")
-        return self._writer
-
-    def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._write_lock:
-            connection = self._connection()
+            if self._writer is None:
+                return False
+            try:
+                return self._shrinking.shrink(self._writer, pages_max, free_bytes(self._directory))
+            except sqlite3.Error as error:
+                raise store_error(error, has_room=self._has_room) from error
+
+    def _in_transaction(self, work: Callable[..., T], *more: object) -> T:
+        """``work`` is called with the connection and ``more``."""
+        with self._write_lock:
+            connection = self._writer
+            if connection is None:
+                raise StoreError("the store is closed")
             sync = self._sync
             if sync is not None:
                 sync.check()
             committing = False
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                outcome = work(connection)
+                outcome = work(connection, *more)
                 committing = True
                 connection.execute("COMMIT")
             except BaseException as error:

@@ -58,7 +58,10 @@ def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> Set[i
     for (kind, key), position in changes.truncated.items():
         connection.execute(SQL["truncate_log"], (kind, key, position))
     if counts:
-        _write_rows(connection, "add_usage", [(queue, *count) for queue, count in counts.items()])
+        usage = []
+        for queue, (messages, size) in counts.items():
+            usage.append((queue, messages, size))
+        _write_rows(connection, "add_usage", usage)
     return skipped
 
 
@@ -94,7 +97,12 @@ def _void(connection: sqlite3.Connection, changes: Changes) -> None:
 
 
 def _add(connection: sqlite3.Connection, added: list[EntryRow]) -> None:
-    apart = [(row.seq, row.content) for row in added if len(row.content or b"") > CONTENT_INSIDE_MAX]
+    apart = []
+    for row in added:
+        content = row.content
+        assert content is not None, "a new message comes with its content"
+        if len(content) > CONTENT_INSIDE_MAX:
+            apart.append((row.seq, content))
     if apart:
         large = {seq for seq, _ in apart}
         added = [row._replace(content=None) if row.seq in large else row for row in added]
