@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.sealed_world import KMS, OTHER, SealedWorld
+from broker.encrypted_world import KMS, OTHER, EncryptedWorld
 from penstock.errors import KeyDisabled
 from penstock.limits import MINUTE, SECOND
 from penstock.queues.messages import Received
@@ -18,12 +18,12 @@ from sim.world import ROOMY, TINY, outgoing
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
-def world(request: pytest.FixtureRequest) -> Iterator[SealedWorld]:
-    with SealedWorld(request.param) as world:
+def world(request: pytest.FixtureRequest) -> Iterator[EncryptedWorld]:
+    with EncryptedWorld(request.param) as world:
         yield world
 
 
-def send_mixed(world: SealedWorld, queue: str, *shut_or_open: str, **more: object) -> None:
+def send_mixed(world: EncryptedWorld, queue: str, *shut_or_open: str, **more: object) -> None:
     """Bodies that begin with "shut" are encrypted under alias/orders, the others under alias/other."""
     for body in shut_or_open:
         world.configure(queue, **(KMS if body.startswith("shut") else OTHER))
@@ -31,7 +31,7 @@ def send_mixed(world: SealedWorld, queue: str, *shut_or_open: str, **more: objec
     world.configure(queue, **OTHER)
 
 
-def received_or_refused(world: SealedWorld, queue: str, **more: object) -> list[str]:
+def received_or_refused(world: EncryptedWorld, queue: str, **more: object) -> list[str]:
     try:
         return world.bodies(queue, **more)
     except KeyDisabled:
@@ -41,7 +41,7 @@ def received_or_refused(world: SealedWorld, queue: str, **more: object) -> list[
 # -- what memory holds ---------------------------------------------------------------------------------------
 
 
-def test_contents_in_memory_are_not_shown_any_more(world: SealedWorld) -> None:
+def test_contents_in_memory_are_not_shown_any_more(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "secret")
     world.configure("orders", **OTHER)
@@ -52,7 +52,7 @@ def test_contents_in_memory_are_not_shown_any_more(world: SealedWorld) -> None:
     assert world.bodies("orders") == ["secret"]
 
 
-def test_a_message_that_is_being_committed_is_not_kept_in_memory(world: SealedWorld) -> None:
+def test_a_message_that_is_being_committed_is_not_kept_in_memory(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.hold_commits()
     world.sending("orders", outgoing("secret"))
@@ -63,7 +63,7 @@ def test_a_message_that_is_being_committed_is_not_kept_in_memory(world: SealedWo
     assert received_or_refused(world, "orders") == []
 
 
-def test_a_page_that_was_opened_before_is_thrown_away(world: SealedWorld) -> None:
+def test_a_page_that_was_opened_before_is_thrown_away(world: EncryptedWorld) -> None:
     """The key is disabled between the reading thread's work and the loop's."""
     world.create("orders", **KMS)
     world.send_all("orders", *map(str, range(3)))
@@ -83,7 +83,7 @@ def test_a_page_that_was_opened_before_is_thrown_away(world: SealedWorld) -> Non
     assert opened == [True]
 
 
-def test_receives_that_wait_go_on_waiting(world: SealedWorld) -> None:
+def test_receives_that_wait_go_on_waiting(world: EncryptedWorld) -> None:
     world.create("orders", **OTHER)
     world.create("jobs.fifo", **OTHER)
     polls = [world.poll(queue) for queue in ("orders", "jobs.fifo")]
@@ -95,7 +95,7 @@ def test_receives_that_wait_go_on_waiting(world: SealedWorld) -> None:
     assert [poll.bodies for poll in polls] == [["one"], ["one"]]
 
 
-def test_nothing_is_forgotten_that_was_decided(world: SealedWorld) -> None:
+def test_nothing_is_forgotten_that_was_decided(world: EncryptedWorld) -> None:
     world.create("jobs.fifo", **OTHER)
     for n in range(20):
         world.send("jobs.fifo", str(n), group=f"g{n % 4}", dedup_id=str(n))
@@ -118,7 +118,7 @@ def test_nothing_is_forgotten_that_was_decided(world: SealedWorld) -> None:
 
 @pytest.mark.parametrize("visibility_ms", [None, 0])
 def test_a_receive_with_a_message_under_a_disabled_key_fails_whole(
-    world: SealedWorld, visibility_ms: int | None
+    world: EncryptedWorld, visibility_ms: int | None
 ) -> None:
     """As with SQS: nothing of it is handed out, and nothing is hidden."""
     world.create("orders", **OTHER)
@@ -132,7 +132,7 @@ def test_a_receive_with_a_message_under_a_disabled_key_fails_whole(
     assert sorted(world.bodies("orders")) == ["open-1", "shut-1"]
 
 
-def test_a_receive_that_fails_is_not_counted(world: SealedWorld) -> None:
+def test_a_receive_that_fails_is_not_counted(world: EncryptedWorld) -> None:
     world.create("dead")
     world.create("orders", dead_letters=("dead", 1), **OTHER)
     send_mixed(world, "orders", "shut-1")
@@ -148,7 +148,7 @@ def test_a_receive_that_fails_is_not_counted(world: SealedWorld) -> None:
     assert message.first_received_ms == world.clock.wall_ms()
 
 
-def test_a_waiting_receive_fails_when_such_a_message_comes_back(world: SealedWorld) -> None:
+def test_a_waiting_receive_fails_when_such_a_message_comes_back(world: EncryptedWorld) -> None:
     world.create("orders", **OTHER)
     send_mixed(world, "orders", "shut-1")
     world.receive("orders", visibility_ms=5 * SECOND)
@@ -160,7 +160,7 @@ def test_a_waiting_receive_fails_when_such_a_message_comes_back(world: SealedWor
     assert world.counts("orders") == (1, 0, 0)
 
 
-def test_after_a_restart_the_message_is_there(world: SealedWorld) -> None:
+def test_after_a_restart_the_message_is_there(world: EncryptedWorld) -> None:
     world.create("orders", **OTHER)
     send_mixed(world, "orders", "shut-1")
     world.enable("alias/orders", False)
@@ -169,7 +169,7 @@ def test_after_a_restart_the_message_is_there(world: SealedWorld) -> None:
     assert world.counts("orders") == (1, 0, 0)
 
 
-def test_the_keys_come_back_and_so_do_the_messages(world: SealedWorld) -> None:
+def test_the_keys_come_back_and_so_do_the_messages(world: EncryptedWorld) -> None:
     world.create("orders", **OTHER)
     send_mixed(world, "orders", *(f"shut-{n}" for n in range(12)))
     world.enable("alias/orders", False)
@@ -191,7 +191,7 @@ def test_no_group_is_ever_out_of_order(
 ) -> None:
     """Some are under a key that is disabled: what comes of a group is its first messages, in any interleaving."""
     choose: Callable[[int], int] = lambda choices: data.draw(st.integers(0, choices - 1))  # noqa: E731
-    with SealedWorld(limits, choose) as world:  # type: ignore[arg-type]
+    with EncryptedWorld(limits, choose) as world:  # type: ignore[arg-type]
         world.create("jobs.fifo", content_dedup=True, **OTHER)
         sent: dict[str, list[str]] = {"a": [], "b": [], "c": []}
         for n, (group, shut) in enumerate(messages):
@@ -210,7 +210,7 @@ def test_no_group_is_ever_out_of_order(
         assert got == sent
 
 
-def _take_some(world: SealedWorld, count: int, got: dict[str, list[str]]) -> bool:
+def _take_some(world: EncryptedWorld, count: int, got: dict[str, list[str]]) -> bool:
     """Receive and delete until a receive fails or finds nothing; True if all was received."""
     while found := received_messages(world, count):
         for message in found:
@@ -220,7 +220,7 @@ def _take_some(world: SealedWorld, count: int, got: dict[str, list[str]]) -> boo
     return found is not None
 
 
-def received_messages(world: SealedWorld, count: int) -> list[Received] | None:
+def received_messages(world: EncryptedWorld, count: int) -> list[Received] | None:
     try:
         return world.receive("jobs.fifo", count)
     except KeyDisabled:

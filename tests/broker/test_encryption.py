@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.sealed_world import KMS, OTHER, SealedWorld
-from penstock.auth.encryption.envelope import NoKeys
+from broker.encrypted_world import KMS, OTHER, EncryptedWorld
+from penstock.auth.encryption.envelope import NoEncryption
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.move_tasks import MoveFailure, MoveStatus
-from penstock.broker.resealing import SCARCE_BYTES, Progress
+from penstock.broker.reencryption import SCARCE_BYTES, Progress
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import run_detached
@@ -23,14 +23,14 @@ from sim.world import ROOMY, TINY, World, outgoing
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
-def world(request: pytest.FixtureRequest) -> Iterator[SealedWorld]:
-    with SealedWorld(request.param) as world:
+def world(request: pytest.FixtureRequest) -> Iterator[EncryptedWorld]:
+    with EncryptedWorld(request.param) as world:
         yield world
 
 
 @pytest.mark.parametrize("settings", [{}, KMS], ids=["managed", "kms"])
 def test_messages_come_back_after_a_restart_and_a_rotation(
-    world: SealedWorld, settings: dict[str, object]
+    world: EncryptedWorld, settings: dict[str, object]
 ) -> None:
     world.create("orders", **settings)
     bodies = [f"secret-{n}" for n in range(40)]
@@ -43,7 +43,7 @@ def test_messages_come_back_after_a_restart_and_a_rotation(
     assert sorted(world.drain("orders")) == sorted([*bodies, "secret-after"])
 
 
-def test_a_key_that_is_disabled_stops_sends_and_receives(world: SealedWorld) -> None:
+def test_a_key_that_is_disabled_stops_sends_and_receives(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.create("free")
     world.send_all("orders", *map(str, range(30)))
@@ -61,7 +61,7 @@ def test_a_key_that_is_disabled_stops_sends_and_receives(world: SealedWorld) -> 
     assert sorted(world.drain("orders"), key=int) == list(map(str, range(30)))
 
 
-def test_a_key_that_is_not_there_stops_sends_and_receives(world: SealedWorld) -> None:
+def test_a_key_that_is_not_there_stops_sends_and_receives(world: EncryptedWorld) -> None:
     world.create("orders", sse_managed=False, kms_key="testKeyId")
     with pytest.raises(KeyMissing):
         world.send("orders", "message")
@@ -69,7 +69,7 @@ def test_a_key_that_is_not_there_stops_sends_and_receives(world: SealedWorld) ->
         world.receive("orders")
 
 
-def test_a_receive_that_waits_is_told_when_the_key_is_disabled(world: SealedWorld) -> None:
+def test_a_receive_that_waits_is_told_when_the_key_is_disabled(world: EncryptedWorld) -> None:
     """It waits for a delayed message, so that nothing is sent after the key was disabled."""
     world.create("orders", **KMS)
     world.send("orders", "late", delay_ms=10 * SECOND)
@@ -82,7 +82,7 @@ def test_a_receive_that_waits_is_told_when_the_key_is_disabled(world: SealedWorl
     assert world.counts("orders") == (1, 0, 0), "it is given back"
 
 
-def test_messages_under_a_key_of_former_times_are_given_back(world: SealedWorld) -> None:
+def test_messages_under_a_key_of_former_times_are_given_back(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "old")
     world.configure("orders", **OTHER)
@@ -95,7 +95,7 @@ def test_messages_under_a_key_of_former_times_are_given_back(world: SealedWorld)
     assert [(message.content.body, message.receives) for message in world.receive("orders")] == [("old", 1)]
 
 
-def test_a_damaged_message_does_not_hold_up_the_others(world: SealedWorld) -> None:
+def test_a_damaged_message_does_not_hold_up_the_others(world: EncryptedWorld) -> None:
     world.create("dead")
     world.create("orders", dead_letters=("dead", 1), visibility_ms=SECOND)
     world.send_all("orders", "good", "bad", "fine")
@@ -109,7 +109,7 @@ def test_a_damaged_message_does_not_hold_up_the_others(world: SealedWorld) -> No
     assert world.counts("orders")[0] == 0, "it went the way of all messages that nobody can handle"
 
 
-def test_a_dead_letter_is_readable_under_the_other_queues_key(world: SealedWorld) -> None:
+def test_a_dead_letter_is_readable_under_the_other_queues_key(world: EncryptedWorld) -> None:
     world.create("dead", **OTHER)
     world.create("orders", dead_letters=("dead", 1), visibility_ms=SECOND, **KMS)
     world.send("orders", "letter")
@@ -121,7 +121,7 @@ def test_a_dead_letter_is_readable_under_the_other_queues_key(world: SealedWorld
     assert world.bodies("dead") == ["letter"]
 
 
-def test_a_move_task_seals_under_the_destinations_key(world: SealedWorld) -> None:
+def test_a_move_task_seals_under_the_destinations_key(world: EncryptedWorld) -> None:
     world.create("dead", **OTHER)
     world.create("orders", dead_letters=("dead", 1), **KMS)
     world.send_all("dead", *map(str, range(25)))
@@ -135,7 +135,7 @@ def test_a_move_task_seals_under_the_destinations_key(world: SealedWorld) -> Non
 
 
 @pytest.mark.parametrize("disabled", ["alias/other", "alias/orders"], ids=["source", "destination"])
-def test_a_move_task_fails_when_a_key_cannot_be_used(world: SealedWorld, disabled: str) -> None:
+def test_a_move_task_fails_when_a_key_cannot_be_used(world: EncryptedWorld, disabled: str) -> None:
     world.create("dead", **OTHER)
     world.create("orders", dead_letters=("dead", 1), **KMS)
     world.send_all("dead", "one", "two")
@@ -149,7 +149,7 @@ def test_a_move_task_fails_when_a_key_cannot_be_used(world: SealedWorld, disable
     assert sorted(world.drain("dead")) == ["one", "two"], "they were given back"
 
 
-def test_a_commit_does_not_fail_because_a_key_was_disabled_meanwhile(world: SealedWorld) -> None:
+def test_a_commit_does_not_fail_because_a_key_was_disabled_meanwhile(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.create("free")
     world.hold_commits()
@@ -161,7 +161,7 @@ def test_a_commit_does_not_fail_because_a_key_was_disabled_meanwhile(world: Seal
 
 
 def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None:
-    with World(keys=NoKeys()) as world:
+    with World(keys=NoEncryption()) as world:
         world.create("orders", **KMS)
         world.create("free")
         with pytest.raises(KeyMissing):
@@ -172,8 +172,8 @@ def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None
 # -- encrypting anew -----------------------------------------------------------------------------------------
 
 
-def encrypt_anew(world: SealedWorld) -> Progress:
-    world.resealing.wake()
+def encrypt_anew(world: EncryptedWorld) -> Progress:
+    world.reencryption.wake()
     world.run()
     for _ in range(1000):
         if world.progress is not None and world.progress.done:
@@ -184,13 +184,13 @@ def encrypt_anew(world: SealedWorld) -> Progress:
 
 
 def test_the_first_round_encrypts_what_was_stored_before() -> None:
-    with SealedWorld() as world:
+    with EncryptedWorld() as world:
         world.create("orders", sse_managed=False)
         world.send_all("orders", *map(str, range(10)))
         world.configure("orders", sse_managed=True)
         assert world.versions() == [0] * 10
         progress = encrypt_anew(world)
-        assert (progress.looked_at, progress.resealed, progress.percent) == (10, 10, 100)
+        assert (progress.checked, progress.reencrypted, progress.percent) == (10, 10, 100)
         assert world.versions() == [1] * 10
         world.restart()
         assert len(world.drain("orders")) == 10
@@ -198,40 +198,40 @@ def test_the_first_round_encrypts_what_was_stored_before() -> None:
 
 def test_messages_of_another_keyring_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As after a restore that forgot the keyring."""
-    with SealedWorld() as world:
+    with EncryptedWorld() as world:
         world.create("orders")
         world.send_all("orders", "one", "two")
         world.ring = Keyring(tmp_path / "another.json", RootKey(bytes(32)), world.clock)
         world.crash()
         world._log.addHandler(caplog.handler)
         assert encrypt_anew(world).unreadable == 2
-        assert "2 stored messages cannot be opened" in caplog.text
+        assert "2 stored messages cannot be decrypted" in caplog.text
         with pytest.raises(KeyMissing):
             world.receive("orders")
 
 
-def test_a_rotation_is_taken_up_and_done_once(world: SealedWorld) -> None:
+def test_a_rotation_is_taken_up_and_done_once(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     for start in range(0, 1200, 300):
         world.send_all("orders", *map(str, range(start, start + 300)))
-    assert encrypt_anew(world).resealed == 0
+    assert encrypt_anew(world).reencrypted == 0
     world.rotate("alias/orders")
     world.progress = None
-    assert encrypt_anew(world).resealed == 1200
+    assert encrypt_anew(world).reencrypted == 1200
     assert set(world.versions()) == {2}
     kept = world.kept
-    world.resealing.wake()
+    world.reencryption.wake()
     world.advance(MINUTE)
     assert world.kept == kept, "there is nothing left to do"
     assert len(world.drain("orders")) == 1200
 
 
-def test_a_restart_goes_on_where_it_was(world: SealedWorld) -> None:
+def test_a_restart_goes_on_where_it_was(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     for _ in range(4):
         world.send_all("orders", *map(str, range(400)))
     world.rotate("alias/orders")
-    world.resealing.wake()
+    world.reencryption.wake()
     world.run()
     assert world.progress is not None
     assert not world.progress.done
@@ -239,13 +239,13 @@ def test_a_restart_goes_on_where_it_was(world: SealedWorld) -> None:
     world.restart()
     progress = encrypt_anew(world)
     assert progress.done
-    assert progress.looked_at == 1600, "what was done is not done again"
+    assert progress.checked == 1600, "what was done is not done again"
     assert progress.upto == before.upto
     assert set(world.versions()) == {2}
 
 
 def test_messages_may_go_while_they_are_encrypted_anew(
-    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
+    world: EncryptedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are deleted between the reading of a bite and its writing."""
     world.create("orders", **KMS)
@@ -264,33 +264,33 @@ def test_messages_may_go_while_they_are_encrypted_anew(
         return found
 
     monkeypatch.setattr(world.sealed, "outdated", delete_meanwhile)
-    world.resealing.wake()
+    world.reencryption.wake()
     world.run()
     world.release_commits()
-    assert encrypt_anew(world).resealed == 20
+    assert encrypt_anew(world).reencrypted == 20
     assert world.versions() == [2] * 17
     assert len(world.drain("orders")) == 17
 
 
-def test_a_batch_under_way_is_not_missed(world: SealedWorld) -> None:
+def test_a_batch_under_way_is_not_missed(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.hold_commits()
     send = world.sending("orders", outgoing("early"))
     world.run()
     world.rotate("alias/orders")
-    world.resealing.wake()
+    world.reencryption.wake()
     world.release_commits()
     encrypt_anew(world)
     assert send.done
     assert world.versions() == [2]
 
 
-def test_a_refused_commit_is_tried_again(world: SealedWorld) -> None:
+def test_a_refused_commit_is_tried_again(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
     world.refuse_next_commit(StoreError("no space"))
-    world.resealing.wake()
+    world.reencryption.wake()
     world.advance(SECOND)
     assert world.versions() == [1]
     world.advance(MINUTE)
@@ -298,13 +298,13 @@ def test_a_refused_commit_is_tried_again(world: SealedWorld) -> None:
 
 
 def test_the_last_of_the_space_is_left_to_clients(
-    world: SealedWorld, monkeypatch: pytest.MonkeyPatch
+    world: EncryptedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
     monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES))
-    world.resealing.wake()
+    world.reencryption.wake()
     world.advance(10 * MINUTE)
     assert world.versions() == [1]
     monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES + 1))
@@ -312,11 +312,11 @@ def test_the_last_of_the_space_is_left_to_clients(
     assert world.versions() == [2]
 
 
-def test_a_store_that_is_broken_ends_the_shard(world: SealedWorld) -> None:
+def test_a_store_that_is_broken_ends_the_shard(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
     world.refuse_next_commit(StoreBroken("fsync failed"))
-    world.resealing.wake()
+    world.reencryption.wake()
     world.advance(MINUTE)
     assert [type(error) for error in world.fatal] == [StoreBroken]

@@ -94,7 +94,7 @@ DAMAGES = {
         "sessions", "penstock.auth.identity.sessions.Sessions.open", lambda *_: "alice"
     ),
     "content decrypts to something else": Damage(
-        "encryption", "penstock.auth.encryption.envelope.Cipher.open", lambda *_: b"else"
+        "encryption", "penstock.auth.encryption.envelope.MessageCipher.decrypt", lambda *_: b"else"
     ),
     "issued credentials do not work": Damage(
         "sts", "penstock.auth.identity.directory.Directory.secret", lambda *_: "another secret"

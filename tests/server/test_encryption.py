@@ -13,7 +13,7 @@ from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, 
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.resealing import Progress
+from penstock.broker.reencryption import Progress
 from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
@@ -195,7 +195,7 @@ def test_a_running_server_uses_a_rotated_key(server: Server, tmp_path: Path) -> 
         server.runtime.advance(SECOND)
     second = progress.load()
     assert second is not None
-    assert (second.generation, second.looked_at, second.resealed, second.done) == (2, 1, 1, True)
+    assert (second.generation, second.checked, second.reencrypted, second.done) == (2, 1, 1, True)
 
 
 def test_a_running_server_drops_contents_of_a_disabled_key(server: Server, tmp_path: Path) -> None:
@@ -268,11 +268,11 @@ def test_the_root_key_is_a_variable_and_no_setting(tmp_path: Path) -> None:
 def test_progress_is_stored_and_its_loss_does_no_harm(tmp_path: Path) -> None:
     file, progress = ProgressFile(tmp_path / "penstock-keys.json"), Progress(generation=3, upto=9, after=4)
     assert file.load() is None
-    file.keep(progress)
+    file.save(progress)
     assert file.load() == progress
-    (tmp_path / "penstock-resealing.json").write_text("half")
+    (tmp_path / "penstock-reencryption.json").write_text("half")
     assert file.load() is None
-    ProgressFile(None).keep(progress)
+    ProgressFile(None).save(progress)
     assert ProgressFile(None).load() is None
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from identities import HOME, THEN
-from penstock.auth.encryption.envelope import Cipher
+from penstock.auth.encryption.envelope import MessageCipher
 from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
@@ -117,14 +117,14 @@ def test_any_keys_stay_the_same(keys: list[tuple[int, bool]], users: int, inacti
                 each.key.status = "inactive"
                 del house.secrets[each.key.id]
         said, before = described(ring), read_file(house.credentials)
-        sealed = Cipher(ring, ManualClock()).seal([(KeyUse(HERE, None, 0), 7, b"content")])
+        sealed = MessageCipher(ring, ManualClock()).encrypt([(KeyUse(HERE, None, 0), 7, b"content")])
 
         assert house.replace_in_files() == ({house.keyring, house.credentials} if users else {house.keyring})
 
         assert house.trouble(NEW) == ""
         after = house.ring(NEW)
         assert described(after) == said
-        assert Cipher(after, ManualClock()).open(7, sealed[0]) == b"content"
+        assert MessageCipher(after, ManualClock()).decrypt(7, sealed[0]) == b"content"
         content = read_file(house.credentials)
         for old, new in zip(all_keys(before), all_keys(content), strict=True):
             assert old.key.secret != new.key.secret

@@ -26,7 +26,7 @@ from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKeyError
 from penstock.auth.identity import CredentialsError
 from penstock.auth.identity.admin import find_user, remove
-from penstock.broker.resealing import Resealing
+from penstock.broker.reencryption import Reencryption
 from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
 from penstock.server.audit.file import AuditFile
@@ -445,15 +445,15 @@ def test_reencryption_stops_before_the_store_is_closed(
     secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EncryptedStore, "outdated", lambda *_: Outdated(1, 1, [], 0))  # there is always more
-    seen: list[Resealing] = []
-    wake = Resealing.wake
-    monkeypatch.setattr(Resealing, "wake", lambda self: (seen.append(self), wake(self)))
+    seen: list[Reencryption] = []
+    wake = Reencryption.wake
+    monkeypatch.setattr(Reencryption, "wake", lambda self: (seen.append(self), wake(self)))
 
     async def scene() -> None:
         async with serving(secured):
-            (resealing,) = seen
-            assert resealing._running
-        assert resealing._stopped
+            (reencryption,) = seen
+            assert reencryption._running
+        assert reencryption._stopped
 
     run(scene)
 

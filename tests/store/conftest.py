@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from store_driver import Driver
 
-from penstock.auth.encryption.envelope import Cipher
+from penstock.auth.encryption.envelope import MessageCipher
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.catalogue import QUEUES, key_use
@@ -22,7 +22,9 @@ from penstock.store.sqlite.store import SqliteStore
 def encrypted(path: Path, store: Store) -> Store:
     keyring = Keyring(path / "penstock-keys.json", RootKey(bytes(32)), SystemClock())
     keyring.ensure_file()
-    return EncryptedStore(store, Cipher(keyring, SystemClock()), lambda lost: None, QUEUES.name, key_use)
+    return EncryptedStore(
+        store, MessageCipher(keyring, SystemClock()), lambda lost: None, QUEUES.name, key_use
+    )
 
 
 def memory(path: Path) -> Store:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from store_driver import Driver, row
 
-from penstock.auth.encryption.envelope import Cipher, NoKeys, is_sealed
+from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.catalogue import QUEUES, key_use
@@ -65,7 +65,7 @@ class Vault(Driver):
         self.ring = Keyring(data / "penstock-keys.json", RootKey(bytes(32)), ManualClock())
         self.ring.ensure_file()
         self.ring.create(HERE, "alias/orders")
-        self.cipher: Cipher | NoKeys = Cipher(self.ring, ManualClock())
+        self.cipher: MessageCipher | NoEncryption = MessageCipher(self.ring, ManualClock())
         self.lost: list[bytes | None] = []  # what each opening found, see EncryptedStore
         super().__init__(
             lambda: EncryptedStore(SqliteStore(data), self.cipher, self.lost.append, QUEUES.name, key_use)
@@ -144,7 +144,7 @@ def test_a_batch_stays_as_its_maker_holds_it(vault: Vault) -> None:
     vault.store.append(batch, Mark(10, 0, 0))
     assert batch.added == entries
     assert batch.bytes == 123
-    assert {seq: is_sealed(content) for seq, content in vault.stored().items()} == {1: True, 2: False}
+    assert {seq: is_encrypted(content) for seq, content in vault.stored().items()} == {1: True, 2: False}
 
 
 def test_a_queue_and_its_first_message_may_share_a_batch(vault: Vault) -> None:
@@ -161,7 +161,7 @@ def test_a_refused_batch_leaves_nothing_behind(vault: Vault) -> None:
     with pytest.raises(StoreLost):
         vault.store.append(refused, Mark(10, 0, 0))
     vault.append(added=[row(1, PLAIN), row(2, ORDERS)])
-    assert not is_sealed(vault.stored()[1])
+    assert not is_encrypted(vault.stored()[1])
     assert vault.stored()[2][2:18] == vault.stored_key("alias/orders")
 
 
@@ -172,7 +172,7 @@ def test_encryption_can_be_turned_on_and_off(data: Path) -> None:
     vault = Vault(data)
     vault.append(added=[row(3)])
     assert vault.store.contents([1, 2, 3]) == {seq: b"content %d" % seq for seq in (1, 2, 3)}
-    vault.cipher = NoKeys()
+    vault.cipher = NoEncryption()
     vault.reopen()
     vault.append(added=[row(4)])
     assert vault.store.contents([1, 2, 4]) == {seq: b"content %d" % seq for seq in (1, 2, 4)}
@@ -251,7 +251,7 @@ def test_a_page_is_bounded_in_rows_and_bytes(vault: Vault) -> None:
     found = vault.encrypt_again(after=4, bytes_max=2500)
     assert (found.last, found.seen, len(found.messages)) == (7, 3, 3)
     vault.encrypt_again(after=7)
-    assert all(map(is_sealed, vault.stored().values()))
+    assert all(map(is_encrypted, vault.stored().values()))
 
 
 def test_messages_of_a_queue_that_is_gone_are_left(vault: Vault) -> None:
@@ -267,14 +267,14 @@ def test_messages_of_a_queue_that_is_gone_are_left(vault: Vault) -> None:
 def with_a_new_keyring(vault: Vault) -> None:
     """As after a restore that forgot the keyring."""
     (vault.data / "penstock-keys.json").unlink()
-    vault.cipher = Cipher(
+    vault.cipher = MessageCipher(
         Keyring(vault.data / "penstock-keys.json", RootKey(bytes(32)), ManualClock()), ManualClock()
     )
     vault.reopen()
 
 
 def with_no_keys(vault: Vault) -> None:
-    vault.cipher = NoKeys()
+    vault.cipher = NoEncryption()
     vault.reopen()
 
 
@@ -287,7 +287,7 @@ def test_an_opening_without_the_keys_is_noticed(vault: Vault, reopen: Callable[[
     vault.reopen()
     assert vault.lost == [None, None]
     reopen(vault)
-    assert vault.lost[-1] == vault.stored()[2][: Cipher.head_bytes]
+    assert vault.lost[-1] == vault.stored()[2][: MessageCipher.head_bytes]
 
 
 @WITHOUT
@@ -320,11 +320,11 @@ def test_an_older_keyring_is_noticed_by_its_missing_version(vault: Vault) -> Non
     vault.ring.rotate(HERE, "alias/orders")
     vault.append(added=[row(2, ORDERS)])
     (vault.data / "penstock-keys.json").write_bytes(before)
-    vault.cipher = Cipher(
+    vault.cipher = MessageCipher(
         Keyring(vault.data / "penstock-keys.json", RootKey(bytes(32)), ManualClock()), ManualClock()
     )
     vault.reopen()
-    assert vault.lost[-1] == vault.stored()[2][: Cipher.head_bytes]
+    assert vault.lost[-1] == vault.stored()[2][: MessageCipher.head_bytes]
 
 
 def test_a_disabled_key_is_there(vault: Vault) -> None:
@@ -354,7 +354,7 @@ def test_a_store_that_is_not_admitted_is_closed(data: Path) -> None:
         raise StoreRefused("not with these keys")
 
     with pytest.raises(StoreRefused):
-        EncryptedStore(SqliteStore(data), NoKeys(), refuse, QUEUES.name, key_use).open()
+        EncryptedStore(SqliteStore(data), NoEncryption(), refuse, QUEUES.name, key_use).open()
     again = SqliteStore(data)
     again.open()
     again.close()

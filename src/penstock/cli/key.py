@@ -297,6 +297,6 @@ def _progress(config: Config, keyring: Keyring) -> str:
     progress = ProgressFile(config.keyring_file).load()
     if progress is None or progress.generation != keyring.keys.file.generation:
         return "re-encrypting stored messages: waiting for a running broker"
-    counted = f"{progress.looked_at} checked, {progress.resealed} encrypted"
+    counted = f"{progress.checked} checked, {progress.reencrypted} encrypted"
     unreadable = f", {progress.unreadable} could not be decrypted" if progress.unreadable else ""
     return f"re-encrypting stored messages: {progress.percent}%, {counted}{unreadable}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.auth.encryption.envelope import Cipher, NoKeys, key_named
+from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, key_of
 from penstock.auth.encryption.keyring import Keyring, KeyringError, keyring_errors
 from penstock.auth.encryption.root_key import RootKey, RootKeyError, find_root_key
 from penstock.auth.secret_files import exists, replace_file
@@ -20,7 +20,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
 from penstock.broker.key_guard import KeyGuard, NoGuard, without_key
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.resealing import Progress, Resealing
+from penstock.broker.reencryption import Progress, Reencryption
 from penstock.broker.shard import Shard
 from penstock.clock import Clock
 from penstock.errors import StoreRefused
@@ -55,13 +55,13 @@ class Encryption:
         self._clock = clock
         self._path = config.keyring_file
         self._keyring: Keyring | None = None
-        self._cipher: Cipher | NoKeys
-        self._resealing: Resealing | None = None
+        self._cipher: MessageCipher | NoEncryption
+        self._reencryption: Reencryption | None = None
         self._broker: Broker | None = None
         self.dedup_key = None if root is None else root.derive(b"dedup")
         if root is not None:
             self._keyring = Keyring(self._path, root, clock)
-            self._cipher = self.guard = Cipher(self._keyring, clock)
+            self._cipher = self.guard = MessageCipher(self._keyring, clock)
             self.status = "on: messages are encrypted before they are stored"
             return
         if self._has_file():
@@ -69,7 +69,7 @@ class Encryption:
             raise RootKeyError(f"there is a keyring, {self._path}, and no root key: give --root-key-file")
         if config.keyring is not None:
             raise RootKeyError(f"keyring is {config.keyring}, and there is no root key: give --root-key-file")
-        self._cipher = NoKeys()
+        self._cipher = NoEncryption()
         self.status = "off: there is no root key; messages are stored unencrypted"
         if config.credentials is None:
             self.guard = NoGuard()
@@ -90,7 +90,7 @@ class Encryption:
 
     def _admit(self, without_key: bytes | None) -> None:
         if without_key is not None:
-            problem = f"Stored messages are encrypted under {key_named(without_key)}"
+            problem = f"Stored messages are encrypted under {key_of(without_key)}"
             if self._keyring is None:
                 raise StoreRefused(
                     f"{problem}, and there are neither a root key nor the keyring {self._path}: "
@@ -117,10 +117,10 @@ class Encryption:
         self._broker = broker
         _warn_of(without_key(broker.queues()))
         file = ProgressFile(self._path)
-        self._resealing = Resealing(
-            store, shard, lambda: keyring.keys.file.generation, file.load(), file.keep
+        self._reencryption = Reencryption(
+            store, shard, lambda: keyring.keys.file.generation, file.load(), file.save
         )  # fmt: skip
-        self._resealing.wake()
+        self._reencryption.wake()
 
     def reload(self, *, requested: bool = False) -> str:
         """Read a changed keyring. Cheap if there is nothing to do: it can be called every second. ``requested`` reads
@@ -131,14 +131,14 @@ class Encryption:
         line = keyring.reload(requested=requested)
         if self._broker is not None and keyring.keys.disabled != disabled:
             self._broker.keys_changed()
-        if line and self._resealing is not None:
-            self._resealing.wake()
+        if line and self._reencryption is not None:
+            self._reencryption.wake()
         return line
 
     def stop(self) -> None:
         """Call this before the broker stops."""
-        if self._resealing is not None:
-            self._resealing.stop()
+        if self._reencryption is not None:
+            self._reencryption.stop()
 
 
 def _warn_of(queues: Sequence[LiveQueue]) -> None:
@@ -168,7 +168,7 @@ class ProgressFile:
     """The progress of re-encryption: written by the server beside the keyring, shown by ``penstock key list``."""
 
     def __init__(self, keyring: Path | None) -> None:
-        self._path = None if keyring is None else keyring.with_name("penstock-resealing.json")
+        self._path = None if keyring is None else keyring.with_name("penstock-reencryption.json")
 
     def load(self) -> Progress | None:
         """None if there is none: then all messages are checked again, which does no harm."""
@@ -179,6 +179,6 @@ class ProgressFile:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def keep(self, progress: Progress) -> None:
+    def save(self, progress: Progress) -> None:
         if self._path is not None:
             replace_file(self._path, msgspec.json.encode(progress))

@@ -37,19 +37,19 @@ class Cipher(Protocol):
         """So much of the beginning of a content tells how it is encrypted."""
 
     @property
-    def seals(self) -> bool:
+    def encrypts(self) -> bool:
         """False: it gives every content back as it is."""
 
-    def seal(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
+    def encrypt(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
         """Each content encrypted under the key its queue uses, and bound to its seq. Never fails."""
 
-    def open(self, seq: int, content: bytes) -> bytes:
+    def decrypt(self, seq: int, content: bytes) -> bytes:
         """Plain contents are given back as they are. Raises KeyUnavailable or DecryptionFailed."""
 
-    def knows(self, head: bytes) -> bool:
+    def has_key(self, head: bytes) -> bool:
         """Is there the key, disabled perhaps, of a content that begins so? Plain contents need none."""
 
-    def is_outdated(self, use: KeyUse, head: bytes) -> bool:
+    def needs_reencryption(self, use: KeyUse, head: bytes) -> bool:
         """Should the content that begins so be encrypted again?"""
 
 
@@ -106,13 +106,13 @@ class EncryptedStore:
         except BaseException:
             self.close()
             raise
-        if not self._cipher.seals and not self._gone:
+        if not self._cipher.encrypts and not self._gone:
             self.append = self._store.append  # type: ignore[method-assign]  # there is nothing to encrypt
         return state
 
     def _without_key(self) -> bytes | None:
         """How a stored content begins whose key is missing; None: all keys are there."""
-        missing = {head for head in map(bytes.fromhex, self._versions) if not self._cipher.knows(head)}
+        missing = {head for head in map(bytes.fromhex, self._versions) if not self._cipher.has_key(head)}
         # What was encrypted under the missing key may be gone: encryption was turned off, and all was received.
         after, size = 0, self._cipher.head_bytes
         while missing and (rows := self._store.scan(after, LAST, _ROWS_PER_READ, _BYTES_PER_READ)):
@@ -134,7 +134,7 @@ class EncryptedStore:
                 uses = {**uses, queue: use}
         versions = self._versions
         stored = changes
-        if self._cipher.seals and (changes.added or changes.replaced):
+        if self._cipher.encrypts and (changes.added or changes.replaced):
             stored, versions = self._encrypted(changes, uses)
         if self._gone:
             stored = stored.with_contents(stored.added, stored.replaced)
@@ -177,7 +177,7 @@ class EncryptedStore:
                 wanted.append((use, row.seq, row.content))
         if not wanted:
             return rows
-        encrypted = self._cipher.seal(wanted)
+        encrypted = self._cipher.encrypt(wanted)
         size = self._cipher.head_bytes
         heads.update({content[:size].hex() for content in encrypted})
         by_seq = {seq: content for (_, seq, _), content in zip(wanted, encrypted, strict=True)}
@@ -201,7 +201,7 @@ class EncryptedStore:
     def _decrypted(self, row: EntryRow) -> EntryRow:
         assert row.content is not None
         try:
-            content = self._cipher.open(row.seq, row.content)
+            content = self._cipher.decrypt(row.seq, row.content)
         except (KeyUnavailable, DecryptionFailed):
             return row._replace(content=None)
         return row if content is row.content else row._replace(content=content)
@@ -211,7 +211,7 @@ class EncryptedStore:
         decrypted = {}
         for seq, content in self._store.contents(seqs).items():
             try:
-                decrypted[seq] = self._cipher.open(seq, content)
+                decrypted[seq] = self._cipher.decrypt(seq, content)
             except DecryptionFailed:
                 log.error(
                     "the content of message %d is damaged or was exchanged: it cannot be decrypted", seq
@@ -227,7 +227,7 @@ class EncryptedStore:
         found, unreadable = [], 0
         for row in rows:
             use = self._uses.get(row.queue)
-            if use is None or not self._cipher.is_outdated(use, (row.content or b"")[:size]):
+            if use is None or not self._cipher.needs_reencryption(use, (row.content or b"")[:size]):
                 continue
             decrypted = self._decrypted(row)
             if decrypted.content is None:

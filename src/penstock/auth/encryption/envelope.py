@@ -1,10 +1,8 @@
-"""Encrypts message contents at rest: AES-256-GCM under data keys, which are wrapped by the keys of the keyring.
+"""Envelope encryption of message contents: AES-256-GCM under data keys, which are wrapped by the keys of the keyring.
 
-Rule 1: a sealed content says by what it is opened: which key, which version, and the data key, wrapped.
-Rule 2: it is bound to its message: opened as another's it is refused, and so is one with a byte changed.
-Rule 3: a data key serves as long as its queue allows, and one version of a key only.
-Rule 4: sealing never fails. Whether a key may be used is asked before a message is taken (:meth:`Cipher.check`); a
-        commit that holds many queues' messages does not fail because a key was disabled in between.
+An encrypted content names the key and version that decrypts it, and carries the wrapped data key. It is bound to its
+message: for another message, or with a byte changed, it is refused. A data key is used as long as its queue allows,
+and for one version of a key only.
 
 ::
 
@@ -27,14 +25,14 @@ from penstock.clock import Clock
 from penstock.errors import DecryptionFailed, KeyDisabled, KeyMissing
 from penstock.names import KeyUse, Space
 
-# MessagePack never uses the byte C1, so that no plain content begins with it.
+# MessagePack never uses the byte C1: no plain content begins with it.
 _MAGIC = b"\xc1\x01"
 _GCM_TAG_BYTES = 16
 _NAMED = len(_MAGIC) + TAG_BYTES
 _HEAD = _NAMED + NONCE_BYTES + KEY_BYTES + _GCM_TAG_BYTES
-_SEALED_MIN = _HEAD + NONCE_BYTES + _GCM_TAG_BYTES
+_ENCRYPTED_MIN = _HEAD + NONCE_BYTES + _GCM_TAG_BYTES
 
-_SEALS_PER_DATA_KEY = 1 << 31
+_USES_PER_DATA_KEY = 1 << 31
 """Random nonces are safe for 2^32 messages under one key (NIST SP 800-38D, 8.3); half of that is plenty."""
 
 _DATA_KEYS_CACHED = 4096
@@ -47,19 +45,22 @@ class DataKey(NamedTuple):
     made_ms: int
 
 
-class Cipher:
-    """Used by the thread that writes and the thread that reads."""
+class MessageCipher:
+    """Used by the thread that writes and the thread that reads.
+
+    Encryption never fails. Whether a key may be used is checked before a message is accepted (``check``); a
+    commit with messages of many queues does not fail because a key was disabled in between."""
 
     head_bytes = _NAMED
-    """So much of the beginning of a content tells whether, and under which version of a key, it is sealed."""
-    seals = True
+    """The first bytes of a content that tell whether, and under which version of a key, it is encrypted."""
+    encrypts = True
 
     def __init__(self, keyring: Keyring, clock: Clock) -> None:
         self._keyring = keyring
         self._clock = clock
         self._lock = Lock()
         self._in_use: dict[str, DataKey] = {}  # by key id
-        self._seals: dict[str, int] = {}
+        self._uses: dict[str, int] = {}  # of the data key in use, by key id
         self._unwrapped: BoundedCache[bytes, Aead] = BoundedCache(_DATA_KEYS_CACHED)
 
     def check(self, space: Space, key: str) -> None:
@@ -68,25 +69,25 @@ class Cipher:
         if not found.enabled:
             raise KeyDisabled(found.arn)
 
-    def seal(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
-        """Each content sealed under the key its queue uses, and bound to its seq."""
+    def encrypt(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
+        """Each content encrypted under the key of its queue, and bound to its seq."""
         data_keys: dict[KeyUse, DataKey] = {}
         nonces = os.urandom(NONCE_BYTES * len(contents))
-        sealed = []
+        encrypted = []
         for i, (use, seq, content) in enumerate(contents):
             data_key = data_keys.get(use)
             if data_key is None:
                 data_key = data_keys[use] = self._data_key(use, len(contents))
             nonce = nonces[i * NONCE_BYTES : (i + 1) * NONCE_BYTES]
             head = data_key.head
-            sealed.append(
+            encrypted.append(
                 head + nonce + data_key.cipher.encrypt(nonce, content, head + seq.to_bytes(8, "big"))
             )
-        return sealed
+        return encrypted
 
-    def open(self, seq: int, content: bytes) -> bytes:
-        """Plain contents are given back as they are. Raises KeyMissing, KeyDisabled or DecryptionFailed."""
-        if not is_sealed(content):
+    def decrypt(self, seq: int, content: bytes) -> bytes:
+        """Plain contents are returned as they are. Raises KeyMissing, KeyDisabled or DecryptionFailed."""
+        if not is_encrypted(content):
             return content
         _check_form(seq, content)
         head = content[:_HEAD]
@@ -101,12 +102,12 @@ class Cipher:
         except NotAuthentic:
             raise DecryptionFailed(f"message {seq}") from None
 
-    def knows(self, head: bytes) -> bool:
-        """Is the key of what begins so in the keyring? It may be disabled."""
-        return not is_sealed(head) or self._keyring.keys.by_tag(_tag(head)) is not None
+    def has_key(self, head: bytes) -> bool:
+        """Whether the key of a content with this head is in the keyring. It may be disabled."""
+        return not is_encrypted(head) or self._keyring.keys.by_tag(_tag(head)) is not None
 
-    def is_outdated(self, use: KeyUse, head: bytes) -> bool:
-        """Should the content that begins so be sealed anew, under the newest version of the key its queue names?"""
+    def needs_reencryption(self, use: KeyUse, head: bytes) -> bool:
+        """Whether a content with this head is not encrypted under the newest version of the key of its queue."""
         key = self._key(self._keyring.keys, use)
         return key.enabled and head[:_NAMED] != _MAGIC + key.newest_tag
 
@@ -117,9 +118,9 @@ class Cipher:
         try:
             return keys.find(use.space, use.key)
         except KeyMissing:
-            return keys.managed  # rule 4: better under another key than not at all, or lost
+            return keys.managed  # better under another key than unencrypted, or lost
 
-    def _data_key(self, use: KeyUse, seals: int) -> DataKey:
+    def _data_key(self, use: KeyUse, uses: int) -> DataKey:
         keys, now_ms = self._keyring.keys, self._clock.now_ms()
         key = self._key(keys, use)
         with self._lock:
@@ -128,11 +129,11 @@ class Cipher:
                 data_key is None
                 or now_ms - data_key.made_ms >= use.reuse_ms
                 or data_key.version != key.newest
-                or self._seals[key.id] + seals > _SEALS_PER_DATA_KEY
+                or self._uses[key.id] + uses > _USES_PER_DATA_KEY
             ):
                 data_key = self._in_use[key.id] = _make(keys, key, now_ms)
-                self._seals[key.id] = 0
-            self._seals[key.id] += seals
+                self._uses[key.id] = 0
+            self._uses[key.id] += uses
         return data_key
 
     def _unwrap(self, head: bytes) -> Aead:
@@ -141,42 +142,42 @@ class Cipher:
         return Aead(wrapping.decrypt(nonce, wrapped, head[:_NAMED]))
 
 
-class NoKeys:
-    """Stands where there is no root key: seals nothing, and what was sealed stays shut."""
+class NoEncryption:
+    """Without a root key: nothing is encrypted, and encrypted contents cannot be read."""
 
     head_bytes = _NAMED
-    seals = False
+    encrypts = False
 
     @staticmethod
     def check(space: Space, key: str) -> None:
         raise KeyMissing(full_arn(space, key))
 
     @staticmethod
-    def seal(contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
+    def encrypt(contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
         return [content for _, _, content in contents]
 
     @staticmethod
-    def open(seq: int, content: bytes) -> bytes:
-        if is_sealed(content):
+    def decrypt(seq: int, content: bytes) -> bytes:
+        if is_encrypted(content):
             _check_form(seq, content)
-            raise KeyMissing(key_named(content))
+            raise KeyMissing(key_of(content))
         return content
 
     @staticmethod
-    def knows(head: bytes) -> bool:
-        return not is_sealed(head)
+    def has_key(head: bytes) -> bool:
+        return not is_encrypted(head)
 
     @staticmethod
-    def is_outdated(use: KeyUse, head: bytes) -> bool:
+    def needs_reencryption(use: KeyUse, head: bytes) -> bool:
         return False
 
 
-def is_sealed(content: bytes) -> bool:
+def is_encrypted(content: bytes) -> bool:
     return content[:1] == _MAGIC[:1]
 
 
 def _check_form(seq: int, content: bytes) -> None:
-    if len(content) < _SEALED_MIN or not content.startswith(_MAGIC):
+    if len(content) < _ENCRYPTED_MIN or not content.startswith(_MAGIC):
         raise DecryptionFailed(f"message {seq}")
 
 
@@ -190,7 +191,7 @@ def _make(keys: KeySet, key: Key, now_ms: int) -> DataKey:
 def _owner(keys: KeySet, head: bytes) -> tuple[Key, Aead]:
     found = keys.by_tag(_tag(head))
     if found is None:
-        raise KeyMissing(key_named(head))
+        raise KeyMissing(key_of(head))
     return found
 
 
@@ -198,6 +199,6 @@ def _tag(head: bytes) -> bytes:
     return head[len(_MAGIC) : _NAMED]
 
 
-def key_named(head: bytes) -> str:
-    """Its id is all that is left of a key which is not in the keyring."""
+def key_of(head: bytes) -> str:
+    """The name of a key that is not in the keyring: only its id is known."""
     return f"key/{UUID(bytes=head[len(_MAGIC) : len(_MAGIC) + 16])}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from penstock.auth.encryption.envelope import Cipher, is_sealed
+from penstock.auth.encryption.envelope import MessageCipher, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.broker.resealing import Progress, Resealing
+from penstock.broker.reencryption import Progress, Reencryption
 from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
 from sim.runtime import SimulatedRuntime
@@ -21,7 +21,7 @@ KMS = {"sse_managed": False, "kms_key": "alias/orders"}
 OTHER = {"sse_managed": False, "kms_key": "alias/other"}
 
 
-class SealedWorld(World):
+class EncryptedWorld(World):
     """A world whose store encrypts, and encrypts anew."""
 
     ring: Keyring | None = None
@@ -34,7 +34,7 @@ class SealedWorld(World):
             self.ring.ensure_file()
             self.ring.create(SPACE, "alias/orders")
             self.ring.create(SPACE, "alias/other")
-        self.keys = Cipher(self.ring, self.clock)
+        self.keys = MessageCipher(self.ring, self.clock)
         self.store = FaultyStore(self._directory)
         self.sealed = EncryptedStore(self.store, self.keys, lambda lost: None, QUEUES.name, key_use)
         state = self.sealed.open()
@@ -43,7 +43,7 @@ class SealedWorld(World):
         self.broker = Broker(self.shard, self.keys)
         self.broker.start()
         ring = self.ring
-        self.resealing = Resealing(
+        self.reencryption = Reencryption(
             self.sealed, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep
         )
 
@@ -52,7 +52,7 @@ class SealedWorld(World):
         self.kept += 1
 
     def close(self) -> None:
-        self.resealing.stop()
+        self.reencryption.stop()
         super().close()
 
     def enable(self, alias: str, enabled: bool) -> None:
@@ -70,7 +70,7 @@ class SealedWorld(World):
 
     def versions(self) -> list[int]:
         return [
-            int.from_bytes(content[18:22], "big") if is_sealed(content) else 0 for content in self.stored()
+            int.from_bytes(content[18:22], "big") if is_encrypted(content) else 0 for content in self.stored()
         ]
 
     def files(self) -> bytes:

@@ -1,11 +1,10 @@
-"""Encrypts anew, in the background, what is stored under an older version of a key, under another, or under none.
+"""Re-encrypts, in the background, stored messages that are not encrypted under the newest version of their
+queue's key.
 
-Rule 1: it goes through all messages once for each generation of the keyring, in order of seq, in small bites.
-Rule 2: it rests longer than it works: commits and reads come first.
-Rule 3: how far it came is kept, so that a restart goes on from there. It may be behind, never ahead.
-Rule 4: what cannot be opened is counted and left as it is.
-Rule 5: it takes space, and waits while that is scarce: the last of it is for what clients do.
-"""
+It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and
+rests longer than it works: commits and reads come first. Its progress is stored, so that a restart
+continues; it may be behind, never ahead. Messages that cannot be decrypted are counted and left as they are.
+It pauses while disk space is scarce."""
 
 from __future__ import annotations
 
@@ -25,25 +24,25 @@ from penstock.store.changes import EntryRow
 log = logging.getLogger("penstock.broker")
 
 SCARCE_BYTES = 32 * 1024 * 1024
-"""With no more than this free where the data lives, the last of it is for what clients do."""
+"""With less free disk space than this, re-encryption pauses: the rest is for requests of clients."""
 
-_BITE_ROWS = 500
-_BITE_BYTES = 1024 * 1024
+_STEP_ROWS = 500
+_STEP_BYTES = 1024 * 1024
 _REST_MS_MIN = 5
 _RESTS_PER_WORK = 2
-_KEEP_EVERY_MS = 5 * SECOND
-_TELL_EVERY_MS = MINUTE
-_TRY_AGAIN_MS = MINUTE
+_SAVE_EVERY_MS = 5 * SECOND
+_LOG_EVERY_MS = MINUTE
+_RETRY_MS = MINUTE
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one round came."""
+    """The progress of one round."""
 
     generation: int
-    upto: int  # messages with a higher seq came later, and were encrypted rightly at once
+    upto: int  # messages with a higher seq are newer, and were encrypted under the newest version
     after: int = 0  # messages up to this seq are done
-    looked_at: int = 0
-    resealed: int = 0
+    checked: int = 0
+    reencrypted: int = 0
     unreadable: int = 0
     done: bool = False
 
@@ -72,29 +71,29 @@ class OutdatedMessages(Protocol):
     def unreadable(self) -> int: ...
 
 
-class Resealing:
+class Reencryption:
     def __init__(
         self,
         store: Reencrypting,
         shard: Shard,
         generation: Callable[[], int],
         progress: Progress | None,
-        keep: Callable[[Progress], None],
+        save: Callable[[Progress], None],
     ) -> None:
-        """``generation`` is the keyring's; ``progress`` what was kept last; ``keep`` blocks, and runs in a thread."""
+        """``generation`` is the keyring's; ``progress`` was saved last; ``save`` blocks, and runs in a thread."""
         self._store = store
         self._shard = shard
         self._runtime = shard.runtime
         self._clock = shard.clock
         self._generation = generation
         self._progress = progress
-        self._keep = keep
+        self._save = save
         self._running = False
         self._stopped = False
-        self._kept_ms = self._told_ms = 0
+        self._saved_ms = self._logged_ms = 0
 
     def wake(self) -> None:
-        """Go to work if there is any: at the start, and when the keyring has changed."""
+        """Start if there is work: call this at the start, and when the keyring has changed."""
         if not self._running and not self._stopped and not self._is_done():
             self._running = True
             run_detached(self._run())
@@ -118,61 +117,61 @@ class Resealing:
                     return  # the shard has ended
                 except (StoreError, OSError) as error:
                     if not self._stopped:
-                        log.warning("encrypting stored messages anew goes on in a minute: %s", error)
-                        await self._rest(_TRY_AGAIN_MS)
+                        log.warning("re-encrypting stored messages continues in a minute: %s", error)
+                        await self._rest(_RETRY_MS)
         finally:
             self._running = False
 
     async def _step(self) -> None:
         progress, generation = self._progress, self._generation()
         if progress is None or progress.generation != generation:
-            # Asked for where batches are written: what is being written now may still be sealed as before.
+            # Read in the thread that writes: the batch being written may still use the older version.
             newest = await self._runtime.write(lambda: self._store.newest)
             progress = Progress(generation=generation, upto=newest)
-            self._told_ms = self._clock.now_ms()
-        read = partial(self._store.outdated, progress.after, progress.upto, _BITE_ROWS, _BITE_BYTES)
+            self._logged_ms = self._clock.now_ms()
+        read = partial(self._store.outdated, progress.after, progress.upto, _STEP_ROWS, _STEP_BYTES)
         found = await self._shard.read(read)
         if found.messages and not self._stopped:
             await self._replace(found.messages)
         if self._stopped:
-            return  # whether it was written or not, it is looked at again
+            return  # whether it was written or not, it is checked again
         self._progress = progress = msgspec.structs.replace(
             progress,
             after=progress.after if found.last is None else found.last,
-            looked_at=progress.looked_at + found.seen,
-            resealed=progress.resealed + len(found.messages),
+            checked=progress.checked + found.seen,
+            reencrypted=progress.reencrypted + len(found.messages),
             unreadable=progress.unreadable + found.unreadable,
             done=found.last is None,
         )
-        self._tell(progress)
-        if progress.done or self._clock.now_ms() >= self._kept_ms + _KEEP_EVERY_MS:
-            self._kept_ms = self._clock.now_ms()
-            await self._runtime.write(partial(self._keep, progress))
+        self._log(progress)
+        if progress.done or self._clock.now_ms() >= self._saved_ms + _SAVE_EVERY_MS:
+            self._saved_ms = self._clock.now_ms()
+            await self._runtime.write(partial(self._save, progress))
 
     async def _replace(self, messages: list[EntryRow]) -> None:
-        """Each content by itself, in an ordinary commit: it is encrypted on its way to the disk."""
+        """Write the contents in an ordinary commit: the store encrypts them."""
         free = (await self._shard.read(self._shard.store.status)).free_bytes
         if free is not None and free <= SCARCE_BYTES:
-            raise StoreFull(f"it needs more than {SCARCE_BYTES >> 20} MB of free space where the data lives")
+            raise StoreFull(f"it needs more than {SCARCE_BYTES >> 20} MB of free disk space")
         changes = self._shard.changes
         for row in messages:
             assert row.content is not None
             changes.replace(row, row.content, row.version)
         await self._shard.settled()
 
-    def _tell(self, progress: Progress) -> None:
+    def _log(self, progress: Progress) -> None:
         now_ms = self._clock.now_ms()
         if progress.done:
             if progress.unreadable:
                 log.warning(
-                    "%d stored messages cannot be opened: their key is disabled, or not in the keyring; "
-                    "is it the one that belongs to the data?", progress.unreadable,
+                    "%d stored messages cannot be decrypted: their key is disabled, or not in the keyring; "
+                    "does the keyring belong to the data?", progress.unreadable,
                 )  # fmt: skip
-            if progress.resealed:
-                log.info("%d stored messages are encrypted anew", progress.resealed)
-        elif now_ms >= self._told_ms + _TELL_EVERY_MS:
-            self._told_ms = now_ms
-            log.info("encrypting stored messages anew: %d%%, %d so far", progress.percent, progress.resealed)
+            if progress.reencrypted:
+                log.info("%d stored messages were re-encrypted", progress.reencrypted)
+        elif now_ms >= self._logged_ms + _LOG_EVERY_MS:
+            self._logged_ms = now_ms
+            log.info("re-encrypting stored messages: %d%%, %d so far", progress.percent, progress.reencrypted)
 
     def _rest(self, ms: int) -> Promise[None]:
         later: Promise[None] = Promise()
