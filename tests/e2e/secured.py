@@ -33,8 +33,8 @@ class Secured:
         return ("--credentials", str(self.folder / "credentials.toml"))
 
     @property
-    def trail(self) -> list[dict[str, Any]]:
-        """The audit trail so far; a server writes it within a second, and at its stop."""
+    def audit_log(self) -> list[dict[str, Any]]:
+        """The audit log so far; a server writes it within a second, and at its stop."""
         return [
             json.loads(line) for line in (self.folder / "data/audit/audit.jsonl").read_text().splitlines()
         ]

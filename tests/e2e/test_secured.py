@@ -258,7 +258,7 @@ def test_the_audit_log_records_callers_and_no_messages(tmp_path: Path) -> None:
         refusal(accounts.client("ann", aws_secret_access_key="wrong").list_queues)
         ann.delete_queue(QueueUrl=url)
         assert server.stop() == 0
-        events = [event for event in accounts.trail if event["eventSource"] == "sqs.amazonaws.com"]
+        events = [event for event in accounts.audit_log if event["eventSource"] == "sqs.amazonaws.com"]
         told = [
             (
                 event["eventName"],

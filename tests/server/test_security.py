@@ -89,12 +89,12 @@ def arrived(headers: dict[str, str], **forwarded: str) -> Request:
     return request
 
 
-def trail(path: Path) -> list[dict[str, Any]]:
+def audit_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def names(path: Path) -> list[str]:
-    return [each["eventName"] for each in trail(path)]
+    return [each["eventName"] for each in audit_log(path)]
 
 
 # -- who may come in -----------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def after_a_reload(config: Config, prepare: Callable[[Security], object], *, req
 
 def test_suppressed_events_are_recorded_after_their_minute(secured: Config) -> None:
     path = after_a_reload(secured, lambda _: None)
-    assert trail(path)[-2]["serviceEventDetails"] == {"caller": "127.0.0.1", "count": 3}
+    assert audit_log(path)[-2]["serviceEventDetails"] == {"caller": "127.0.0.1", "count": 3}
 
 
 @pytest.mark.parametrize("requested", [False, True])
@@ -382,10 +382,10 @@ def test_the_client_address_comes_from_a_trusted_proxy(secured: Config) -> None:
 
     for proxies, address, secure in ((LOOPBACK, "203.0.113.9", True), ((), "127.0.0.1", False)):
         run(lambda proxies=proxies: scene(proxies))  # type: ignore[misc]
-        told = [each for each in trail(path) if each["eventName"] == "ListQueues"]
-        assert [each["userIdentity"]["type"] for each in told] == ["AWSAccount", "Unknown"]
-        assert [each["sourceIPAddress"] for each in told] == [address] * 2
-        assert ["tlsDetails" in each for each in told] == [secure] * 2
+        recorded = [each for each in audit_log(path) if each["eventName"] == "ListQueues"]
+        assert [each["userIdentity"]["type"] for each in recorded] == ["AWSAccount", "Unknown"]
+        assert [each["sourceIPAddress"] for each in recorded] == [address] * 2
+        assert ["tlsDetails" in each for each in recorded] == [secure] * 2
         path.unlink()
 
 
