@@ -1,5 +1,4 @@
-"""Authorization: whether the policies allow a caller to perform an action on a resource. All services ask
-here.
+"""Authorization: whether the policies allow a caller to perform an action on a resource.
 
     authorize(call, action, resource)  # raises AccessDenied, which the service words
 

@@ -1,6 +1,4 @@
-"""What the three batch actions share: a fault of the request as a whole refuses all of it, one of an entry
-only that.
-"""
+"""What the three batch actions share: checks of the request as a whole, and the result of a failed entry."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The errors of SQS: each shape with its older code and status, and the domain's errors in the texts of
-SQS.
-"""
+"""The errors of SQS: each shape with its older code and status, and the text for each error of the domain."""
 
 from __future__ import annotations
 

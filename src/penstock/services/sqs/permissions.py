@@ -140,9 +140,7 @@ def _check_actions(sqs: Sqs, actions: list[str]) -> None:
 
 
 def _known_accounts(accounts: list[str]) -> list[str]:
-    """Each once. SQS: what is no account is dropped, as long as one is left and all could be mistaken for
-    one.
-    """
+    """Each once. SQS: other texts are dropped if at least one is an account and none is too long."""
     if len(accounts) > PERMISSION_ACCOUNTS_MAX:
         raise _too_many(len(accounts), "AWSAccountIds", PERMISSION_ACCOUNTS_MAX)
     known = [account for account in dict.fromkeys(accounts) if is_account(account)]

@@ -125,8 +125,7 @@ def prepare(
 ) -> tuple[Outgoing, Digests]:
     """The message to send and its digests. Raises Fault if it is invalid.
 
-    That a message to a FIFO queue has a group and a deduplication id is checked before: a batch words that
-    differently.
+    The group and deduplication id that FIFO requires are checked before: their errors differ in a batch.
     """
     delay_ms = attributes = system = None
     if parts.DelaySeconds is not None:

@@ -24,8 +24,6 @@ SERVICE = Service(
 
 
 def sts_service(credentials: Credentials | None, clock: Clock) -> Service:
-    """Without credentials the server is open: every caller is the root of its account and may assume any
-    role.
-    """
+    """Without credentials the server is open: every caller is root and may assume any role."""
     service: Service = msgspec.structs.replace(SERVICE, context=Sts(credentials, clock))
     return service
