@@ -1,4 +1,4 @@
-"""A store that keeps everything in memory, for ``--memory`` and for tests: dictionaries, and sorted lists of keys.
+"""A store that keeps everything in memory, for ``--memory`` and for tests: dictionaries, and sorted keys.
 
 It is as atomic as any other: a commit is checked before its first change is made, so nothing can fail half-way.
 """
@@ -36,6 +36,53 @@ _ORDERS: dict[Order, Callable[[EntryRow], Key]] = {
     Order.DUE: lambda row: (row.due_ms, row.position, row.seq),
 }
 _NO_PURGE = Purge(0, 0)
+_BLOCK_MAX = 1024
+_FIRST = (-1, -1, -1)
+
+
+class SortedKeys:
+    """A sorted list in blocks: adding and removing stays cheap however long it is."""
+
+    __slots__ = ("_blocks", "_last")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[Key]] = []
+        self._last: list[Key] = []  # of each block
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def add(self, key: Key) -> None:
+        if not self._blocks:
+            self._blocks.append([key])
+            self._last.append(key)
+            return
+        i = min(bisect_left(self._last, key), len(self._last) - 1)
+        block = self._blocks[i]
+        insort(block, key)
+        if len(block) > _BLOCK_MAX:
+            self._blocks.insert(i + 1, block[_BLOCK_MAX // 2 :])
+            self._last.insert(i + 1, block[-1])
+            del block[_BLOCK_MAX // 2 :]
+        self._last[i] = block[-1]
+
+    def remove(self, key: Key) -> None:
+        i = bisect_left(self._last, key)
+        block = self._blocks[i]
+        j = bisect_left(block, key)
+        assert block[j] == key
+        del block[j]
+        if block:
+            self._last[i] = block[-1]
+        else:
+            del self._blocks[i], self._last[i]
+
+    def after(self, key: Key) -> Iterator[Key]:
+        i = bisect_right(self._last, key)
+        if i < len(self._blocks):
+            yield from islice(self._blocks[i], bisect_right(self._blocks[i], key), None)
+            for block in islice(self._blocks, i + 1, None):
+                yield from block
 
 
 class _Queue:
@@ -44,15 +91,18 @@ class _Queue:
     __slots__ = ("bytes", "groups", "messages", "orders")
 
     def __init__(self) -> None:
-        self.orders: dict[Order, list[Key]] = {order: [] for order in Order}
-        self.groups: dict[str | None, list[Key]] = {}
+        self.orders: dict[Order, SortedKeys] = {order: SortedKeys() for order in Order}
+        self.groups: dict[str | None, SortedKeys] = {}
         self.messages = self.bytes = 0  # that are not void
 
-    def lists(self, row: EntryRow) -> Iterator[tuple[list[Key], Key]]:
+    def lists(self, row: EntryRow) -> Iterator[tuple[SortedKeys, Key]]:
         for order, key_of in _ORDERS.items():
             if order is not Order.DUE or row.due_ms > 0:
                 yield self.orders[order], key_of(row)
-        yield self.groups.setdefault(row.group, []), _ORDERS[Order.POSITION](row)
+        group = self.groups.get(row.group)
+        if group is None:
+            group = self.groups[row.group] = SortedKeys()
+        yield group, _ORDERS[Order.POSITION](row)
 
 
 class MemoryStore:
@@ -100,7 +150,7 @@ class MemoryStore:
             for seq in changes.removed:
                 self._remove(seq)
             for queue, (messages, size) in changes.counts.items():
-                held = self._queues.setdefault(queue, _Queue())
+                held = self._queue(queue)
                 held.messages += messages
                 held.bytes += size
             self._write_rest(changes)
@@ -111,9 +161,11 @@ class MemoryStore:
             raise StoreLost(
                 f"commit {changes.number} does not follow the last one: another process owns the shard"
             )
-        if len({row.seq for row in changes.added} - self._rows.keys()) < len(changes.added):
-            raise StoreError("a message is there already")
+        new: set[int] = set()
         for row in changes.added:
+            if row.seq in self._rows or row.seq in new:
+                raise StoreError("a message is there already")
+            new.add(row.seq)
             (row.group or "").encode()  # as other stores do, refuse what is no text
             if max(row.seq, row.position, row.due_ms, row.enqueued_ms) > LAST:
                 raise StoreError("a number is too large")
@@ -139,17 +191,23 @@ class MemoryStore:
             for position in [each for each in log if each <= upto]:
                 del log[position]
 
+    def _queue(self, id: int) -> _Queue:
+        queue = self._queues.get(id)
+        if queue is None:
+            queue = self._queues[id] = _Queue()
+        return queue
+
     def _put(self, row: EntryRow) -> None:
         self._rows[row.seq] = row
-        for keys, key in self._queues.setdefault(row.queue, _Queue()).lists(row):
-            insort(keys, key)
+        for keys, key in self._queue(row.queue).lists(row):
+            keys.add(key)
 
     def _remove(self, seq: int) -> EntryRow | None:
         row = self._rows.pop(seq, None)
         if row is not None:
             queue = self._queues[row.queue]
             for keys, key in queue.lists(row):
-                del keys[bisect_left(keys, key)]
+                keys.remove(key)
             if not queue.groups[row.group]:
                 del queue.groups[row.group]
         return row
@@ -188,9 +246,9 @@ class MemoryStore:
             if not self._purges:
                 return False
             queue, purge = next(iter(self._purges.items()))
-            keys = self._queues[queue].orders[Order.POSITION] if queue in self._queues else []
-            void = keys[: min(rows_max, bisect_right(keys, (0, purge.position, LAST)))]
-            for _, _, seq in void:
+            keys = islice(self._keys(queue, Order.POSITION).after(_FIRST), rows_max)
+            void = [seq for _, position, seq in keys if position <= purge.position]
+            for seq in void:
                 self._remove(seq)
             if not void:
                 del self._purges[queue]
@@ -230,13 +288,13 @@ class MemoryStore:
             rows = self._selected(which, self._keys(which.queue, order), start)
             return [row._replace(content=None) for row in islice(rows, min(rows_max, len(self._rows)))]
 
-    def _keys(self, queue: int, order: Order) -> list[Key]:
+    def _keys(self, queue: int, order: Order) -> SortedKeys:
         held = self._queues.get(queue)
-        return [] if held is None else held.orders[order]
+        return SortedKeys() if held is None else held.orders[order]
 
-    def _selected(self, which: Selection, keys: list[Key], start: Cursor) -> Iterator[EntryRow]:
-        for i in range(bisect_right(keys, (*start, LAST)), len(keys)):
-            row = self._rows[keys[i][2]]
+    def _selected(self, which: Selection, keys: SortedKeys, start: Cursor) -> Iterator[EntryRow]:
+        for _, _, seq in keys.after((*start, LAST)):
+            row = self._rows[seq]
             if (
                 row.position > which.after
                 and which.due_ms_min <= row.due_ms <= which.due_ms_max
@@ -254,7 +312,7 @@ class MemoryStore:
     ) -> list[EntryRow]:
         with self._lock:
             held = self._queues.get(which.queue)
-            keys = [] if held is None else held.groups.get(group, [])
+            keys = SortedKeys() if held is None else held.groups.get(group) or SortedKeys()
             rows = islice(self._selected(which, keys, Cursor(0, which.after)), rows_max)
             return list(_within(rows, content_bytes_max))
 
