@@ -117,6 +117,10 @@ class StoreLost(StoreError):
     """The shard is no longer ours: someone else wrote at our position."""
 
 
+class StoreClosed(StoreError):
+    """The store was closed because the server stops."""
+
+
 class StoreUnknown(StoreError):
     """It cannot be known yet whether the commit was made: the journal must be read."""
 

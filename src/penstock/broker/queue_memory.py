@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.shard import Shard
-from penstock.errors import QueueMissing
+from penstock.errors import QueueMissing, StoreClosed
 from penstock.limits import SECOND
 from penstock.promise import Promise, run_detached
 from penstock.queues.backlog import Restored
@@ -118,6 +118,8 @@ class QueueMemory:
             rules.backlog.arriving = shard.coming(queue)
             rules.apply(read, answer, now_ms, shard.changes)
             rules.advance(now_ms, shard.changes)
+        except StoreClosed:
+            return  # the server stops
         except Exception:
             log.exception("reading ahead failed, the memory of queue %s is loaded again", queue.name.name)
             self.forget()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import StoreError
+from penstock.errors import StoreClosed
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.port import (
     CONTENT_BYTES_PER_READ,
@@ -208,7 +208,7 @@ class Reads:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._connection is None:
-                raise StoreError("the store is closed")
+                raise StoreClosed("the store is closed")
             try:
                 yield self._connection
             except sqlite3.Error as error:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.errors import StoreError, StoreFull, StoreLost, StoreRefused
+from penstock.errors import StoreClosed, StoreFull, StoreLost, StoreRefused
 from penstock.store.changes import Changes
 from penstock.store.port import Mark, ShardState, StoreStatus
 from penstock.store.sqlite import file
@@ -164,7 +164,7 @@ class SqliteStore:
         with self._write_lock:
             connection = self._writer
             if connection is None:
-                raise StoreError("the store is closed")
+                raise StoreClosed("the store is closed")
             sync = self._sync
             if sync is not None:
                 sync.check()
