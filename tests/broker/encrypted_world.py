@@ -10,7 +10,7 @@ from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.broker.reencryption import Progress, Reencryption
+from penstock.broker.encryption import Progress, Reencryption
 from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
 from sim.runtime import SimulatedRuntime

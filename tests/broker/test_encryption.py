@@ -13,8 +13,8 @@ from broker.encrypted_world import KMS, OTHER, EncryptedWorld
 from penstock.auth.encryption.envelope import NoEncryption
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
+from penstock.broker.encryption import SCARCE_BYTES, Progress
 from penstock.broker.move_tasks import MoveFailure, MoveStatus
-from penstock.broker.reencryption import SCARCE_BYTES, Progress
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import run_detached

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import FILE_NAME, read_root_key_file
-from penstock.broker.reencryption import Progress
+from penstock.broker.encryption import Progress
 from penstock.cli import main
 from penstock.clock import SystemClock
 from penstock.names import Space

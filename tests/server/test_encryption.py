@@ -12,8 +12,8 @@ from penstock.auth.encryption.keyring import SSE_ALIAS, Keyring, KeyringError
 from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES
+from penstock.broker.encryption import Progress
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.reencryption import Progress
 from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused

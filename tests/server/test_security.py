@@ -26,7 +26,7 @@ from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKeyError
 from penstock.auth.identity import CredentialsError
 from penstock.auth.identity.admin import find_user, remove
-from penstock.broker.reencryption import Reencryption
+from penstock.broker.encryption import Reencryption
 from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
 from penstock.server.audit.file import AuditFile

@@ -26,7 +26,7 @@ class Held:
 
 
 @dataclass
-class Letter:
+class Message:
     body: str
     id: str
     queue: str
@@ -59,7 +59,7 @@ class Remembered:
 class FifoModel:
     def __init__(self, queues: list[str], per_group: tuple[str, ...] = ()) -> None:
         self.per_group = per_group
-        self.letters: list[Letter] = []  # of all queues; those of one queue are in its order
+        self.messages: list[Message] = []  # of all queues; those of one queue are in its order
         self.rules = {queue: Rules() for queue in queues}
         self.purged_ms: dict[str, int] = {}
         self.sends: dict[tuple[str, str], Remembered] = {}
@@ -68,105 +68,105 @@ class FifoModel:
         return copy.deepcopy(self)
 
     def forget_expired(self, now_ms: int) -> None:
-        self.letters = [
-            letter
-            for letter in self.letters
-            if letter.enqueued_ms + self.rules[letter.queue].retention_ms > now_ms
+        self.messages = [
+            message
+            for message in self.messages
+            if message.enqueued_ms + self.rules[message.queue].retention_ms > now_ms
         ]
 
-    def of(self, queue: str) -> list[Letter]:
-        return [letter for letter in self.letters if letter.queue == queue]
+    def of(self, queue: str) -> list[Message]:
+        return [message for message in self.messages if message.queue == queue]
 
-    def is_delayed(self, letter: Letter, now_ms: int) -> bool:
+    def is_delayed(self, message: Message, now_ms: int) -> bool:
         """SQS: the delay is the queue's as it is now, also for messages that wait already."""
-        return letter.due_ms <= now_ms < letter.enqueued_ms + self.rules[letter.queue].delay_ms
+        return message.due_ms <= now_ms < message.enqueued_ms + self.rules[message.queue].delay_ms
 
-    def open_run(self, queue: str, group: str, now_ms: int) -> list[Letter]:
+    def open_run(self, queue: str, group: str, now_ms: int) -> list[Message]:
         """What can be received of a group: in order, up to the first in flight or delayed."""
         run = []
-        for letter in self.of(queue):
-            if letter.group == group:
-                if letter.due_ms > now_ms or self.is_delayed(letter, now_ms):
+        for message in self.of(queue):
+            if message.group == group:
+                if message.due_ms > now_ms or self.is_delayed(message, now_ms):
                     break
-                run.append(letter)
+                run.append(message)
         return run
 
     def groups(self, queue: str) -> list[str]:
-        return sorted({letter.group for letter in self.of(queue)})
+        return sorted({message.group for message in self.of(queue)})
 
-    def is_doomed(self, letter: Letter) -> bool:
-        receives_max = self.rules[letter.queue].receives_max
-        return receives_max is not None and letter.receives - letter.receives_before >= receives_max
+    def is_doomed(self, message: Message) -> bool:
+        receives_max = self.rules[message.queue].receives_max
+        return receives_max is not None and message.receives - message.receives_before >= receives_max
 
     def counts(self, queue: str, now_ms: int) -> tuple[int, int, int]:
-        letters = self.of(queue)
-        in_flight = sum(letter.due_ms > now_ms for letter in letters)
-        delayed = sum(self.is_delayed(letter, now_ms) for letter in letters)
-        return len(letters) - in_flight - delayed, in_flight, delayed
+        messages = self.of(queue)
+        in_flight = sum(message.due_ms > now_ms for message in messages)
+        delayed = sum(self.is_delayed(message, now_ms) for message in messages)
+        return len(messages) - in_flight - delayed, in_flight, delayed
 
-    def remembered_as(self, letter: Letter) -> tuple[str, str]:
+    def remembered_as(self, message: Message) -> tuple[str, str]:
         """By queue; where deduplication is per group, by group too."""
-        per_group = letter.queue in self.per_group
-        return letter.queue, f"{letter.group} {letter.dedup_id}" if per_group else letter.dedup_id
+        per_group = message.queue in self.per_group
+        return message.queue, f"{message.group} {message.dedup_id}" if per_group else message.dedup_id
 
-    def duplicate(self, letter: Letter, now_ms: int) -> Remembered | None:
-        first = self.sends.get(self.remembered_as(letter))
+    def duplicate(self, message: Message, now_ms: int) -> Remembered | None:
+        first = self.sends.get(self.remembered_as(message))
         return first if first is not None and now_ms < first.until_ms else None
 
-    def send(self, letter: Letter, now_ms: int) -> None:
+    def send(self, message: Message, now_ms: int) -> None:
         """It is remembered at once; it arrives when it is acknowledged."""
-        letter.enqueued_ms = now_ms
-        sent = Remembered(letter.id, letter.sequence, now_ms + DEDUP_WINDOW)
-        self.sends[self.remembered_as(letter)] = sent
+        message.enqueued_ms = now_ms
+        sent = Remembered(message.id, message.sequence, now_ms + DEDUP_WINDOW)
+        self.sends[self.remembered_as(message)] = sent
 
-    def receive(self, letter: Letter, visibility_ms: int | None, now_ms: int) -> None:
-        visibility_ms = self.rules[letter.queue].visibility_ms if visibility_ms is None else visibility_ms
-        letter.receives += 1
-        letter.first_received_ms = letter.first_received_ms or now_ms
-        letter.due_ms = now_ms + visibility_ms
+    def receive(self, message: Message, visibility_ms: int | None, now_ms: int) -> None:
+        visibility_ms = self.rules[message.queue].visibility_ms if visibility_ms is None else visibility_ms
+        message.receives += 1
+        message.first_received_ms = message.first_received_ms or now_ms
+        message.due_ms = now_ms + visibility_ms
 
-    def bury(self, letter: Letter, queue: str, source: str, now_ms: int) -> None:
-        self.letters.remove(letter)
-        letter.queue = queue
-        letter.source = source
-        letter.receives_before = letter.receives
-        letter.due_ms = 0
-        letter.enqueued_ms = now_ms  # SQS: on FIFO, retention begins anew
-        self.letters.append(letter)
+    def bury(self, message: Message, queue: str, source: str, now_ms: int) -> None:
+        self.messages.remove(message)
+        message.queue = queue
+        message.source = source
+        message.receives_before = message.receives
+        message.due_ms = 0
+        message.enqueued_ms = now_ms  # SQS: on FIFO, retention begins anew
+        self.messages.append(message)
 
-    def find(self, held: Held) -> Letter | None:
+    def find(self, held: Held) -> Message | None:
         """A handle reaches the message only in the queue that gave it."""
-        for letter in self.of(held.queue):
-            if letter.body == held.body:
-                return letter
+        for message in self.of(held.queue):
+            if message.body == held.body:
+                return message
         return None
 
-    def holds(self, held: Held, letter: Letter, now_ms: int) -> bool:
-        return letter.receives == held.receives and letter.due_ms > now_ms
+    def holds(self, held: Held, message: Message, now_ms: int) -> bool:
+        return message.receives == held.receives and message.due_ms > now_ms
 
     def is_held(self, held: Held, now_ms: int) -> bool:
-        letter = self.find(held)
-        return letter is not None and self.holds(held, letter, now_ms)
+        message = self.find(held)
+        return message is not None and self.holds(held, message, now_ms)
 
     def delete(self, held: Held, now_ms: int) -> str:
-        letter = self.find(held)
-        if letter is None:
+        message = self.find(held)
+        if message is None:
             return "ok"
-        if not self.holds(held, letter, now_ms):
+        if not self.holds(held, message, now_ms):
             return "expired"
-        self.letters.remove(letter)
+        self.messages.remove(message)
         return "ok"
 
     def change(self, held: Held, visibility_ms: int, now_ms: int) -> str:
-        letter = self.find(held)
-        if letter is None or not self.holds(held, letter, now_ms):
+        message = self.find(held)
+        if message is None or not self.holds(held, message, now_ms):
             return "gone"
         if now_ms - held.received_ms + visibility_ms > VISIBILITY_MAX:
             return "too long"
-        letter.due_ms = now_ms + visibility_ms
+        message.due_ms = now_ms + visibility_ms
         return "ok"
 
     def purge(self, queue: str, now_ms: int) -> None:
-        self.letters = [letter for letter in self.letters if letter.queue != queue]
+        self.messages = [message for message in self.messages if message.queue != queue]
         self.sends = {key: sent for key, sent in self.sends.items() if key[0] != queue}
         self.purged_ms[queue] = now_ms

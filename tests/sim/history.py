@@ -73,9 +73,9 @@ class History(RuleBasedStateMachine):
         return which + self.suffix
 
     def expire(self, now_ms: int | None = None) -> None:
-        before = {letter.body for letter in self.model.letters}
+        before = {each.body for each in self.model.messages}
         self.model.forget_expired(self.now_ms if now_ms is None else now_ms)
-        self.expired |= before - {letter.body for letter in self.model.letters}
+        self.expired |= before - {each.body for each in self.model.messages}
 
     def settle(self) -> None:
         if not self.held:
@@ -112,9 +112,9 @@ class History(RuleBasedStateMachine):
     def all_told(self) -> None:
         """The model knows of every answer."""
 
-    def is_dead(self, letter: Any) -> bool:
+    def is_dead(self, each: Any) -> bool:
         """Was it moved to the dead-letter queue? Only the store knows; the next receive would change it."""
-        handle = next(h.handle for h in self.handles if h.body == letter.body and h.queue == self.work)
+        handle = next(h.handle for h in self.handles if h.body == each.body and h.queue == self.work)
         seq = self.world.stored_number(self.work, handle)
         return bool(self.world.store.lookup(self.world.queue(self.dead).id, 0, [seq]))
 
@@ -122,7 +122,7 @@ class History(RuleBasedStateMachine):
         usable = self.handles
         if self.held:
             # What only the store has is decided after the commit; what is in flight, at once.
-            in_flight = {m.body for m in self.model.letters if m.due_ms > self.now_ms and m.receives}
+            in_flight = {m.body for m in self.model.messages if m.due_ms > self.now_ms and m.receives}
             usable = [held for held in self.handles if held.body in in_flight]
         return usable[which % len(usable)] if usable else None
 
@@ -264,7 +264,7 @@ class History(RuleBasedStateMachine):
             self.count(which)
             self.reconfigure(self.name(which), {"delay_ms": 0})
         self.bury_after(None)
-        latest = max((m.due_ms for m in self.model.letters), default=0)
+        latest = max((m.due_ms for m in self.model.messages), default=0)
         self.world.advance(max(0, latest - self.now_ms))
         self.expire()
         for queue in (self.work, self.dead):

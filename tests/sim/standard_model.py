@@ -24,7 +24,7 @@ class Held:
 
 
 @dataclass
-class Letter:
+class Message:
     body: str
     id: str
     queue: str
@@ -48,7 +48,7 @@ class Rules:
 
 class StandardModel:
     def __init__(self, queues: list[str]) -> None:
-        self.letters: list[Letter] = []
+        self.messages: list[Message] = []
         self.rules = {queue: Rules() for queue in queues}
         self.purged_ms: dict[str, int] = {}
 
@@ -56,76 +56,76 @@ class StandardModel:
         return copy.deepcopy(self)
 
     def forget_expired(self, now_ms: int) -> None:
-        self.letters = [
-            letter
-            for letter in self.letters
-            if letter.enqueued_ms + self.rules[letter.queue].retention_ms > now_ms
+        self.messages = [
+            message
+            for message in self.messages
+            if message.enqueued_ms + self.rules[message.queue].retention_ms > now_ms
         ]
 
-    def of(self, queue: str) -> list[Letter]:
-        return [letter for letter in self.letters if letter.queue == queue]
+    def of(self, queue: str) -> list[Message]:
+        return [message for message in self.messages if message.queue == queue]
 
-    def available(self, queue: str, now_ms: int) -> list[Letter]:
+    def available(self, queue: str, now_ms: int) -> list[Message]:
         """What can be received, or dies by being received once more."""
-        return [letter for letter in self.of(queue) if letter.due_ms <= now_ms]
+        return [message for message in self.of(queue) if message.due_ms <= now_ms]
 
-    def doomed(self, queue: str, now_ms: int) -> list[Letter]:
+    def doomed(self, queue: str, now_ms: int) -> list[Message]:
         receives_max = self.rules[queue].receives_max
         if receives_max is None:
             return []
         return [
-            letter
-            for letter in self.available(queue, now_ms)
-            if letter.receives - letter.receives_before >= receives_max
+            message
+            for message in self.available(queue, now_ms)
+            if message.receives - message.receives_before >= receives_max
         ]
 
     def counts(self, queue: str, now_ms: int) -> tuple[int, int, int]:
-        hidden = [letter for letter in self.of(queue) if letter.due_ms > now_ms]
-        delayed = sum(letter.delayed for letter in hidden)
+        hidden = [message for message in self.of(queue) if message.due_ms > now_ms]
+        delayed = sum(message.delayed for message in hidden)
         return len(self.of(queue)) - len(hidden), len(hidden) - delayed, delayed
 
-    def send(self, letter: Letter, delay_ms: int, now_ms: int) -> None:
-        letter.enqueued_ms = now_ms
-        letter.due_ms = now_ms + delay_ms
-        self.letters.append(letter)
+    def send(self, message: Message, delay_ms: int, now_ms: int) -> None:
+        message.enqueued_ms = now_ms
+        message.due_ms = now_ms + delay_ms
+        self.messages.append(message)
 
-    def receive(self, letter: Letter, visibility_ms: int | None, now_ms: int) -> None:
-        visibility_ms = self.rules[letter.queue].visibility_ms if visibility_ms is None else visibility_ms
-        letter.receives += 1
-        letter.first_received_ms = letter.first_received_ms or now_ms
-        letter.due_ms = now_ms + visibility_ms
-        letter.delayed = False
+    def receive(self, message: Message, visibility_ms: int | None, now_ms: int) -> None:
+        visibility_ms = self.rules[message.queue].visibility_ms if visibility_ms is None else visibility_ms
+        message.receives += 1
+        message.first_received_ms = message.first_received_ms or now_ms
+        message.due_ms = now_ms + visibility_ms
+        message.delayed = False
 
-    def bury(self, letter: Letter, queue: str, source: str) -> None:
-        letter.queue = queue
-        letter.source = source
-        letter.receives_before = letter.receives
-        letter.due_ms = 0
+    def bury(self, message: Message, queue: str, source: str) -> None:
+        message.queue = queue
+        message.source = source
+        message.receives_before = message.receives
+        message.due_ms = 0
 
-    def find(self, held: Held) -> Letter | None:
+    def find(self, held: Held) -> Message | None:
         """A handle reaches the message only in the queue that gave it."""
-        for letter in self.of(held.queue):
-            if letter.body == held.body:
-                return letter
+        for message in self.of(held.queue):
+            if message.body == held.body:
+                return message
         return None
 
     def delete(self, held: Held) -> None:
-        letter = self.find(held)
-        if letter is not None:
-            self.letters.remove(letter)
+        message = self.find(held)
+        if message is not None:
+            self.messages.remove(message)
 
     def change(self, held: Held, visibility_ms: int, now_ms: int) -> str:
         """What the broker must say: ok, gone, or too long."""
-        letter = self.find(held)
-        if letter is None:
+        message = self.find(held)
+        if message is None:
             return "gone"
         if now_ms - held.received_ms + visibility_ms > VISIBILITY_MAX:
             return "too long"
         # SQS: the handle of an expired receive hides the message anew; showing what is visible changes nothing.
-        letter.due_ms = now_ms + visibility_ms
-        letter.delayed = False
+        message.due_ms = now_ms + visibility_ms
+        message.delayed = False
         return "ok"
 
     def purge(self, queue: str, now_ms: int) -> None:
-        self.letters = [letter for letter in self.letters if letter.queue != queue]
+        self.messages = [message for message in self.messages if message.queue != queue]
         self.purged_ms[queue] = now_ms

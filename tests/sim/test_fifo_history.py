@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
 from penstock.queues.messages import Received
-from sim.fifo_model import FifoModel, Held, Letter
+from sim.fifo_model import FifoModel, Held, Message
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
@@ -29,7 +29,7 @@ class FifoHistory(History):
     model: FifoModel
 
     def new_model(self) -> FifoModel:
-        self.arriving: list[Letter] = []  # sent, and not to be received before the commit
+        self.arriving: list[Message] = []  # sent, and not to be received before the commit
         self.world.create(self.work)
         self.world.create(self.dead, dedup_scope="messageGroup")
         return FifoModel([self.work, self.dead], per_group=(self.dead,))
@@ -37,27 +37,27 @@ class FifoHistory(History):
     @rule(which=either, messages=st.lists(st.tuples(groups, dedup_ids), min_size=1, max_size=8))
     def send(self, which: str, messages: list[tuple[str, str | None]]) -> None:
         queue, sent_ms = self.name(which), self.now_ms
-        letters = []
+        expected = []
         for group, dedup_id in messages:
             self.bodies += 1
             body = f"m{self.bodies}"
-            letters.append(Letter(body, "", queue, group, dedup_id or body))
+            expected.append(Message(body, "", queue, group, dedup_id or body))
 
         def acknowledge(sent: list[Any]) -> None:
-            for letter, answer in zip(letters, sent, strict=True):
-                first = self.model.duplicate(letter, sent_ms)
+            for each, answer in zip(expected, sent, strict=True):
+                first = self.model.duplicate(each, sent_ms)
                 if first is None:
-                    letter.id, letter.sequence = answer.id, answer.sequence
-                    self.model.send(letter, sent_ms)
-                    self.arriving.append(letter)
+                    each.id, each.sequence = answer.id, answer.sequence
+                    self.model.send(each, sent_ms)
+                    self.arriving.append(each)
                 else:
                     assert (answer.id, answer.sequence) == (first.id, first.sequence)
 
-        outgoings = [outgoing(m.body, group=m.group, dedup_id=m.dedup_id) for m in letters]
+        outgoings = [outgoing(m.body, group=m.group, dedup_id=m.dedup_id) for m in expected]
         self.start(self.world.broker.send(self.world.queue(queue), outgoings), acknowledge)
 
     def all_told(self) -> None:
-        self.model.letters += self.arriving
+        self.model.messages += self.arriving
         self.arriving.clear()
 
     @rule(which=either, count=st.integers(1, 10), visibility_ms=visibilities)
@@ -97,10 +97,10 @@ class FifoHistory(History):
             assert all(group not in left for group in taken[:-1])
         for message in received:
             self.take(queue, message, visibility_ms, now_ms)
-        for letter in dead:
-            self.model.bury(letter, self.dead, name_of(self.work).arn, now_ms)
+        for each in dead:
+            self.model.bury(each, self.dead, name_of(self.work).arn, now_ms)
 
-    def check_run(self, runs: dict[str, list[Letter]], dead: list[Letter], part: list[Received]) -> str:
+    def check_run(self, runs: dict[str, list[Message]], dead: list[Message], part: list[Received]) -> str:
         """What was answered of one group is the beginning of what can go out; it is struck off there."""
         group = part[0].group
         assert group is not None
@@ -116,16 +116,16 @@ class FifoHistory(History):
         return group
 
     def take(self, queue: str, message: Received, visibility_ms: int | None, now_ms: int) -> None:
-        (letter,) = (m for m in self.model.of(queue) if m.body == message.content.body)
-        self.model.receive(letter, visibility_ms, now_ms)
-        self.handles.append(Held(letter.body, queue, message.handle, now_ms, letter.receives))
-        assert message.content.id == letter.id
-        assert message.content.dedup_id == letter.dedup_id
-        assert message.receives == letter.receives
-        assert message.first_received_ms == letter.first_received_ms
-        assert message.source == letter.source
+        (each,) = (m for m in self.model.of(queue) if m.body == message.content.body)
+        self.model.receive(each, visibility_ms, now_ms)
+        self.handles.append(Held(each.body, queue, message.handle, now_ms, each.receives))
+        assert message.content.id == each.id
+        assert message.content.dedup_id == each.dedup_id
+        assert message.receives == each.receives
+        assert message.first_received_ms == each.first_received_ms
+        assert message.source == each.source
         if queue == self.work:
-            assert message.sequence == letter.sequence
+            assert message.sequence == each.sequence
 
     @rule(which=either, visibility_ms=visibilities, pause_ms=st.sampled_from([0, SECOND, 19 * SECOND]))
     @free_hands
@@ -152,9 +152,9 @@ class FifoHistory(History):
 
     def moments(self, queue: str) -> list[int]:
         """When something may change by itself."""
-        delay_ms, letters = self.model.rules[queue].delay_ms, self.model.of(queue)
-        moments = [m.due_ms for m in letters] + [m.enqueued_ms + delay_ms for m in letters]
-        moments += [m.enqueued_ms + self.model.rules[queue].retention_ms for m in letters]
+        delay_ms, expected = self.model.rules[queue].delay_ms, self.model.of(queue)
+        moments = [m.due_ms for m in expected] + [m.enqueued_ms + delay_ms for m in expected]
+        moments += [m.enqueued_ms + self.model.rules[queue].retention_ms for m in expected]
         return [moment for moment in moments if moment > self.now_ms]
 
     @rule(
@@ -171,16 +171,16 @@ class FifoHistory(History):
         self.expire()
         if self.model.rules[queue].receives_max is not None:
             return
-        letters = []
+        expected = []
         for group in sends:
             self.bodies += 1
-            letters.append(Letter(f"m{self.bodies}", "", queue, group, f"m{self.bodies}"))
+            expected.append(Message(f"m{self.bodies}", "", queue, group, f"m{self.bodies}"))
         handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
         handles = [held for held in handles if self.model.is_held(held, now_ms)]
         held_queue = self.world.queue(queue)
         deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
         sending = [
-            broker.send(held_queue, [outgoing(m.body, group=m.group, dedup_id=m.dedup_id)]) for m in letters
+            broker.send(held_queue, [outgoing(m.body, group=m.group, dedup_id=m.dedup_id)]) for m in expected
         ]
         receiving = [self.receiving(queue, 10, MINUTE) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
@@ -188,18 +188,18 @@ class FifoHistory(History):
         for held, deleted in zip(handles, deleting, strict=True):
             assert outcomes[id(deleted)].result() == [None]
             self.model.delete(held, now_ms)
-        for letter, sent in zip(letters, sending, strict=True):
+        for each, sent in zip(expected, sending, strict=True):
             (answer,) = outcomes[id(sent)].result()
-            letter.id, letter.sequence = answer.id, answer.sequence
-            self.model.send(letter, now_ms)
-            self.model.letters.append(letter)
+            each.id, each.sequence = answer.id, answer.sequence
+            self.model.send(each, now_ms)
+            self.model.messages.append(each)
         runs = {group: self.model.open_run(queue, group, now_ms) for group in self.model.groups(queue)}
         for asked in receiving:
             received = outcomes[id(asked)].result()
             for group, part in groupby(received, key=lambda message: message.group):
                 run = runs.pop(group)
                 bodies = [message.content.body for message in part]
-                assert bodies == [letter.body for letter in run[: len(bodies)]]
+                assert bodies == [each.body for each in run[: len(bodies)]]
             for message in received:
                 self.take(queue, message, MINUTE, now_ms)
         self.settle()
@@ -246,7 +246,7 @@ class FifoHistory(History):
 
     def empty(self, queue: str, now_ms: int) -> None:
         self.model.purge(queue, now_ms)
-        self.arriving = [letter for letter in self.arriving if letter.queue != queue]
+        self.arriving = [each for each in self.arriving if each.queue != queue]
 
     def tell_model(self, queue: str, name: str, value: int) -> None:
         if self.held:

@@ -13,7 +13,7 @@ from penstock.errors import MessageNotAvailable, PenstockError, VisibilityTooLon
 from penstock.queues.messages import Received
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
-from sim.standard_model import Held, Letter, StandardModel
+from sim.standard_model import Held, Message, StandardModel
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
 
 delays = st.sampled_from([None, None, None, 0, 1, 3 * SECOND, 40 * SECOND, 15 * MINUTE])
@@ -32,7 +32,7 @@ class StandardHistory(History):
     @rule(which=either, count=st.integers(1, 10), group=groups, delay_ms=delays)
     def send(self, which: str, count: int, group: str | None, delay_ms: int | None) -> None:
         queue, sent_ms = self.name(which), self.now_ms
-        letters = [Letter(f"m{self.bodies + i}", "", queue, group) for i in range(count)]
+        expected = [Message(f"m{self.bodies + i}", "", queue, group) for i in range(count)]
         self.bodies += count
         hidden_ms = self.model.rules[queue].delay_ms if delay_ms is None else delay_ms
         purged_ms = self.model.purged_ms.get(queue)
@@ -40,11 +40,11 @@ class StandardHistory(History):
         def acknowledge(sent: list[Any]) -> None:
             if self.model.purged_ms.get(queue) != purged_ms:
                 return  # purged after the send was decided: it never arrives
-            for letter, answer in zip(letters, sent, strict=True):
-                letter.id = answer.id
-                self.model.send(letter, hidden_ms, sent_ms)
+            for each, answer in zip(expected, sent, strict=True):
+                each.id = answer.id
+                self.model.send(each, hidden_ms, sent_ms)
 
-        messages = [outgoing(letter.body, group=group, delay_ms=delay_ms) for letter in letters]
+        messages = [outgoing(each.body, group=group, delay_ms=delay_ms) for each in expected]
         self.start(self.world.broker.send(self.world.queue(queue), messages), acknowledge)
 
     @rule(which=either, count=st.integers(1, 10), visibility_ms=visibilities)
@@ -63,27 +63,27 @@ class StandardHistory(History):
         self, queue: str, count: int, visibility_ms: int | None, received: list[Received]
     ) -> None:
         now_ms, model = self.now_ms, self.model
-        available = {letter.body: letter for letter in model.available(queue, now_ms)}
+        available = {each.body: each for each in model.available(queue, now_ms)}
         doomed = model.doomed(queue, now_ms)
         bodies = {message.content.body for message in received}
         assert len(received) == len(bodies) <= count
         exhausted = len(received) < count if self.limits is ROOMY else not received
         if exhausted and not self.lanes_are_short(queue):
-            left = set(available) - bodies - {letter.body for letter in doomed}
+            left = set(available) - bodies - {each.body for each in doomed}
             assert not left, f"{left} could be received and was not"
             assert all(map(self.is_dead, doomed)), "received once too often, and not moved"
         for message in received:
-            letter = available.get(message.content.body)
-            assert letter is not None, f"{message.content.body} is not to be received now"
-            assert letter not in doomed, f"{letter.body} was received once too often"
-            model.receive(letter, visibility_ms, now_ms)
-            self.handles.append(Held(letter.body, queue, message.handle, now_ms))
-            check_facts(letter, message)
+            each = available.get(message.content.body)
+            assert each is not None, f"{message.content.body} is not to be received now"
+            assert each not in doomed, f"{each.body} was received once too often"
+            model.receive(each, visibility_ms, now_ms)
+            self.handles.append(Held(each.body, queue, message.handle, now_ms))
+            check_facts(each, message)
         self.bury(doomed)
 
-    def bury(self, doomed: list[Letter]) -> None:
-        for letter in filter(self.is_dead, doomed):
-            self.model.bury(letter, self.dead, name_of(self.work).arn)
+    def bury(self, doomed: list[Message]) -> None:
+        for each in filter(self.is_dead, doomed):
+            self.model.bury(each, self.dead, name_of(self.work).arn)
 
     def lanes_are_short(self, queue: str) -> bool:
         """With so few lanes, groups that are all in flight hide the others: a limit the server never reaches."""
@@ -141,27 +141,27 @@ class StandardHistory(History):
         self.expire()
         if self.model.doomed(queue, self.now_ms) or self.model.rules[queue].receives_max is not None:
             return
-        letters = [Letter(f"m{self.bodies + i}", "", queue, group) for i in range(sends)]
+        expected = [Message(f"m{self.bodies + i}", "", queue, group) for i in range(sends)]
         self.bodies += sends
         handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
         held_queue = self.world.queue(queue)
         deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
-        sending = [broker.send(held_queue, [outgoing(m.body, group=group, delay_ms=0)]) for m in letters]
+        sending = [broker.send(held_queue, [outgoing(m.body, group=group, delay_ms=0)]) for m in expected]
         receiving = [self.receiving(queue, 3, visibility_ms) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
         outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
-        for letter, sent in zip(letters, sending, strict=True):
-            letter.id = outcomes[id(sent)].result()[0].id
-            self.model.send(letter, 0, self.now_ms)
-        available = {letter.body: letter for letter in self.model.available(queue, self.now_ms)}
+        for each, sent in zip(expected, sending, strict=True):
+            each.id = outcomes[id(sent)].result()[0].id
+            self.model.send(each, 0, self.now_ms)
+        available = {each.body: each for each in self.model.available(queue, self.now_ms)}
         for asked in receiving:
             for message in outcomes[id(asked)].result():
-                letter = available[message.content.body]
-                self.model.receive(letter, visibility_ms, self.now_ms)
-                self.handles.append(Held(letter.body, queue, message.handle, self.now_ms))
+                each = available[message.content.body]
+                self.model.receive(each, visibility_ms, self.now_ms)
+                self.handles.append(Held(each.body, queue, message.handle, self.now_ms))
                 if visibility_ms:
-                    del available[letter.body]
-                    check_facts(letter, message)
+                    del available[each.body]
+                    check_facts(each, message)
         for held in handles:
             self.model.delete(held)
         self.settle()
@@ -211,12 +211,12 @@ class StandardHistory(History):
         assert counts == expected
 
 
-def check_facts(letter: Letter, message: Received) -> None:
-    assert message.content.id == letter.id
-    assert message.receives == letter.receives
-    assert message.first_received_ms == letter.first_received_ms
-    assert message.group == letter.group
-    assert message.source == letter.source
+def check_facts(each: Message, message: Received) -> None:
+    assert message.content.id == each.id
+    assert message.receives == each.receives
+    assert message.first_received_ms == each.first_received_ms
+    assert message.group == each.group
+    assert message.source == each.source
     assert message.sequence is None
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.broker.broker import Broker
-from penstock.broker.key_guard import KeyGuard
+from penstock.broker.encryption import KeyGuard
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.shard import Shard

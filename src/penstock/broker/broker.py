@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.key_guard import KeyGuard, NoGuard
+from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.live_queue import LiveQueue, Outcomes, QueueContext
 from penstock.broker.move_tasks import MoveTaskRecord, MoveTasks
 from penstock.broker.quotas import Quotas

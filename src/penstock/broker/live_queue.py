@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.broker.key_guard import KeyGuard
+from penstock.broker.encryption import KeyGuard
 from penstock.broker.queue_memory import QueueMemory
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Caller, WaitingReceives

@@ -140,7 +140,7 @@ class FifoQueue(Queue):
     ) -> Taken:
         """A receive that its caller may repeat after losing the answer.
 
-        SQS: a repeated ReceiveRequestAttemptId gives the same messages and handles again, hidden anew, as long as
+        SQS: a repeated ReceiveRequestAttemptId gives the same messages and handles again, hidden again, as long as
         none of them was deleted or changed since."""
         self.advance(now_ms, changes)
         attempt = self._attempts.pop(attempt_id, None)

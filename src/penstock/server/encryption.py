@@ -18,9 +18,8 @@ from penstock.auth.encryption.root_key import RootKey, RootKeyError, find_root_k
 from penstock.auth.secret_files import exists, replace_file
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.broker.key_guard import KeyGuard, NoGuard, without_key
+from penstock.broker.encryption import KeyGuard, NoGuard, Progress, Reencryption, without_key
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.reencryption import Progress, Reencryption
 from penstock.broker.shard import Shard
 from penstock.clock import Clock
 from penstock.errors import StoreRefused

@@ -1,25 +1,29 @@
-"""Re-encrypts, in the background, stored messages that are not encrypted under the newest version of their
-queue's key.
+"""Encryption in the broker: a queue is used only while its key can be, and stored messages are re-encrypted.
 
-It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and
-rests longer than it works: commits and reads come first. Its progress is stored, so that a restart
-continues; it may be behind, never ahead. Messages that cannot be decrypted are counted and left as they are.
-It pauses while disk space is scarce."""
+Re-encryption works in the background on messages that are not encrypted under the newest version of their queue's key.
+It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and rests longer
+than it works: commits and reads come first. Its progress is stored, so that a restart continues; it may be behind,
+never ahead. Messages that cannot be decrypted are counted and left as they are. It pauses while disk space is scarce.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from penstock.broker.shard import Shard
-from penstock.errors import StoreBroken, StoreError, StoreFull, StoreLost
+from penstock.errors import KeyMissing, KeyUnavailable, StoreBroken, StoreError, StoreFull, StoreLost
 from penstock.limits import MINUTE, SECOND
+from penstock.names import Space
 from penstock.promise import Promise, run_detached
 from penstock.store.changes import EntryRow
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
 
 log = logging.getLogger("penstock.broker")
 
@@ -33,6 +37,32 @@ _RESTS_PER_WORK = 2
 _SAVE_EVERY_MS = 5 * SECOND
 _LOG_EVERY_MS = MINUTE
 _RETRY_MS = MINUTE
+
+
+class KeyGuard(Protocol):
+    def check(self, space: Space, key: str) -> None:
+        """Raises KeyUnavailable if a queue of this account and region that names this key cannot be used."""
+
+
+class NoGuard:
+    """Without a root key: the keys of queues are only names."""
+
+    @staticmethod
+    def check(space: Space, key: str) -> None:
+        return
+
+
+def without_key(queues: Iterable[LiveQueue]) -> list[LiveQueue]:
+    """Those that name a key which does not exist; a disabled key exists."""
+    found = []
+    for queue in queues:
+        try:
+            queue.check_key()
+        except KeyMissing:
+            found.append(queue)
+        except KeyUnavailable:
+            continue
+    return found
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
