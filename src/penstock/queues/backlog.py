@@ -345,7 +345,8 @@ class Backlog(Generic[L]):
 
     def stored_expired(self, now_ms: int) -> bool:
         """Are there messages past their retention that only the store has?"""
-        return self.stored_oldest_ms <= self.expiry_cutoff_ms(now_ms) and not self.complete
+        oldest_ms = self.stored_oldest_ms
+        return oldest_ms != NEVER and oldest_ms <= self.expiry_cutoff_ms(now_ms) and not self.complete
 
     def forget_removed(self, durable: int) -> None:
         """Forget removals up to this commit. Not while a read is under way that may have begun before it."""

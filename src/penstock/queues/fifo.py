@@ -347,7 +347,7 @@ class FifoQueue(Queue):
         return self.backlog.stored_expired(now_ms)
 
     def next_read(self, now_ms: int) -> paging.Read | None:
-        if paging.nothing_to_read(self.backlog):
+        if paging.nothing_to_read(self.backlog, now_ms):
             return None
         return paging.next_read(
             self.backlog,

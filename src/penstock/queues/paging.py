@@ -58,13 +58,13 @@ class ReadExpired(NamedTuple):
 Read = ReadGroups | ReadWaiting | ReadDelayed | ReadExpired
 
 
-def nothing_to_read(backlog: Backlog[L]) -> bool:
-    """A cheap test that is enough for most queues: everything is and was in memory, or a read is under way."""
-    return backlog.reading or (
-        not backlog.to_refill
-        and not backlog.unlisted
-        and backlog.delayed_from_ms == NEVER
-        and backlog.stored_oldest_ms == NEVER
+def nothing_to_read(backlog: Backlog[L], now_ms: int) -> bool:
+    """A cheap test that is true after most decisions: nothing is needed from the store, or a read is under way."""
+    return backlog.reading or not (
+        backlog.to_refill
+        or backlog.unlisted
+        or backlog.delayed_from_ms != NEVER
+        or backlog.stored_expired(now_ms)
     )
 
 

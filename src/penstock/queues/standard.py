@@ -205,7 +205,7 @@ class StandardQueue(Queue):
 
     def next_read(self, now_ms: int) -> paging.Read | None:
         backlog = self.backlog
-        if paging.nothing_to_read(backlog):
+        if paging.nothing_to_read(backlog, now_ms):
             return None
         ready = len(backlog.index) - backlog.in_flight - backlog.delayed_in_memory
         # What noisy tenants have at hand does not count, or they would keep the quiet ones in the store.
