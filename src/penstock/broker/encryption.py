@@ -1,9 +1,10 @@
 """Encryption in the broker: a queue is used only while its key can be, and stored messages are re-encrypted.
 
-Re-encryption works in the background on messages that are not encrypted under the newest version of their queue's key.
-It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and rests longer
-than it works: commits and reads come first. Its progress is stored, so that a restart continues; it may be behind,
-never ahead. Messages that cannot be decrypted are counted and left as they are. It pauses while disk space is scarce.
+Re-encryption works in the background on messages that are not encrypted under the newest version of their queue's
+key. It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and rests
+longer than it works: commits and reads come first. Its progress is stored, so that a restart continues; it may be
+behind, never ahead. Messages that cannot be decrypted are counted and left as they are. It pauses while disk space is
+scarce.
 """
 
 from __future__ import annotations
