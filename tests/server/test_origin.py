@@ -190,6 +190,23 @@ def test_an_unsigned_request_belongs_to_the_region_of_its_host(
     run(scenario)
 
 
+def test_without_a_region_in_the_signature_the_host_counts_for_each_request() -> None:
+    async def scenario() -> None:
+        origins = Origins(PUBLIC_URL, ())
+        async with serving(origins=origins, callers=OpenCallers(HOME, origins)) as server:
+            client = await server.connect()
+            unscoped = (
+                b"Authorization: AWS4-HMAC-SHA256 Credential=AKID, SignedHeaders=host, Signature=" + b"0" * 64
+            )
+            regions = ["eu-west-1", "eu-west-2", "eu-west-1"]
+            for region in regions:
+                client.send(to(f"sqs.{region}.localhost", unscoped))
+                await client.response()
+            assert [seen.call.space.region for seen in server.dispatcher.seen] == regions
+
+    run(scenario)
+
+
 def test_queues_of_two_regions_have_different_urls() -> None:
     async def scenario() -> None:
         async with whole_server(Config(memory=True, port=0, public_url=PUBLIC_URL)) as server:

@@ -43,6 +43,7 @@ _FAULTS: dict[type[AuthenticationError], Callable[[str], Fault]] = {
     ExpiredToken: lambda _: expired_token(),
 }
 _CACHED_MAX = 4096
+_CACHED_BYTES_MAX = 64 * 1024  # of credentials that are not checked
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
 _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")
 _SIGNATURE_BYTES = 64  # at the end of Authorization; the rest is the same for a whole day
@@ -61,7 +62,8 @@ class OpenCallers:
     def __init__(self, home: Space, origins: Origins) -> None:
         self._home = home
         self._origins = origins
-        self._cache: BoundedCache[bytes, Caller] = BoundedCache(_CACHED_MAX, len)
+        self._unsigned = Caller(home, sender_id(""))
+        self._cache: BoundedCache[bytes, Caller] = BoundedCache(_CACHED_BYTES_MAX, len)
 
     def of(self, request: Request) -> Caller:
         headers, peer = request.headers, request.peer
@@ -74,23 +76,25 @@ class OpenCallers:
         caller = self._read(request)
         if token is not None and (account := open_account(token.decode("latin-1"))) is not None:
             return caller._replace(space=Space(account, caller.space.region))
-        if constant is not None and constant.endswith(b"Signature="):
+        if constant is not None and constant.endswith(b"Signature=") and caller.signed_for is not None:
             peer.caller, peer.caller_key = caller, constant
         return caller
 
     def _read(self, request: Request) -> Caller:
         credential = claimed_credential(request)
         if not credential:
-            region = self._origins.region_of(request) or self._home.region
-            return Caller(Space(self._home.account, region), sender_id(""))
+            region = self._origins.region_of(request)
+            unsigned = self._unsigned
+            return unsigned if region is None else unsigned._replace(space=Space(self._home.account, region))
         caller = self._cache.get(credential)
         if caller is None:
             # Credential scope: access key / date / region / service / aws4_request
             key, *scope = credential.decode("utf-8", "replace").split("/")
-            scoped = len(scope) == 4 and is_region(scope[1])
-            region = scope[1] if scoped else self._origins.region_of(request) or self._home.region
             account = key if is_account(key) else self._home.account
-            caller = Caller(Space(account, region), sender_id(key), signed_for=scope[2] if scoped else None)
+            if len(scope) != 4 or not is_region(scope[1]):
+                region = self._origins.region_of(request) or self._home.region
+                return Caller(Space(account, region), sender_id(key))
+            caller = Caller(Space(account, scope[1]), sender_id(key), signed_for=scope[2])
             self._cache.put(credential, caller)
         return caller
 
