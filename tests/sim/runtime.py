@@ -1,11 +1,10 @@
 """A runtime without threads or waiting: everything that the real one does, in steps, under a clock that tests turn.
 
-Rule 1: what the loop does, it does in the order it was asked. The two threads of the store take their jobs in order
-        too: doing one and telling the loop about it are two steps, and much can happen between them.
-Rule 2: between the three, any order is possible. By default the loop goes first, then reads, then writes; a chooser
-        makes it any other.
-Rule 3: jobs of a thread that is held stay where they are, and so does everything that waits for them.
-Rule 4: a short write may be done at once, if the thread has nothing to do; by default it is not.
+The loop runs its callbacks in the order in which they were given. The two threads of the store run their jobs in
+order too: running a job and reporting its outcome to the loop are two steps, and much can happen between them.
+Between the three any order is possible: by default the loop goes first, then reads, then writes; ``choose`` can
+pick any other. Jobs of a thread that is held wait, and so does everything that waits for them. A short commit may
+be done at once if the thread that writes is idle; by default it is not.
 """
 
 from __future__ import annotations

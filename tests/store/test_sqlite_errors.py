@@ -1,4 +1,4 @@
-"""Which of SQLite's errors pass, which are told, and which stop the broker."""
+"""Which of SQLite's errors pass, which are reported, and which end the shard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.store.sqlite.store import SqliteStore
 
 
 def error(code: int | None) -> sqlite3.Error:
-    made = sqlite3.OperationalError("told by SQLite")
+    made = sqlite3.OperationalError("said by SQLite")
     if code is not None:
         made.sqlite_errorcode = code
         made.sqlite_errorname = "NAME"
@@ -46,7 +46,7 @@ def test_the_meaning_of_an_error(
 ) -> None:
     fault = store_error(error(code), has_room=lambda: room, committing=committing)
     assert type(fault) is expected
-    assert "told by SQLite" in str(fault)
+    assert "said by SQLite" in str(fault)
 
 
 def test_a_closed_store_says_so(data: Path) -> None:

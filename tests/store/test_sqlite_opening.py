@@ -241,7 +241,7 @@ def test_the_schema_overwritten(data: Path) -> None:
 
 
 def test_damage_found_later_stops_the_broker(data: Path) -> None:
-    """A page in the middle is not read at open; whoever reads it is told that the file is damaged."""
+    """A page in the middle is not read at open; a read of it reports that the file is damaged."""
     filled(data, rows=5000)
     with closing(sqlite3.connect(data / "penstock.db")) as file:
         (page,) = file.execute(
@@ -270,7 +270,7 @@ def test_a_missing_table(data: Path) -> None:
     assert "lacks index by_group, table dedup" in refusal(data)
 
 
-def test_a_half_made_file_is_made_anew(data: Path) -> None:
+def test_a_half_made_file_is_made_again(data: Path) -> None:
     data.mkdir()
     (data / "penstock.db.new").write_bytes(b"half")
     filled(data)
@@ -420,7 +420,7 @@ _VISIT = (
 
 
 def test_another_process_may_look_into_the_file_and_nothing_is_lost(data: Path, tmp_path: Path) -> None:
-    """As a backup does. Whoever closes a database that nobody else has locked removes the log, with all in it."""
+    """As a backup does. A process that closes a database which no other has locked removes its log."""
     filled(data, rows=3)
     driver = Driver(lambda: SqliteStore(data))
     driver.append(added=[row(4)])

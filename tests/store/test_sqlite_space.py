@@ -1,4 +1,4 @@
-"""The disk: space comes back after a purge, and a full disk is told, survived and left behind."""
+"""The disk: space comes back after a purge, and a full disk is reported and survived."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def fill_until_full(driver: Driver) -> None:
         fill(driver, 1000)
 
 
-def test_a_full_disk_is_told_and_left_behind(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(small_disk: Path) -> None:
     data = small_disk / "data"
     driver = Driver(lambda: SqliteStore(data))
     assert (data / "penstock.reserve").exists()
@@ -179,7 +179,7 @@ except StoreFull:
     fill(driver, 20)
     driver.reopen()
     assert driver.total() == driver.number * 500
-    print("told and left behind")
+    print("reported and survived")
 """
 
 
@@ -188,4 +188,4 @@ def test_a_limit_on_files_is_a_full_disk_too(data: Path) -> None:
         [sys.executable, "-c", LIMITED, str(data), str(Path(__file__).parent)],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    assert done.stdout == "told and left behind\n", done.stderr
+    assert done.stdout == "reported and survived\n", done.stderr

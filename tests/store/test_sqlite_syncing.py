@@ -16,7 +16,7 @@ SOON_S = 10  # it takes milliseconds; a busy machine may be slow
 
 
 class Disk:
-    """Stands in for the sync of a file: says which were synced, and fails when told to."""
+    """Stands in for the sync of a file: records which were synced, and fails on demand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failing = False

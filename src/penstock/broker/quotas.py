@@ -15,7 +15,7 @@ from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 
 _NOTHING = (0, 0)
-_BESIDE_BYTES = 128  # id, sender and time of a message
+_BESIDE_BYTES = 192  # id, sender and time of a message
 
 
 class Quotas:

@@ -3,13 +3,13 @@
 Group commit: decisions made while one commit is written share the next. A reply that rests on a change waits until
 its commit is durable, and so does a reply that only leans on another's change.
 
-What lives in memory and depends on commits takes part in the journal. A participant that has a stake in a commit is
-told when it is durable, with what joins it then (a sent message joins its queue never before). When a commit is
-refused, everything decided since fails with it: records go back to what they were, and participants forget what they
-know and load it again from the store. So memory never runs ahead of the store.
+What lives in memory and depends on commits is a participant of the journal. When a commit is durable, each of its
+participants is notified with the messages that join it (a sent message joins its queue never before). When a commit
+is refused, everything decided since fails with it: records go back to what they were, and participants forget what
+they know and load it again from the store. So memory never runs ahead of the store.
 
-Answers leave when all participants were told, never in between: an answer may start the next request, and that must
-find memory as the commit left it.
+Answers leave after all participants were notified, never in between: an answer may start the next request, and that
+must find memory as the commit left it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
-from penstock.errors import StoreBroken, StoreBusy, StoreError, StoreFull, StoreLost, StoreUnknown
+from penstock.errors import (
+    StoreBroken,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreLost,
+    StoreUnknown,
+)
 from penstock.limits import SECOND, Limits
 from penstock.promise import Promise
 from penstock.queues.messages import Entry
@@ -90,7 +98,7 @@ class Shard:
         self._watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
         self._answers: list[tuple[Promise[Any], Any]] | None = (
-            None  # to be given when all participants were told
+            None  # to be given when all participants were notified
         )
         self._scheduled = False
         self._again = False  # a flush was put off because a commit was under way
@@ -172,7 +180,7 @@ class Shard:
     def table(
         self, kind: RecordKind[T], on_undone: Callable[[str, T | None], None] = lambda key, record: None
     ) -> RecordTable[T]:
-        """The records of a kind. ``on_undone`` is told what a record is again after a refused commit."""
+        """The records of a kind. ``on_undone`` is called with what a record is again after a refused commit."""
         return RecordTable(self, kind, self._records.pop(kind.name, {}), on_undone)
 
     def undo_by(self, table: RecordTable[Any], key: str, before: object) -> None:
@@ -182,11 +190,11 @@ class Shard:
             self._schedule()
 
     def watch(self, watcher: Callable[[Commit], None]) -> None:
-        """Call back for every durable commit, after its participants were told."""
+        """Call back for every durable commit, after its participants were notified."""
         self._watchers.append(watcher)
 
     def answer(self, promise: Promise[T], value: T) -> None:
-        """Resolve a promise: now, or after the participants of a commit were told."""
+        """Resolve a promise: now, or after the participants of a commit were notified."""
         if self._answers is None:
             promise.resolve(value)
         else:
@@ -210,7 +218,7 @@ class Shard:
         except StoreBroken as error:
             self._end(error)
         except BaseException:
-            return  # the reader is told
+            return  # for the reader to handle
 
     # -- committing ------------------------------------------------------------------------------------------
 
@@ -352,10 +360,12 @@ class Shard:
         refused = self.refuses
         try:
             self.refuses = outcome.result()
+        except StoreClosed:
+            return
         except Exception as error:
             if self.ended is not None:
                 return
-            log.warning("the store cannot be asked for its state: %s", error)
+            log.warning("the state of the store cannot be read: %s", error)
             self.refuses = self.refuses or str(error)
         if self.refuses is not None:
             self._refuse_sends(self.refuses, again=refused is not None)

@@ -24,7 +24,7 @@ _UNSYNCED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 def store_error(
     error: sqlite3.Error, *, has_room: Callable[[], bool], committing: bool = False
 ) -> StoreError:
-    """No room is told apart from everything else, because it passes. An error that leaves it unknown what is on the
+    """A lack of space is an error of its own, because it passes. An error that leaves it unknown what is on the
     disk (a failed fsync, a COMMIT that broke, damage) is StoreBroken: the data must be read again from the disk.
 
     ``has_room`` is asked only when SQLite says "I/O error" for what may be a quota or a limit on files."""
