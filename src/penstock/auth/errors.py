@@ -21,7 +21,7 @@ class InvalidSignature(AuthenticationError):
 
 
 class InvalidToken(AuthenticationError):
-    """No such access key or session. All reasons share one text, so that nobody can find out which keys exist."""
+    """No such access key or session. All reasons share one text, so that callers cannot find out which keys exist."""
 
     def __init__(self) -> None:
         super().__init__("The security token included in the request is invalid.")

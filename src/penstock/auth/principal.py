@@ -1,7 +1,8 @@
 """Who calls: the account's root, a user, a session, a service of this server, or an anonymous caller.
 
 A session of GetSessionToken has the ARN and name of the user it was created for; that of root stays
-``root``. A session of AssumeRole has an ARN of its own, and ``role_arn`` names the role."""
+``root``. A session of AssumeRole has an ARN of its own, and ``role_arn`` names the role.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Two commands never change a file at the same time: each takes a lock on a file of its own beside the changed
 one, which is replaced as a whole. A change is written beside the file and renamed over it, so that readers
 see the old content or the new one. What a killed command left behind is removed by the next command that has
-the lock."""
+the lock.
+"""
 
 from __future__ import annotations
 

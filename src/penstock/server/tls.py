@@ -2,7 +2,8 @@
 
 TLS 1.2 or later, with forward secrecy and authenticated encryption, which every AWS SDK supports. Files are
 read into a new context, which replaces the old one only if all of them are valid; open connections keep
-theirs. Files that could not be read are tried again with every check."""
+theirs. Files that could not be read are tried again with every check.
+"""
 
 from __future__ import annotations
 

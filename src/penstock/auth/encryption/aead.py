@@ -1,7 +1,8 @@
 """AES-256-GCM and HKDF-SHA256, as the ``cryptography`` package has them.
 
 The package is imported with the first key: it takes a sixth of the start time, and a server without keys
-needs none of it."""
+needs none of it.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 It is never stored with the data: it comes from the environment, from a command, or from a file. It encrypts
 nothing itself: each purpose gets a derived key of its own (HKDF-SHA256). What is encrypted (AES-256-GCM) is
-bound to a name: it can be neither changed nor used in another place."""
+bound to a name: it can be neither changed nor used in another place.
+"""
 
 from __future__ import annotations
 

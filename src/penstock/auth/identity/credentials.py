@@ -128,7 +128,7 @@ def _count(names: Iterable[str], word: str, what: str) -> str:
 
 
 def _kinds(content: CredentialsContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What can differ, by name. Keys are counted by themselves, whoever owns them."""
+    """What can differ, by name. Keys are counted by themselves, not with their owners."""
     accounts = content.accounts.items()
     yield "account", {number: account.sessions_since for number, account in accounts}
     yield (

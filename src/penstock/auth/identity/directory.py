@@ -1,8 +1,9 @@
 """One state of the credentials file, indexed for requests: the secret and the principal of each access key.
 
-An unknown key, an inactive one, a token from elsewhere and one whose owner is gone get the same answer, so
-that nobody can find out which keys exist. A session is valid as long as the long-term key it came from and
-everything in between: deactivating a leaked key ends all sessions that were created with it."""
+An unknown key, an inactive one, a token from elsewhere and one whose owner is gone get the same answer, so that
+callers cannot find out which keys exist. A session is valid as long as the long-term key it came from and everything
+in between: deactivating a leaked key ends all sessions that were created with it.
+"""
 
 from __future__ import annotations
 

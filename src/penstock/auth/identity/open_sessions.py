@@ -1,4 +1,4 @@
-"""Sessions of an open server, which authenticates nobody: their tokens only name the account they act in.
+"""Sessions of an open server, which does not authenticate: their tokens only name the account they act in.
 
 They hold no secret, protect nothing and stay valid after a restart. A secured server refuses them.
 """

@@ -3,7 +3,8 @@
 Nothing about a session is stored: the token carries it, and only the root key decrypts it. So sessions
 survive a restart and cost no memory. The secret is not in the token: it is derived from the access key and
 the root key. A token names all sessions it came from, back to the long-term key: ending one of them ends
-those that were created with it."""
+those that were created with it.
+"""
 
 from __future__ import annotations
 
