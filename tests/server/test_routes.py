@@ -126,6 +126,18 @@ def test_the_root_page() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/_localstack/health"])
+def test_health_pages_are_read_only(path: str) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            refused = await server.ask(get(path, method="DELETE"))
+            assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+            assert (await server.ask(get(path + "/"))).status == 200
+            assert (await server.ask(get(path + "/unknown"))).status == 404
+
+    run(scenario)
+
+
 def test_requests_are_refused_until_the_server_is_ready() -> None:
     async def scenario() -> None:
         async with serving() as server:

@@ -62,6 +62,20 @@ def test_a_slow_body_that_makes_progress_is_accepted() -> None:
     run(scenario)
 
 
+def test_time_in_which_the_server_stood_still_does_not_count() -> None:
+    async def scenario() -> None:
+        async with serving(QUICK) as server:
+            client, request = await server.connect(), post("A.B", b"x" * 1000)
+            client.send(request[:-500])
+            await asyncio.sleep(0.1)
+            time.sleep(0.8)  # noqa: ASYNC251
+            await asyncio.sleep(0.02)
+            client.send(request[-500:])
+            assert (await client.response()).status == 200
+
+    run(scenario)
+
+
 def test_a_running_request_is_never_cut() -> None:
     async def scenario() -> None:
         async with serving(QUICK) as server:
