@@ -258,8 +258,8 @@ def _packed_percent(session: Session) -> int | None:
     return percent or None
 
 
-def _written(issued: Issued, expires_s: int) -> st.Credentials:
-    return st.Credentials(
+def _written(issued: Issued, expires_s: int) -> st.IssuedCredentials:
+    return st.IssuedCredentials(
         AccessKeyId=issued.access_key,
         SecretAccessKey=issued.secret,
         SessionToken=issued.token,

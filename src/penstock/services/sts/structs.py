@@ -32,7 +32,7 @@ class ProvidedContext(StsStruct):
     ContextAssertion: Text = None
 
 
-class Credentials(StsStruct):
+class IssuedCredentials(StsStruct):
     AccessKeyId: str
     SecretAccessKey: str
     SessionToken: str
@@ -62,7 +62,7 @@ class GetSessionTokenRequest(StsStruct, AtRoot):
 
 
 class GetSessionTokenResult(StsStruct):
-    Credentials: Credentials
+    Credentials: IssuedCredentials
 
 
 class AssumeRoleRequest(StsStruct, AtRoot):
@@ -82,6 +82,6 @@ class AssumeRoleRequest(StsStruct, AtRoot):
 
 
 class AssumeRoleResult(StsStruct):
-    Credentials: Credentials
+    Credentials: IssuedCredentials
     AssumedRoleUser: AssumedRoleUser
     PackedPolicySize: Integer = None
