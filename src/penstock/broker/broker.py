@@ -17,7 +17,7 @@ from penstock.broker.move_tasks import MoveTaskRecord, MoveTasks
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import Upkeep
-from penstock.broker.waiting import Ask, Caller
+from penstock.broker.waiting import Ask, Client
 from penstock.errors import PurgedRecently
 from penstock.names import QueueName, Space
 from penstock.queues.backlog import Budget
@@ -163,7 +163,7 @@ class Broker:
     def receive(
         self,
         queue: LiveQueue,
-        caller: Caller,
+        caller: Client,
         *,
         count: int,
         visibility_ms: int | None,

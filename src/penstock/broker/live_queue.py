@@ -13,7 +13,7 @@ from functools import partial
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.queue_memory import QueueMemory
 from penstock.broker.shard import Shard
-from penstock.broker.waiting import Ask, Caller, WaitingReceives
+from penstock.broker.waiting import Ask, Client, WaitingReceives
 from penstock.errors import PenstockError, TooManyInFlight
 from penstock.names import QueueName
 from penstock.queues.fifo import FifoQueue
@@ -152,7 +152,7 @@ class LiveQueue:
 
     # -- receiving -------------------------------------------------------------------------------------------
 
-    async def receive(self, ask: Ask, caller: Caller, wait_ms: int | None) -> list[Received]:
+    async def receive(self, ask: Ask, caller: Client, wait_ms: int | None) -> list[Received]:
         shard, settings = self._shard, self.settings
         if settings.kms_key is not None:
             self.check_key()
@@ -189,7 +189,7 @@ class LiveQueue:
             return []
         return received
 
-    async def _wait(self, ask: Ask, caller: Caller, wait_ms: int) -> list[Delivery]:
+    async def _wait(self, ask: Ask, caller: Client, wait_ms: int) -> list[Delivery]:
         backlog = self.rules.backlog
         if not wait_ms:
             if not self.settings.fifo and backlog.in_flight >= self._shard.limits.in_flight_max:

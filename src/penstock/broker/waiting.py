@@ -21,7 +21,7 @@ from penstock.queues.messages import Delivery
 _ENDED_PER_TURN = 250  # about ten milliseconds: thousands in one turn would delay all other requests
 
 
-class Caller(Protocol):
+class Client(Protocol):
     """The client that sent a request, and may close its connection."""
 
     gone: bool
@@ -40,7 +40,7 @@ class Ask(NamedTuple):
 class Waiter:
     __slots__ = ("answer", "ask", "caller", "timer")
 
-    def __init__(self, ask: Ask, caller: Caller) -> None:
+    def __init__(self, ask: Ask, caller: Client) -> None:
         self.ask = ask
         self.caller = caller
         self.answer: Promise[list[Delivery]] = Promise()
@@ -74,7 +74,7 @@ class WaitingReceives:
     def __bool__(self) -> bool:
         return bool(self.long_polls or self.short_polls)
 
-    def wait(self, ask: Ask, caller: Caller, wait_ms: int) -> Promise[list[Delivery]]:
+    def wait(self, ask: Ask, caller: Client, wait_ms: int) -> Promise[list[Delivery]]:
         """What can be handed out within the time; nothing if that ends or the connection is closed."""
         waiter = Waiter(ask, caller)
         line = self.long_polls if wait_ms else self.short_polls
