@@ -89,6 +89,20 @@ def test_a_public_url_wins_over_a_trusted_proxy() -> None:
         raw.close()
 
 
+def test_queue_urls_of_regions_differ_if_the_public_url_names_the_region() -> None:
+    account = "200000000002"
+    with ServerProcess("--memory", "--public-url", "http://sqs.{region}.localhost:9324") as server:
+        east, west = (sqs_client(server.url, account, region) for region in ("us-east-1", "eu-west-1"))
+        urls = [client.create_queue(QueueName="q")["QueueUrl"] for client in (east, west)]
+        assert urls == [
+            f"http://sqs.{region}.localhost:9324/{account}/q" for region in ("us-east-1", "eu-west-1")
+        ]
+        east.send_message(QueueUrl=urls[1], MessageBody="west")
+        assert "Messages" not in east.receive_message(QueueUrl=urls[0])
+        (received,) = west.receive_message(QueueUrl="q")["Messages"]
+        assert received["Body"] == "west"
+
+
 def test_an_open_server_needs_no_signature(server: ServerProcess) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("POST", "/", b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})
