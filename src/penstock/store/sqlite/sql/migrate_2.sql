@@ -35,11 +35,22 @@ ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entries ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE entries ADD COLUMN receiver TEXT;
 ALTER TABLE entries ADD COLUMN received INTEGER;
+-- Without their indexes the rows are changed in half of the time.
+DROP INDEX by_place_loose;
+DROP INDEX by_place_grouped;
+DROP INDEX by_group;
+DROP INDEX by_age;
 DROP INDEX by_delay;
+DROP INDEX by_flight;
 UPDATE entries SET
   position = position << 20,
   size = coalesce(length(content), (SELECT length(content) FROM contents WHERE seq = entries.seq), 0);
-CREATE INDEX by_delay ON entries (queue, due, position) WHERE due > 0 AND receives = 0;
+CREATE INDEX by_place_loose   ON entries (queue, position) WHERE grp IS NULL;
+CREATE INDEX by_place_grouped ON entries (queue, position) WHERE grp IS NOT NULL;
+CREATE INDEX by_group         ON entries (queue, grp, position) WHERE grp IS NOT NULL;
+CREATE INDEX by_age           ON entries (queue, enqueued, position);
+CREATE INDEX by_delay         ON entries (queue, due, position) WHERE due > 0 AND receives = 0;
+CREATE INDEX by_flight        ON entries (queue, due, position) WHERE due > 0 AND receives > 0;
 
 CREATE TABLE usage (
   queue INTEGER PRIMARY KEY, messages INTEGER NOT NULL, bytes INTEGER NOT NULL
