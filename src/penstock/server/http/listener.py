@@ -280,9 +280,8 @@ class Listener:
     def _tick(self) -> None:
         late_s = monotonic() - self._now - 2 * self.limits.tick_s
         self._read_clock()
-        if (
-            late_s > 0
-        ):  # the process was stopped, or the loop was busy: clients are not to blame for this time
+        if late_s > 0:
+            # The process was suspended, or the loop was busy: that is no fault of the clients.
             for connection in self._connections:
                 connection.deadline += late_s
         for connection in [each for each in self._connections if each.deadline <= self._now]:

@@ -129,13 +129,10 @@ class RequestParser:
         limits, parser, names, values = self._limits, self._parser, self._names, self._values
         if len(names) > limits.header_count_max:
             raise _too_many_headers()
-        # The body may have begun in the same piece, and counts in `_fed`.
-        if (
-            self._fed
-            > limits.header_bytes_max
-            < length_of_head(self._target, zip(names, values, strict=True))
-        ):
-            raise _headers_too_large()
+        if self._fed > limits.header_bytes_max:  # perhaps only with what of the body came in the same piece
+            length = length_of_head(self._target, zip(names, values, strict=True))
+            if length > limits.header_bytes_max:
+                raise _headers_too_large()
         if names != self._last_names:
             self._last_names, self._lower_names = _lower(names)
         headers = {}
@@ -156,8 +153,8 @@ class RequestParser:
         self.phase = BODY
         self._fed = 0
         self._keep_alive = parser.should_keep_alive()
-        length = headers.get(b"content-length")
-        if length is not None and int(length) > limits.body_bytes_max:
+        announced = headers.get(b"content-length")
+        if announced is not None and int(announced) > limits.body_bytes_max:
             raise self._body_too_large()
         if b"connection" in headers or b"expect" in headers:  # they depend on the version
             self._version = parser.get_http_version()
