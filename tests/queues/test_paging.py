@@ -130,3 +130,29 @@ def test_after_a_restart_nothing_overtakes_what_is_not_loaded_yet() -> None:
     queues.reload()
     queues.advance(MINUTE)
     assert work_off(queues, "q.fifo") == ["first", "second"]
+
+
+def test_giving_memory_back_skips_nothing_that_was_not_read_yet() -> None:
+    """After a restart, a message that was in flight is in memory before those in front of it in its group."""
+    limits = msgspec.structs.replace(ROOMY, refill_rows=16, lane_floor=16)
+    queues = Queues(limits)
+    queues.create("q.fifo")
+    sent = [f"m{i}" for i in range(60)]
+    queues.send_all("q.fifo", *sent, group="g")
+    received = queues.receive("q.fifo", 60, visibility_ms=MINUTE)
+    assert len(received) == 60
+    for message in received[:-1]:
+        queues.change("q.fifo", message, 0)
+    queues.budget.bytes_max = 0
+    queues.reload()
+    queues.advance(MINUTE)
+    assert queues.counts("q.fifo") == (60, 0, 0)
+    rules = queues.rules("q.fifo")
+    lane = rules.backlog.lanes["g"]
+    assert lane.stored and rules.backlog.excess(lane) == 1, "only the last message is too much"
+    rules.trim(durable=1 << 60)
+    done: list[str] = []
+    while batch := queues.receive("q.fifo", 10):
+        done += [message.content.body for message in batch]
+        queues.delete("q.fifo", *batch)
+    assert done == sent

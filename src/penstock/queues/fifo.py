@@ -422,7 +422,6 @@ class FifoQueue(Queue):
                 entry = lane.entries.pop()
                 lane.ready -= 1
                 backlog.leave_to_store(lane, entry)
-                lane.loaded_to = entry.position - 1
 
 
 def _position(entry: Entry) -> int:

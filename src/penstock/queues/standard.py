@@ -254,4 +254,3 @@ class StandardQueue(Queue):
                     break
                 lane.pop_last()
                 backlog.leave_to_store(lane, entry)
-                lane.loaded_to = min(lane.loaded_to, entry.position - 1)
