@@ -48,6 +48,22 @@ class MessageNotAvailable(PenstockError):
     """The message is gone, or on a FIFO queue no longer hidden by this receive: its visibility cannot be changed."""
 
 
+class MessageInFlight(PenstockError):
+    """The message was received and is hidden: it cannot be edited."""
+
+
+class ContentOutdated(PenstockError):
+    """The content of the message was replaced meanwhile."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.version = version  # the one it has now
+
+
+class NoRoomBetween(PenstockError):
+    """There is no free position between two messages."""
+
+
 class VisibilityTooLong(PenstockError):
     """The message would be hidden for longer than the maximum since its receive."""
 

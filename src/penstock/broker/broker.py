@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.live_queue import LiveQueue, Outcomes, QueueContext
 from penstock.broker.move_tasks import MoveTaskRecord, MoveTasks
@@ -55,6 +56,7 @@ class Broker:
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
         self._upkeep = Upkeep(shard, self.budget, catalogue)
         self._moves = MoveTasks(shard, catalogue)
+        self.editing = Editing(shard)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(self.queues()), messages, size)

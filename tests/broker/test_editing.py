@@ -1,0 +1,143 @@
+"""Messages that are listed, replaced and moved without being received."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
+from penstock.limits import HOUR, MINUTE
+from penstock.queues.messages import decode_content
+from penstock.store.changes import EntryRow
+from penstock.store.port import Order, Selection
+from sim.world import SECOND, World
+
+KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
+
+
+def rows(world: World, name: str, order: Order = Order.POSITION, **more: int) -> list[EntryRow]:
+    queue = world.queue(name)
+    return world.do(world.broker.editing.list(queue, Selection(queue.id, **more), order, rows_max=100))
+
+
+def fill(world: World, name: str, *bodies: str) -> dict[str, int]:
+    """The seq of each body."""
+    world.create(name, visibility_ms=HOUR)
+    world.send_all(name, *bodies, group="g")
+    return dict(zip(bodies, [row.seq for row in rows(world, name)], strict=True))
+
+
+def work_off(world: World, name: str) -> list[str]:
+    done: list[str] = []
+    while batch := world.receive(name, 10):
+        done += [message.content.body for message in batch]
+        world.delete(name, *batch)
+    return done
+
+
+def replace(world: World, name: str, seq: int, body: str, if_version: int) -> int:
+    stored = decode_content(world.store.contents([seq])[seq])
+    content = msgspec.structs.replace(stored, body=body)
+    return world.do(world.broker.editing.replace_content(world.queue(name), seq, content, if_version))
+
+
+@KINDS
+def test_messages_of_any_state_are_listed(world: World, name: str) -> None:
+    seqs = fill(world, name, "a", "b", "c")
+    (received,) = world.receive(name, 1, visibility_ms=MINUTE)
+    listed = rows(world, name)
+    assert [row.seq for row in listed] == list(seqs.values())
+    assert [row.receives for row in listed] == [1, 0, 0]
+    assert [row.seq for row in rows(world, name, Order.DUE, due_ms_min=1)] == [seqs["a"]]
+    assert [row.seq for row in rows(world, name, Order.AGE)] == list(seqs.values())
+    assert world.counts(name) == (2, 1, 0)
+    world.delete(name, received)
+
+
+def test_delayed_messages_are_listed_too(world: World) -> None:
+    world.create("q")
+    world.send("q", "later", delay_ms=MINUTE)
+    world.send("q", "sooner", delay_ms=SECOND)
+    by_due = rows(world, "q", Order.DUE, due_ms_min=1)
+    assert [row.due_ms - world.clock.now_ms() for row in by_due] == [SECOND, MINUTE]
+
+
+@KINDS
+def test_content_is_replaced_under_a_new_version(world: World, name: str) -> None:
+    seqs = fill(world, name, "a", "b")
+    before = {row.seq: row for row in rows(world, name)}
+    assert replace(world, name, seqs["b"], "edited", if_version=1) == 2
+    assert [row.version for row in rows(world, name)] == [1, 2]
+    ids = {m.content.body: m.content.id for m in world.drain_up_to(name, 2)}
+    assert ids.keys() == {"a", "edited"}
+    assert before.keys() == {row.seq for row in rows(world, name)}
+
+
+@KINDS
+def test_an_outdated_version_is_refused(world: World, name: str) -> None:
+    seqs = fill(world, name, "a")
+    replace(world, name, seqs["a"], "first", if_version=1)
+    with pytest.raises(ContentOutdated) as refused:
+        replace(world, name, seqs["a"], "second", if_version=1)
+    assert refused.value.version == 2
+    assert work_off(world, name) == ["first"]
+
+
+@KINDS
+def test_a_message_in_flight_is_not_edited(world: World, name: str) -> None:
+    seqs = fill(world, name, "a", "b")
+    (received,) = world.receive(name, 1)
+    with pytest.raises(MessageInFlight):
+        replace(world, name, seqs["a"], "edited", if_version=1)
+    with pytest.raises(MessageInFlight):
+        world.do(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+    world.delete(name, received)
+    with pytest.raises(MessageNotAvailable):
+        world.do(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+
+
+@KINDS
+def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
+    seqs = fill(world, name, "a")
+    world.counts(name)
+    world.hold_commits()
+    world.poll(name, 1)
+    edit = world.start(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+    world.release_commits()
+    with pytest.raises(MessageInFlight):
+        edit.result()
+
+
+@KINDS
+def test_moving_before_another_to_the_front_and_to_the_back(world: World, name: str) -> None:
+    seqs = fill(world, name, *"abcdef")
+    queue, editing = world.queue(name), world.broker.editing
+    world.do(editing.move_before(queue, seqs["e"], seqs["b"]))
+    world.do(editing.move_before(queue, seqs["f"], seqs["b"]))
+    world.do(editing.move_to_front(queue, seqs["d"]))
+    world.do(editing.move_to_back(queue, seqs["a"]))
+    by_seq = {seq: body for body, seq in seqs.items()}
+    assert "".join(by_seq[row.seq] for row in rows(world, name)) == "defbca"
+    world.crash()
+    assert "".join(work_off(world, name)) == "defbca"
+
+
+def test_edits_at_the_same_time_choose_different_positions(world: World) -> None:
+    seqs = fill(world, "q", *"abcde")
+    queue, editing = world.queue("q"), world.broker.editing
+    edits = [world.start(editing.move_before(queue, seqs[body], seqs["b"])) for body in "cde"]
+    world.run()
+    assert all(edit.done for edit in edits)
+    assert "".join(work_off(world, "q")) == "acdeb"
+
+
+def test_between_two_messages_there_is_room_for_twenty(roomy: World) -> None:
+    seqs = fill(roomy, "q", *(f"m{i}" for i in range(30)))
+    queue, editing = roomy.queue("q"), roomy.broker.editing
+    moved = 0
+    with pytest.raises(NoRoomBetween):
+        for body in list(seqs)[2:]:
+            roomy.do(editing.move_before(queue, seqs[body], seqs["m1"]))
+            moved += 1
+    assert moved >= 20
+    assert sorted(work_off(roomy, "q")) == sorted(seqs)
