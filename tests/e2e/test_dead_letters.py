@@ -116,7 +116,7 @@ def test_a_source_must_be_allowed_by_its_dead_letter_queue(sqs: Any, account: st
     dead = make(sqs, "dead", RedriveAllowPolicy=allow)
     make_source(sqs, "friend", dead)
     with pytest.raises(ClientError) as refused:
-        make_source(sqs, "stranger", dead)
+        make_source(sqs, "other", dead)
     assert refused.value.response["Error"]["Code"] == "InvalidParameterValue"
 
 

@@ -70,10 +70,10 @@ def _spoken_in_both(row: Row) -> bool:
 def test_the_same_refusal_in_the_query_protocol(furnished: Raw, row: Row) -> None:
     reply = furnished.post_form(form_of(row.action, row.request))
     document = ElementTree.fromstring(reply.body)
-    told = {part: document.findtext(f"{_XML}Error/{_XML}{part}") for part in ("Type", "Code", "Message")}
-    assert (told["Type"], told["Code"]) == ("Sender", CODES[row.type])
+    error = {part: document.findtext(f"{_XML}Error/{_XML}{part}") for part in ("Type", "Code", "Message")}
+    assert (error["Type"], error["Code"]) == ("Sender", CODES[row.type])
     if row.text is not None:
-        assert told["Message"] == (NO_QUEUE_QUERY if row.text == NO_QUEUE else row.text)
+        assert error["Message"] == (NO_QUEUE_QUERY if row.text == NO_QUEUE else row.text)
     assert reply.status == STATUSES.get(row.type, 400)
     assert reply.headers["content-type"] == "text/xml"
     assert document.findtext(f"{_XML}RequestId") == reply.headers["x-amzn-requestid"]

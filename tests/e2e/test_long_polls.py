@@ -117,7 +117,7 @@ def test_a_disconnected_poll_receives_nothing(
         poller.hang_up(reset=reset)
     sqs.send_message(QueueUrl=url, MessageBody="b")
     answer = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["ApproximateReceiveCount"])
-    assert bodies(answer) == ["b"], "it is not hidden for somebody who will never read it"
+    assert bodies(answer) == ["b"], "it is not hidden for a client that will never read it"
     assert answer["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}
 
 

@@ -26,13 +26,13 @@ def client(request: pytest.FixtureRequest, server: ServerProcess, account: str) 
     return made
 
 
-class Story:
-    """One client's way through all actions; what it is told, without what differs by nature."""
+class AllActions:
+    """One client calls all actions and keeps their outcomes, without what differs by nature."""
 
     def __init__(self, client: Any, account: str) -> None:
         self._client = client
         self._account = account
-        self.told: list[tuple[str, Any]] = []
+        self.outcomes: list[tuple[str, Any]] = []
 
     def ask(self, action: str, /, **request: Any) -> Any:
         try:
@@ -43,7 +43,7 @@ class Story:
             status = refused.response["ResponseMetadata"]["HTTPStatusCode"]
             answer = {"Error": (refused.response["Error"]["Code"], text, status)}
         answer.pop("ResponseMetadata", None)
-        self.told.append((action, self._timeless(answer)))
+        self.outcomes.append((action, self._timeless(answer)))
         return answer
 
     def _timeless(self, answer: Any) -> Any:
@@ -57,9 +57,9 @@ class Story:
         return json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text))
 
 
-def tell(client: Any, account: str) -> list[tuple[str, Any]]:
-    story = Story(client, account)
-    ask = story.ask
+def call_all(client: Any, account: str) -> list[tuple[str, Any]]:
+    calls = AllActions(client, account)
+    ask = calls.ask
     arn = f"arn:aws:sqs:us-east-1:{account}:"
     attributes = {
         "a": {"DataType": "String", "StringValue": 'é"\r<'},
@@ -130,7 +130,7 @@ def tell(client: Any, account: str) -> list[tuple[str, Any]]:
     ask("PurgeQueue", QueueUrl=url)
     ask("DeleteQueue", QueueUrl=url)
     ask("DeleteQueue", QueueUrl=url)
-    return story.told
+    return calls.outcomes
 
 
 def _await_end(client: Any, source: str) -> None:
@@ -142,16 +142,16 @@ def _await_end(client: Any, source: str) -> None:
 
 
 def test_every_action_has_the_same_outcome_in_both_protocols(server: ServerProcess) -> None:
-    told = {}
+    outcomes = {}
     for account, (name, make) in enumerate(CLIENTS.items(), 250_000_000_001):
-        told[name] = tell(make(server.url, str(account)), str(account))
-    for one, other in zip(told["json"], told["query"], strict=True):
+        outcomes[name] = call_all(make(server.url, str(account)), str(account))
+    for one, other in zip(outcomes["json"], outcomes["query"], strict=True):
         assert one == other
-    asked = {action for action, answer in told["query"]}
-    succeeded = {action for action, answer in told["query"] if "Error" not in answer}
+    asked = {action for action, answer in outcomes["query"]}
+    succeeded = {action for action, answer in outcomes["query"] if "Error" not in answer}
     actions = set(sqs_client(server.url, "250000000001").meta.service_model.operation_names)
     assert asked == actions and len(actions) == 23
-    # The task of this story is over before it can be cancelled; the next test is quicker.
+    # The task of this calls is over before it can be cancelled; the next test is quicker.
     assert actions - succeeded == {"CancelMessageMoveTask"}
 
 

@@ -71,8 +71,8 @@ def test_the_root_key_of_a_server_is_exchanged(accounts: Secured) -> None:
         assert bodies(sqs) == ["from before"]
         queue = sqs.get_queue_url(QueueName="q")["QueueUrl"]
         sqs.send_message(QueueUrl=queue, MessageBody="from after")
-        told = refusal(client(server.url, **session).get_queue_url, QueueName="q")
-        assert told[:2] == (403, "InvalidClientTokenId"), "sessions have ended"
+        refused = refusal(client(server.url, **session).get_queue_url, QueueName="q")
+        assert refused[:2] == (403, "InvalidClientTokenId"), "sessions have ended"
         assert bodies(client(server.url, **session_of(accounts, "alice"))) == ["from after", "from before"]
         assert ended(accounts, "key", "rotate", "--all", "--root-key-file", "new.key")[0] == 0
         assert server.stop() == 0

@@ -259,7 +259,7 @@ def test_the_audit_log_records_callers_and_no_messages(tmp_path: Path) -> None:
         ann.delete_queue(QueueUrl=url)
         assert server.stop() == 0
         events = [event for event in accounts.audit_log if event["eventSource"] == "sqs.amazonaws.com"]
-        told = [
+        recorded = [
             (
                 event["eventName"],
                 event["userIdentity"].get("userName"),
@@ -268,7 +268,7 @@ def test_the_audit_log_records_callers_and_no_messages(tmp_path: Path) -> None:
             )
             for event in events
         ]
-        assert told == [
+        assert recorded == [
             ("CreateQueue", "ann", "allowed", None),
             ("DeleteQueue", "bob", "denied", "AccessDenied"),
             ("ListQueues", None, "denied", "SignatureDoesNotMatch"),

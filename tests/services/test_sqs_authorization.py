@@ -203,11 +203,11 @@ def test_another_account_does_not_learn_whether_a_queue_exists(
 
 def test_another_account_without_permission_does_not_learn_what_a_policy_grants(secured: Any) -> None:
     from_there(secured, user(account=THERE))
-    told = set()
+    messages = set()
     for text in (None, policy(["sqs:*"], ARN, Principal={"AWS": THERE})):
         with_policy(secured, text)
-        told.add(secured("SendMessage", **REQUESTS["SendMessage"]).message)
-    assert len(told) == 1
+        messages.add(secured("SendMessage", **REQUESTS["SendMessage"]).message)
+    assert len(messages) == 1
 
 
 def test_a_caller_without_permission_does_not_learn_whether_a_queue_exists(secured: Any) -> None:
@@ -287,7 +287,7 @@ def test_a_move_task_returns_messages_only_to_queues_that_its_caller_may_send_to
     assert secured.broker.tasks[0].only_to == {QueueName(HERE, REGION, "orders")}
     secured.principal = None
     assert secured("StartMessageMoveTask", **move).status == 200
-    assert secured.broker.tasks[0].only_to is None, "nobody is asked on an open server"
+    assert secured.broker.tasks[0].only_to is None, "an open server checks no permission"
 
 
 def test_a_condition_on_a_tag_cannot_be_avoided_by_another_case(secured: Any) -> None:

@@ -39,5 +39,5 @@ def test_the_request_is_refused(
 
 
 def test_a_key_is_not_looked_up_when_it_is_set(sqs: Any) -> None:
-    sqs.make("q", KmsMasterKeyId="alias/nobody")
-    assert sqs.attributes("q")["KmsMasterKeyId"] == "alias/nobody"
+    sqs.make("q", KmsMasterKeyId="alias/missing")
+    assert sqs.attributes("q")["KmsMasterKeyId"] == "alias/missing"

@@ -128,8 +128,8 @@ def test_get_queue_url_refuses(sqs: Any) -> None:
     sqs.make("a")
     assert sqs("GetQueueUrl").code == "InvalidParameterValue"
     assert sqs("GetQueueUrl", QueueName="A").error == GONE
-    stranger = sqs("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="999999999999")
-    assert stranger.error == (
+    foreign = sqs("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="999999999999")
+    assert foreign.error == (
         GONE[0],
         "The specified queue does not exist or you do not have access to it.",
     )

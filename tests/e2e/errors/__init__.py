@@ -1,8 +1,8 @@
 """Every refusal of the specification that one request can bring about, as a table.
 
-A row says which rule it is, what is asked, and what is answered. Queues are named barely; whoever asks makes
-them first: ``std``, ``small`` (1,024 bytes a message), ``f.fifo``, ``content.fifo`` (content-based
-deduplication), ``dead`` (the dead-letter queue of ``source``), ``closed`` (lets nobody send dead letters to it),
+A row says which rule it is, what is asked, and what is answered. Queues are given by name and created
+first: ``std``, ``small`` (1,024 bytes a message), ``f.fifo``, ``content.fifo`` (content-based
+deduplication), ``dead`` (the dead-letter queue of ``source``), ``closed`` (allows no dead letters),
 ``purged`` (a moment ago) and ``gone`` (deleted a moment ago).
 """
 
