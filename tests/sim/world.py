@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Callable, Coroutine, Set
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -159,7 +161,21 @@ class World:
         self.store.close()
         Promise.fail = self._fail  # type: ignore[method-assign]
         self._log.handlers, self._log.propagate = self._log_state
+        self._check_counters()
         shutil.rmtree(self._directory)
+
+    def _check_counters(self) -> None:
+        """What queues hold is kept with every commit and never counted; here it is counted."""
+        with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
+            counted = database.execute(
+                "SELECT queue, count(*), sum(size) FROM entries "
+                "WHERE position > coalesce((SELECT position FROM voids WHERE queue = entries.queue), -1) "
+                "GROUP BY queue ORDER BY queue"
+            ).fetchall()
+            kept = database.execute(
+                "SELECT queue, messages, bytes FROM usage WHERE messages <> 0 OR bytes <> 0 ORDER BY queue"
+            ).fetchall()
+        assert kept == counted
 
     def _watch_for_bugs(self) -> None:
         """An error that is not the broker's own is a bug, even if nobody waits for what it failed."""
