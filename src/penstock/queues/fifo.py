@@ -28,12 +28,11 @@ from penstock.queues.messages import (
     State,
     Taken,
     encode_content,
-    position_of,
 )
 from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueRecord, QueueSettings
-from penstock.store.changes import Changes, DedupRow, EntryRow
+from penstock.store.changes import POSITION_GAP, Changes, DedupRow, EntryRow
 
 
 class GroupLane(Lane):
@@ -98,7 +97,9 @@ class FifoQueue(Queue):
                 id, message.body, message.sender, wall_ms, message.attributes, message.trace, dedup_id
             )
             # SQS: the delay is the queue's, never the message's, and a change of it counts for waiting messages too.
-            entry = Entry(number, position_of(number), message.group, now_ms, content=encode_content(content))
+            entry = Entry(
+                number, number * POSITION_GAP, message.group, now_ms, content=encode_content(content)
+            )
             changes.add(self.id, entry)
             self.dedup.remember(digest, number, until_ms)
             changes.dedup.append(DedupRow(self.id, number, digest, until_ms))

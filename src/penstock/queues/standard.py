@@ -17,12 +17,11 @@ from penstock.queues.messages import (
     Sent,
     State,
     encode_content,
-    position_of,
 )
 from penstock.queues.queue import Queue, Tools
 from penstock.queues.receipts import Receipt
 from penstock.queues.settings import QueueRecord
-from penstock.store.changes import Changes, EntryRow
+from penstock.store.changes import POSITION_GAP, Changes, EntryRow
 
 
 class StandardQueue(Queue):
@@ -49,7 +48,7 @@ class StandardQueue(Queue):
             id = self.message_id(number)
             content = Content(id, message.body, message.sender, wall_ms, message.attributes, message.trace)
             entry = Entry(
-                number, position_of(number), message.group, now_ms, now_ms + delay_ms if delay_ms else 0,
+                number, number * POSITION_GAP, message.group, now_ms, now_ms + delay_ms if delay_ms else 0,
                 content=encode_content(content),
             )  # fmt: skip
             changes.add(self.id, entry)
