@@ -33,6 +33,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.limits = Limits()
         self.queues: dict[QueueName, Any] = {}
+        self.by_name = self.queues
         self.sent: list[Outgoing] = []
         self.commits = 0
         self.receivable: list[Received] = []

@@ -5,7 +5,7 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -51,6 +51,7 @@ class Broker:
         )  # fmt: skip
         context = QueueContext(shard, tools, ReceiptSigner(shard.secret), keys or NoGuard())
         self._catalogue = catalogue = Catalogue(context)
+        self.by_name: Mapping[QueueName, LiveQueue] = catalogue.by_name
         self._quotas = quotas = Quotas(shard, catalogue)
         context.deliver, context.exists = catalogue.deliver, catalogue.exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None

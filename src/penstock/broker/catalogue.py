@@ -31,7 +31,7 @@ class Catalogue:
     def __init__(self, context: QueueContext) -> None:
         self._context = context
         self._shard = shard = context.shard
-        self._queues: dict[QueueName, LiveQueue] = {}
+        self.by_name: dict[QueueName, LiveQueue] = {}
         self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
         self._records = shard.table(QUEUES, self._undone)
@@ -40,19 +40,19 @@ class Catalogue:
             self._enter(record)
 
     def __iter__(self) -> Iterator[LiveQueue]:
-        return iter(list(self._queues.values()))
+        return iter(list(self.by_name.values()))
 
     def find(self, name: QueueName) -> LiveQueue:
-        queue = self._queues.get(name)
+        queue = self.by_name.get(name)
         if queue is None:
             raise QueueMissing
         return queue
 
     def get(self, name: QueueName) -> LiveQueue | None:
-        return self._queues.get(name)
+        return self.by_name.get(name)
 
     def exists(self, name: QueueName) -> bool:
-        return name in self._queues
+        return name in self.by_name
 
     def names(self, space: Space, prefix: str) -> list[QueueName]:
         names = self._names.get(space, [])
@@ -70,7 +70,7 @@ class Catalogue:
     def sources_of(self, target: QueueName) -> list[QueueName]:
         return sorted(
             queue.name
-            for queue in self._queues.values()
+            for queue in self.by_name.values()
             if queue.settings.redrive is not None and queue.settings.redrive.target == target
         )
 
@@ -127,13 +127,13 @@ class Catalogue:
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
         queue = LiveQueue(record, self._context)
-        self._queues[record.name] = self._by_id[record.id] = queue
+        self.by_name[record.name] = self._by_id[record.id] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
     def _leave(self, queue: LiveQueue) -> None:
         queue.deleted = True
-        del self._queues[queue.name]
+        del self.by_name[queue.name]
         del self._by_id[queue.id]
         names = self._names[queue.name.space]
         names.remove(queue.name.name)

@@ -102,12 +102,12 @@ def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | Abse
     name = _names.get((request.QueueUrl or "", space.account, space.region, sqs.host))
     if name is None or name.account != space.account:
         name = queue_named(sqs, request.QueueUrl, call)
-    try:
-        return QueueResource(sqs.broker.find(name))
-    except QueueMissing:
-        if call.principal is None:
-            raise
-        return AbsentQueue(name, QueueMissing())  # the caught one would hold the call, which holds this
+    queue = sqs.broker.by_name.get(name)
+    if queue is not None:
+        return QueueResource(queue)
+    if call.principal is None:
+        raise QueueMissing
+    return AbsentQueue(name, QueueMissing())
 
 
 def queue_resource(
@@ -120,9 +120,8 @@ def queue_resource(
     is_hidden: bool = False,
 ) -> QueueResource | AbsentQueue:
     """The queue of that name, with the tags that the request sets or removes, and the error if it is missing."""
-    try:
-        queue = sqs.broker.find(name)
-    except QueueMissing:
+    queue = sqs.broker.by_name.get(name)
+    if queue is None:
         return AbsentQueue(name, missing or QueueMissing(), request_tags, tag_keys, is_hidden=is_hidden)
     return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
 
