@@ -22,7 +22,7 @@ OTHER = {"sse_managed": False, "kms_key": "alias/other"}
 
 
 class EncryptedWorld(World):
-    """A world whose store encrypts, and encrypts anew."""
+    """A world whose store encrypts and re-encrypts."""
 
     ring: Keyring | None = None
     progress: Progress | None = None
@@ -36,15 +36,15 @@ class EncryptedWorld(World):
             self.ring.create(SPACE, "alias/other")
         self.keys = MessageCipher(self.ring, self.clock)
         self.store = FaultyStore(self._directory)
-        self.sealed = EncryptedStore(self.store, self.keys, lambda lost: None, QUEUES.name, key_use)
-        state = self.sealed.open()
+        self.encrypted = EncryptedStore(self.store, self.keys, lambda lost: None, QUEUES.name, key_use)
+        state = self.encrypted.open()
         self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.shard = Shard(self.sealed, self.runtime, self.clock, self.limits, state, self.fatal.append)
+        self.shard = Shard(self.encrypted, self.runtime, self.clock, self.limits, state, self.fatal.append)
         self.broker = Broker(self.shard, self.keys)
         self.broker.start()
         ring = self.ring
         self.reencryption = Reencryption(
-            self.sealed, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep
+            self.encrypted, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep
         )
 
     def keep(self, progress: Progress) -> None:

@@ -68,7 +68,7 @@ def test_a_page_that_was_opened_before_is_thrown_away(world: EncryptedWorld) -> 
     world.create("orders", **KMS)
     world.send_all("orders", *map(str, range(3)))
     world.configure("orders", **OTHER)
-    lane, opened = world.sealed.lane, list[bool]()
+    lane, opened = world.encrypted.lane, list[bool]()
 
     def disabled_meanwhile(*asked: Any) -> list[EntryRow]:
         rows = lane(*asked)
@@ -77,7 +77,7 @@ def test_a_page_that_was_opened_before_is_thrown_away(world: EncryptedWorld) -> 
             world.enable("alias/orders", False)
         return rows
 
-    world.sealed.lane = disabled_meanwhile  # type: ignore[method-assign]
+    world.encrypted.lane = disabled_meanwhile  # type: ignore[method-assign]
     world.broker.keys_changed()
     assert received_or_refused(world, "orders") == []
     assert opened == [True]

@@ -1,4 +1,4 @@
-"""Encrypted queues in the broker: keys that cannot be used, messages that change queues, and encrypting anew."""
+"""Encrypted queues in the broker: keys that cannot be used, messages that change queues, and re-encryption."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_key_that_is_not_there_stops_sends_and_receives(world: EncryptedWorld)
         world.receive("orders")
 
 
-def test_a_receive_that_waits_is_told_when_the_key_is_disabled(world: EncryptedWorld) -> None:
+def test_a_waiting_receive_fails_when_the_key_is_disabled(world: EncryptedWorld) -> None:
     """It waits for a delayed message, so that nothing is sent after the key was disabled."""
     world.create("orders", **KMS)
     world.send("orders", "late", delay_ms=10 * SECOND)
@@ -106,7 +106,7 @@ def test_a_damaged_message_does_not_hold_up_the_others(world: EncryptedWorld) ->
     assert sorted(world.drain("orders")) == ["fine", "good"]
     world.advance(2 * SECOND)
     world.drain("orders")
-    assert world.counts("orders")[0] == 0, "it went the way of all messages that nobody can handle"
+    assert world.counts("orders")[0] == 0, "it was dead-lettered as any message that is received too often"
 
 
 def test_a_dead_letter_is_readable_under_the_other_queues_key(world: EncryptedWorld) -> None:
@@ -121,7 +121,7 @@ def test_a_dead_letter_is_readable_under_the_other_queues_key(world: EncryptedWo
     assert world.bodies("dead") == ["letter"]
 
 
-def test_a_move_task_seals_under_the_destinations_key(world: EncryptedWorld) -> None:
+def test_a_move_task_encrypts_under_the_destinations_key(world: EncryptedWorld) -> None:
     world.create("dead", **OTHER)
     world.create("orders", dead_letters=("dead", 1), **KMS)
     world.send_all("dead", *map(str, range(25)))
@@ -169,10 +169,10 @@ def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None
         world.send("free", "message")
 
 
-# -- encrypting anew -----------------------------------------------------------------------------------------
+# -- re-encryption -----------------------------------------------------------------------------------------
 
 
-def encrypt_anew(world: EncryptedWorld) -> Progress:
+def reencrypt(world: EncryptedWorld) -> Progress:
     world.reencryption.wake()
     world.run()
     for _ in range(1000):
@@ -189,7 +189,7 @@ def test_the_first_round_encrypts_what_was_stored_before() -> None:
         world.send_all("orders", *map(str, range(10)))
         world.configure("orders", sse_managed=True)
         assert world.versions() == [0] * 10
-        progress = encrypt_anew(world)
+        progress = reencrypt(world)
         assert (progress.checked, progress.reencrypted, progress.percent) == (10, 10, 100)
         assert world.versions() == [1] * 10
         world.restart()
@@ -204,7 +204,7 @@ def test_messages_of_another_keyring_are_counted(tmp_path: Path, caplog: pytest.
         world.ring = Keyring(tmp_path / "another.json", RootKey(bytes(32)), world.clock)
         world.crash()
         world._log.addHandler(caplog.handler)
-        assert encrypt_anew(world).unreadable == 2
+        assert reencrypt(world).unreadable == 2
         assert "2 stored messages cannot be decrypted" in caplog.text
         with pytest.raises(KeyMissing):
             world.receive("orders")
@@ -214,10 +214,10 @@ def test_a_rotation_is_taken_up_and_done_once(world: EncryptedWorld) -> None:
     world.create("orders", **KMS)
     for start in range(0, 1200, 300):
         world.send_all("orders", *map(str, range(start, start + 300)))
-    assert encrypt_anew(world).reencrypted == 0
+    assert reencrypt(world).reencrypted == 0
     world.rotate("alias/orders")
     world.progress = None
-    assert encrypt_anew(world).reencrypted == 1200
+    assert reencrypt(world).reencrypted == 1200
     assert set(world.versions()) == {2}
     kept = world.kept
     world.reencryption.wake()
@@ -237,22 +237,20 @@ def test_a_restart_goes_on_where_it_was(world: EncryptedWorld) -> None:
     assert not world.progress.done
     before = world.progress
     world.restart()
-    progress = encrypt_anew(world)
+    progress = reencrypt(world)
     assert progress.done
     assert progress.checked == 1600, "what was done is not done again"
     assert progress.upto == before.upto
     assert set(world.versions()) == {2}
 
 
-def test_messages_may_go_while_they_are_encrypted_anew(
-    world: EncryptedWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_may_go_during_reencryption(world: EncryptedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are deleted between the reading of a bite and its writing."""
     world.create("orders", **KMS)
     world.send_all("orders", *map(str, range(20)))
     world.rotate("alias/orders")
     going = world.receive("orders", 3)
-    outdated = world.sealed.outdated
+    outdated = world.encrypted.outdated
 
     def delete_meanwhile(*asked: int) -> object:
         found = outdated(*asked)
@@ -263,11 +261,11 @@ def test_messages_may_go_while_they_are_encrypted_anew(
             going.clear()
         return found
 
-    monkeypatch.setattr(world.sealed, "outdated", delete_meanwhile)
+    monkeypatch.setattr(world.encrypted, "outdated", delete_meanwhile)
     world.reencryption.wake()
     world.run()
     world.release_commits()
-    assert encrypt_anew(world).reencrypted == 20
+    assert reencrypt(world).reencrypted == 20
     assert world.versions() == [2] * 17
     assert len(world.drain("orders")) == 17
 
@@ -280,7 +278,7 @@ def test_a_batch_under_way_is_not_missed(world: EncryptedWorld) -> None:
     world.rotate("alias/orders")
     world.reencryption.wake()
     world.release_commits()
-    encrypt_anew(world)
+    reencrypt(world)
     assert send.done
     assert world.versions() == [2]
 
@@ -303,11 +301,11 @@ def test_the_last_of_the_space_is_left_to_clients(
     world.create("orders", **KMS)
     world.send("orders", "message")
     world.rotate("alias/orders")
-    monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES))
+    monkeypatch.setattr(world.encrypted, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES))
     world.reencryption.wake()
     world.advance(10 * MINUTE)
     assert world.versions() == [1]
-    monkeypatch.setattr(world.sealed, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES + 1))
+    monkeypatch.setattr(world.encrypted, "status", lambda: StoreStatus(free_bytes=SCARCE_BYTES + 1))
     world.advance(MINUTE)
     assert world.versions() == [2]
 

@@ -29,7 +29,7 @@ def test_a_receive_stops_at_the_limit(narrow: World) -> None:
     assert narrow.counts("q") == (2, 3, 0)
 
 
-def test_a_short_poll_of_a_standard_queue_is_told(narrow: World) -> None:
+def test_a_short_poll_of_a_standard_queue_fails(narrow: World) -> None:
     fill(narrow, "q")
     with pytest.raises(TooManyInFlight):
         narrow.receive("q")
@@ -54,7 +54,7 @@ def test_a_delete_makes_room_for_a_waiting_receive(narrow: World) -> None:
     assert poll.bodies == ["d"]
 
 
-def test_fifo_is_never_told(narrow: World) -> None:
+def test_a_receive_of_a_fifo_queue_never_fails(narrow: World) -> None:
     narrow.create("q.fifo")
     for i in range(5):
         narrow.send("q.fifo", f"m{i}", group=f"g{i}")

@@ -170,8 +170,8 @@ def test_a_deleted_queue_lets_go_of_its_receives_a_few_at_a_time(world: World) -
     world.create("q")
     polls = [world.poll("q") for _ in range(600)]
     dropped = world.start(world.broker.drop(world.queue("q")))
-    told = sum(poll.done for poll in polls)
-    assert 0 < told < 300, "the others have their turn first"
+    answered = sum(poll.done for poll in polls)
+    assert 0 < answered < 300, "other requests have their turn first"
     polls[-1].caller.hang_up()
     assert polls[-1].bodies == []
     world.run()
@@ -181,7 +181,7 @@ def test_a_deleted_queue_lets_go_of_its_receives_a_few_at_a_time(world: World) -
             poll.answer.result()
 
 
-def test_those_who_wait_when_all_waits_are_ended_are_told_and_no_others(world: World) -> None:
+def test_ending_all_waits_answers_those_that_wait_and_no_others(world: World) -> None:
     world.create("q")
     polls = [world.poll("q", 1) for _ in range(600)]
     world.broker.end_polls()

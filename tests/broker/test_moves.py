@@ -66,7 +66,7 @@ def test_a_moved_message_is_a_new_one(world: World) -> None:
     assert message.content.id != dead.content.id
     assert message.content.sent_ms > dead.content.sent_ms
     assert message.content.body == dead.content.body
-    assert message.receives == 1, "the redrive rule counts anew: it does not bounce straight back"
+    assert message.receives == 1, "the redrive policy counts from zero: it is not dead-lettered again at once"
     assert message.source is None
 
 

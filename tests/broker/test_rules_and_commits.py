@@ -140,7 +140,7 @@ def test_a_handle_of_a_lost_receive_reaches_a_message_that_only_the_store_has() 
 
 
 @KINDS
-def test_a_backlog_expires_also_where_nobody_calls(world: World, queue: str) -> None:
+def test_a_backlog_expires_also_without_requests(world: World, queue: str) -> None:
     world.create(queue, retention_ms=HOUR)
     for i in range(40):
         world.send(queue, f"m{i}", group=f"g{i % 7}")

@@ -47,7 +47,7 @@ def test_a_quiet_tenant_is_served_at_once_after_a_restart() -> None:
     assert "quiet" in queues.bodies("q", 10) + queues.bodies("q", 10)
 
 
-def test_messages_without_a_group_are_nobodys_and_quiet() -> None:
+def test_messages_without_a_group_belong_to_no_tenant_and_are_quiet() -> None:
     queues = Queues(PAGED)
     noisy_backlog(queues, 5_000)
     take_noise(queues, 30)
@@ -65,7 +65,7 @@ def test_a_tenant_below_its_share_is_not_noisy() -> None:
     queues.send_all("q", "n1", "n2", "n3", group="noisy")
     assert queues.bodies("q", 1) == ["n1"]
     queues.send("q", "quiet", group="other")
-    assert queues.bodies("q", 1) == ["n2"], "one in flight makes nobody noisy"
+    assert queues.bodies("q", 1) == ["n2"], "one in flight makes no tenant noisy"
     assert queues.bodies("q", 1) == ["quiet"], "two of two do"
 
 
@@ -100,7 +100,7 @@ def test_a_tenant_is_quiet_again_when_its_backlog_is_drained() -> None:
     queues.delete("q", *received[:2])
     queues.send("q", "back", group="noisy")
     queues.send("q", "later", group="third")
-    assert queues.bodies("q", 2) == ["back", "later"], "oldest first: nobody is noisy"
+    assert queues.bodies("q", 2) == ["back", "later"], "oldest first: no tenant is noisy"
 
 
 def test_a_tenant_is_quiet_again_five_minutes_after_its_last_send() -> None:
@@ -111,4 +111,4 @@ def test_a_tenant_is_quiet_again_five_minutes_after_its_last_send() -> None:
     assert queues.bodies("q", 4) == ["n0", "n1", "q0", "n2"]
     queues.advance(5 * MINUTE + SECOND)
     queues.send("q", "q1", group="quiet")
-    assert queues.bodies("q", 10) == ["n3", "n4", "n5", "q1"], "oldest first: nobody is noisy any more"
+    assert queues.bodies("q", 10) == ["n3", "n4", "n5", "q1"], "oldest first: no tenant is noisy any more"

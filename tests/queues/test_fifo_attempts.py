@@ -16,7 +16,7 @@ def start(queues: Queues) -> list[Received]:
     return queues.receive(Q, 2, attempt_id="try", visibility_ms=MINUTE)
 
 
-def test_the_same_messages_and_handles_hidden_anew(queues: Queues) -> None:
+def test_the_same_messages_and_handles_hidden_again(queues: Queues) -> None:
     first = start(queues)
     queues.advance(50 * SECOND)
     assert queues.receive(Q, 2, attempt_id="try", visibility_ms=MINUTE) == first

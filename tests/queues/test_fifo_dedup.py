@@ -149,7 +149,7 @@ def test_at_the_total_every_account_still_has_an_equal_share() -> None:
         queues.send("3.fifo", "c", group="g")
 
 
-def test_digests_are_keyed_so_that_nobody_can_try_bodies_out() -> None:
+def test_digests_are_keyed_so_that_bodies_cannot_be_guessed() -> None:
     body = content_id("PIN 4711")
     ours, theirs = SendDigests(b"k" * 32), SendDigests(b"l" * 32)
     assert ours(body, None) == SendDigests(b"k" * 32)(body, None)

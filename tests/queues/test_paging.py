@@ -1,4 +1,4 @@
-"""Paging: a window of a queue is in memory, the rest in the store, and nobody can tell.
+"""Paging: a window of a queue is in memory, the rest in the store, and clients see no difference.
 
 Each test here holds a way in which a message could fall between the two, or be in both.
 """

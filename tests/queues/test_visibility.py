@@ -153,7 +153,7 @@ def test_standard_a_superseded_handle_still_deletes(queues: Queues) -> None:
     assert queues.bodies("q") == []
 
 
-def test_standard_an_expired_handle_hides_anew(queues: Queues) -> None:
+def test_standard_an_expired_handle_hides_again(queues: Queues) -> None:
     queues.create("q", visibility_ms=SECOND)
     queues.send("q", "m")
     (message,) = queues.receive("q")

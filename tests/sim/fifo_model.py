@@ -125,7 +125,7 @@ class FifoModel:
         message.first_received_ms = message.first_received_ms or now_ms
         message.due_ms = now_ms + visibility_ms
 
-    def bury(self, message: Message, queue: str, source: str, now_ms: int) -> None:
+    def dead_letter(self, message: Message, queue: str, source: str, now_ms: int) -> None:
         self.messages.remove(message)
         message.queue = queue
         message.source = source

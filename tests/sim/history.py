@@ -156,7 +156,7 @@ class History(RuleBasedStateMachine):
 
     @rule(receives_max=st.sampled_from([None, 1, 2, 4]))
     @free_hands
-    def bury_after(self, receives_max: int | None) -> None:
+    def set_redrive(self, receives_max: int | None) -> None:
         redrive = None if receives_max is None else Redrive(name_of(self.dead), receives_max)
         self.model.rules[self.work].receives_max = receives_max
         self.reconfigure(self.work, {"redrive": redrive})
@@ -263,7 +263,7 @@ class History(RuleBasedStateMachine):
         for which in ("work", "dead"):
             self.count(which)
             self.reconfigure(self.name(which), {"delay_ms": 0})
-        self.bury_after(None)
+        self.set_redrive(None)
         latest = max((m.due_ms for m in self.model.messages), default=0)
         self.world.advance(max(0, latest - self.now_ms))
         self.expire()

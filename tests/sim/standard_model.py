@@ -96,7 +96,7 @@ class StandardModel:
         message.due_ms = now_ms + visibility_ms
         message.delayed = False
 
-    def bury(self, message: Message, queue: str, source: str) -> None:
+    def dead_letter(self, message: Message, queue: str, source: str) -> None:
         message.queue = queue
         message.source = source
         message.receives_before = message.receives

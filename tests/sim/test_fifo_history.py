@@ -98,7 +98,7 @@ class FifoHistory(History):
         for message in received:
             self.take(queue, message, visibility_ms, now_ms)
         for each in dead:
-            self.model.bury(each, self.dead, name_of(self.work).arn, now_ms)
+            self.model.dead_letter(each, self.dead, name_of(self.work).arn, now_ms)
 
     def check_run(self, runs: dict[str, list[Message]], dead: list[Message], part: list[Received]) -> str:
         """What was answered of one group is the beginning of what can go out; it is struck off there."""

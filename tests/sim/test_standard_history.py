@@ -79,11 +79,11 @@ class StandardHistory(History):
             model.receive(each, visibility_ms, now_ms)
             self.handles.append(Held(each.body, queue, message.handle, now_ms))
             check_facts(each, message)
-        self.bury(doomed)
+        self.dead_letter(doomed)
 
-    def bury(self, doomed: list[Message]) -> None:
+    def dead_letter(self, doomed: list[Message]) -> None:
         for each in filter(self.is_dead, doomed):
-            self.model.bury(each, self.dead, name_of(self.work).arn)
+            self.model.dead_letter(each, self.dead, name_of(self.work).arn)
 
     def lanes_are_short(self, queue: str) -> bool:
         """With so few lanes, groups that are all in flight hide the others: a limit the server never reaches."""
@@ -102,7 +102,7 @@ class StandardHistory(History):
             doomed = self.model.doomed(queue, self.now_ms)
             alive = [m.body for m in self.model.available(queue, self.now_ms) if m not in doomed]
             assert not alive or self.lanes_are_short(queue), f"{alive} wait, and so does a receive"
-            self.bury(doomed)
+            self.dead_letter(doomed)
             if self.now_ms >= until_ms:
                 break
             dues = [m.due_ms for m in self.model.of(queue) if m.due_ms > self.now_ms]
@@ -136,7 +136,7 @@ class StandardHistory(History):
         deletes: list[int],
         steps: int,
     ) -> None:
-        """Many at once: nobody gets what another holds, and what was deleted is gone whoever got it before."""
+        """Many at once: no client gets what another holds, and what was deleted is gone for all of them."""
         queue, broker = self.name(which), self.world.broker
         self.expire()
         if self.model.doomed(queue, self.now_ms) or self.model.rules[queue].receives_max is not None:

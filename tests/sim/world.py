@@ -61,7 +61,7 @@ def name_of(short: str) -> QueueName:
 
 
 class FaultyStore(SqliteStore):
-    """A store that refuses when told to."""
+    """A store that refuses on demand."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, synchronous="off")
@@ -90,7 +90,7 @@ class FaultyStore(SqliteStore):
 
 
 class Caller:
-    """Whoever asks. ``hang_up`` is what the server does when it sees the connection closed."""
+    """A client. ``hang_up`` is what the server does when it sees the connection closed."""
 
     def __init__(self) -> None:
         self.gone = False

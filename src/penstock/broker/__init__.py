@@ -1,1 +1,1 @@
-"""The runtime: owns the queues, joins the rules to the store, wakes whoever waits."""
+"""The broker: joins the rules of queues to a store."""

@@ -32,6 +32,7 @@ from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
+from penstock.store.changes import Receiver
 from penstock.store.port import Selection
 
 Outcomes = list[PenstockError | None]
@@ -219,6 +220,9 @@ class LiveQueue:
             deliveries, dead = rules.receive(
                 ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
             )
+        if ask.receiver is not None:
+            for delivery in deliveries:
+                shard.changes.receivers[delivery.seq] = Receiver(ask.receiver, now_ms)
         for entry in dead:
             assert redrive is not None
             letter = dead_letter(entry, shard.next_number(), self.name.arn, settings, now_ms)

@@ -94,7 +94,7 @@ class Upkeep:
                 return
             if queue.memory.loaded:
                 queue.rules.trim(durable)
-                if budget.room():
+                if budget.has_room():
                     self._no_relief_bytes = 0
                     return
 

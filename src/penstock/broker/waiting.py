@@ -35,6 +35,7 @@ class Ask(NamedTuple):
     messages_max: int
     visibility_ms: int | None  # None: the queue's own
     attempt_id: str | None
+    receiver: str | None = None  # who receives, where that is to be recorded
 
 
 class Waiter:

@@ -54,7 +54,7 @@ class Budget:
         self.bytes_max = bytes_max
         self.used = 0
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         return self.used < self.bytes_max
 
 
@@ -174,7 +174,7 @@ class Backlog(Generic[L]):
         self.delayed += 1
         self._removed.discard(entry.seq)
         window_max = self.limits.delayed_window_max
-        if self.delayed_from_ms == NEVER and self.delayed_in_memory < window_max and self.budget.room():
+        if self.delayed_from_ms == NEVER and self.delayed_in_memory < window_max and self.budget.has_room():
             self._keep(entry)
             self.keep_delayed(entry)
         else:
@@ -384,7 +384,7 @@ class Backlog(Generic[L]):
 
     def _low_water(self, lane: L) -> int:
         """With how few in memory a lane is refilled. Over the budget only when it is about to run out."""
-        if not self.budget.room():
+        if not self.budget.has_room():
             return (self._floor(lane) + 1) // 2
         return max(10, self.limits.refill_rows // (4 * len(self.lanes)))
 

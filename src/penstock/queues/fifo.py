@@ -367,7 +367,7 @@ class FifoQueue(Queue):
             elif not lane.reading:
                 self.backlog.to_refill[lane.group] = lane
         # A group that is blocked can wait; it is read ahead only while there is memory.
-        elif head is None or self.backlog.budget.room():
+        elif head is None or self.backlog.budget.has_room():
             self.backlog.wants_more(lane)
 
     def apply(self, read: paging.Read, answer: Any, now_ms: int, changes: Changes) -> None:

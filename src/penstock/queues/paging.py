@@ -112,7 +112,7 @@ def _read_waiting(backlog: Backlog[L], due_ms_max: int) -> ReadWaiting | None:
         del backlog.to_refill[lane.group]
         lane.reading = True
         lane.stored_since_read = 0
-    rows_in_all = limits.refill_rows if backlog.budget.room() else limits.refill_rows // 8
+    rows_in_all = limits.refill_rows if backlog.budget.has_room() else limits.refill_rows // 8
     rows_max = max(16, rows_in_all // len(lanes))
     return ReadWaiting([LaneRead(lane.group, lane.loaded_to, rows_max) for lane in lanes], due_ms_max)
 

@@ -1,4 +1,4 @@
-"""Callers who hang up: a dead poll takes nothing, an answer that nobody read is taken back, uncounted."""
+"""Closed connections: a poll on one takes nothing, and messages of an unread answer are taken back uncounted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_who_hangs_up_during_a_long_poll_takes_nothing(world: World, queue: str)
 
 
 @KINDS
-def test_an_answer_that_nobody_read_is_taken_back_uncounted(world: World, queue: str) -> None:
+def test_an_unread_answer_is_taken_back_uncounted(world: World, queue: str) -> None:
     world.create(queue)
     world.send(queue, "m", group="g")
     poll = world.poll(queue)
@@ -75,7 +75,7 @@ def test_hanging_up_while_the_receive_is_committed(world: World) -> None:
     assert message.receives == 1
 
 
-def test_what_somebody_else_received_meanwhile_is_not_taken_back(world: World) -> None:
+def test_what_another_client_received_meanwhile_is_not_taken_back(world: World) -> None:
     world.create("q", visibility_ms=SECOND)
     world.send("q", "m")
     poll = world.poll("q")
