@@ -7,7 +7,7 @@ from collections.abc import Callable, Set
 import msgspec
 import pytest
 
-from penstock.broker.shard import Shard
+from penstock.broker.shard import Commit, Shard
 from penstock.clock import ManualClock
 from penstock.errors import StoreBroken, StoreError, StoreLost, StoreUnknown
 from penstock.limits import SECOND, Limits
@@ -125,6 +125,21 @@ def test_a_new_kind_of_record_needs_a_struct_and_a_name(setup: Setup) -> None:
     setup.open()
     assert list(setup.alarms) == [("cpu", Alarm(95))]
     assert len(setup.alarms) == 1
+
+
+def test_requests_are_answered_even_if_work_after_the_commit_fails(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(commit: Commit) -> None:
+        raise RuntimeError("a bug")
+
+    setup.shard.watch(fail)
+    first = setup.put("cpu", 90)
+    setup.run()
+    second = setup.put("cpu", 95)
+    setup.run()
+    assert [setup.outcome(each) for each in (first, second)] == ["durable", "durable"]
+    assert "work after a commit failed" in caplog.text
 
 
 def test_a_refused_commit_puts_records_back(setup: Setup) -> None:

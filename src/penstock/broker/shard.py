@@ -309,7 +309,11 @@ class Shard:
                 log.exception("memory could not follow a commit, and is loaded again")
                 participant.refused()
         for watcher in self._watchers:
-            watcher(commit)
+            try:
+                watcher(commit)
+            except Exception:
+                # The commit is durable: whatever fails here, its requests are answered.
+                log.exception("work after a commit failed")
         self._answers = None
         for promise, value in answers:
             if not promise.done:
