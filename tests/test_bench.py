@@ -191,4 +191,7 @@ def test_the_path_of_a_request_is_counted() -> None:
         row = next(line for line in printed.splitlines() if line.startswith(f"| {action} | open |"))
         calls, functions, files = (int(cell) for cell in row.split("|")[3:6])
         assert calls >= functions > files > 10
+        if action == "SendMessage":  # the path must not grow again unnoticed
+            assert calls <= 100
+            assert files <= 28
     assert "wire/dispatch.py" in printed
