@@ -21,7 +21,6 @@ from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
     Counts,
     Delivery,
-    Entry,
     Outgoing,
     Received,
     Sent,
@@ -224,11 +223,6 @@ class Queues:
             young = sum(row.enqueued_ms > young_ms for row in self._rows_of(rules.id))
             counts = rules.counts_with(young, self.now_ms)
         return counts.visible, counts.in_flight, counts.delayed
-
-    def entry(self, name: str, message: Received) -> Entry:
-        """The message in memory that this receipt is for."""
-        rules = self._queues[name]
-        return rules.backlog.index[self._receipts.read(message.handle, rules.id).seq]
 
     # -- what the broker and the store do otherwise ------------------------------------------------------------
 
