@@ -188,7 +188,7 @@ def test_answers_leave_when_all_participants_were_told(setup: Setup) -> None:
     setup.shard.watch(lambda commit: told.append(f"watcher {commit.changes.number}"))
     setup.run()
     assert told == [
-        "serving [1]", "first []", "second []", "watcher 1", "send answered", "poll answered",
+        "serving [1]", "first []", "second []", "watcher 1", "poll answered", "send answered",
     ]  # fmt: skip
     setup.shard.answer(later := Promise[str](), "at once")
     assert later.done

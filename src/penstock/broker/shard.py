@@ -301,7 +301,7 @@ class Shard:
         self.changes.durable = commit.changes.number
         commit.skipped = skipped
         now_ms = self._commit_now_ms or self.clock.now_ms()
-        self._answers = answers = [(commit.done, None)]
+        self._answers = answers = list[tuple[Promise[Any], Any]]()
         for participant, arrived in commit.joining.items():
             try:
                 participant.committed(arrived, now_ms)
@@ -315,6 +315,8 @@ class Shard:
                 # The commit is durable: whatever fails here, its requests are answered.
                 log.exception("work after a commit failed")
         self._answers = None
+        # Last, because the many requests of the commit would delay the receives that wait for its messages.
+        answers.append((commit.done, None))
         for promise, value in answers:
             if not promise.done:
                 promise.resolve(value)
