@@ -76,7 +76,3 @@ class Arn(msgspec.Struct, frozen=True):
     @property
     def queue(self) -> QueueName:
         return QueueName(self.account, self.region, self.resource)
-
-
-def queue_url(base_url: str, queue: QueueName) -> str:
-    return f"{base_url}/{queue.account}/{queue.name}"

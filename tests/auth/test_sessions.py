@@ -18,9 +18,16 @@ from penstock.auth.identity import Credentials
 from penstock.auth.identity.access_keys import Pair
 from penstock.auth.identity.admin import add_key, add_user, find_role, find_user, remove, trust_document
 from penstock.auth.identity.model import _RELOAD_TIME, CredentialsContent
-from penstock.auth.identity.open_sessions import open_account, open_session
 from penstock.auth.identity.principals import SessionPrincipal
-from penstock.auth.identity.sessions import Hop, Issued, Session, Sessions, extended
+from penstock.auth.identity.sessions import (
+    Hop,
+    Issued,
+    Session,
+    Sessions,
+    extended,
+    open_account,
+    open_session,
+)
 from penstock.auth.policy import Question, decide
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"

@@ -12,7 +12,7 @@ import pytest
 
 from http_requests import json_request
 from penstock.names import Space
-from penstock.services.sqs import sqs_service
+from penstock.services import sqs
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 from sim.world import World
@@ -26,7 +26,8 @@ class Face:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._answer = Dispatcher([sqs_service(world.broker)]).answer
+        context = sqs.Sqs(world.broker, sqs.ACTIONS)
+        self._answer = Dispatcher([sqs.SERVICE.with_context(context)]).answer
 
     def ask(self, action: str, **request: Any) -> Any:
         answers: list[Response] = []

@@ -27,8 +27,7 @@ from penstock.clock import ManualClock
 from penstock.errors import StoreError
 from penstock.limits import Limits
 from penstock.names import Space
-from penstock.services.sqs import sqs_service
-from penstock.services.sts import sts_service
+from penstock.services import sqs, sts
 from penstock.store.changes import Changes
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Mark
@@ -146,11 +145,11 @@ class FuzzServer:
             b"anonymous": ANONYMOUS,
             **{name.encode(): accounts().principal(name) for name in accounts().keys},
         }
-        sqs = sqs_service(self.broker)
-        self._open = Dispatcher([sqs, sts_service(None, accounts().clock)])
-        self._secured = Dispatcher(
-            [sqs, sts_service(accounts().credentials, accounts().clock)], authorize=authorize
-        )
+        queues = sqs.SERVICE.with_context(sqs.Sqs(self.broker, sqs.ACTIONS))
+        open_sts = sts.SERVICE.with_context(sts.Sts(None, accounts().clock))
+        secured_sts = sts.SERVICE.with_context(sts.Sts(accounts().credentials, accounts().clock))
+        self._open = Dispatcher([queues, open_sts])
+        self._secured = Dispatcher([queues, secured_sts], authorize=authorize)
         worker = credentials_in(self.ask_sts(b"alice", ASSUME))
         self._principals[b"worker"] = accounts().credentials.directory.principal(
             worker.access_key, worker.token

@@ -21,7 +21,7 @@ from penstock.limits import Limits
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
-from penstock.services.sqs import sqs_service
+from penstock.services.sqs import ACTIONS, SERVICE, Sqs
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 
@@ -165,7 +165,8 @@ class SqsClient:
         self.principal: Principal | None = None  # None: an open server
         self.space = SPACE
         self.source_ip = ""
-        self._dispatcher = Dispatcher([sqs_service(self.broker)], authorize=authorize)  # type: ignore[arg-type]
+        context = Sqs(self.broker, ACTIONS)  # type: ignore[arg-type]
+        self._dispatcher = Dispatcher([SERVICE.with_context(context)], authorize=authorize)
 
     def __call__(self, action: str, **members: Any) -> Reply:
         (answer,) = self.start(action, json.dumps(members).encode())

@@ -17,7 +17,7 @@ from penstock.auth.identity.admin import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
 from penstock.auth.principal import Principal
 from penstock.names import Space
-from penstock.services.sts import sts_service
+from penstock.services import sts
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 
@@ -33,9 +33,8 @@ class Sts:
         self.accounts = accounts
         self.last: Response
         self.call: Call
-        self._dispatcher = Dispatcher(
-            [sts_service(None if is_open else accounts.credentials, accounts.clock)], authorize=authorize
-        )
+        context = sts.Sts(None if is_open else accounts.credentials, accounts.clock)
+        self._dispatcher = Dispatcher([sts.SERVICE.with_context(context)], authorize=authorize)
 
     def __call__(self, who: Principal | None, action: str, **members: Any) -> dict[str, Any]:
         operation = MODEL.operation_model(action)

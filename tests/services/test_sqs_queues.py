@@ -10,7 +10,7 @@ import pytest
 from http_requests import json_request
 from penstock.errors import PurgedRecently, QueueDeletedRecently
 from penstock.names import Space
-from penstock.services.sqs import sqs_service
+from penstock.services.sqs import ACTIONS, SERVICE, Sqs
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 
@@ -157,7 +157,8 @@ def test_any_host_path_style_and_a_bare_name_find_the_queue(sqs: Any, url: str) 
 
 
 def test_the_host_of_a_queue_url_may_name_the_region(sqs: Any) -> None:
-    dispatcher = Dispatcher([sqs_service(sqs.broker, host="sqs.{region}.localhost")])
+    context = Sqs(sqs.broker, ACTIONS, "sqs.{region}.localhost")
+    dispatcher = Dispatcher([SERVICE.with_context(context)])
     sqs.make("a")
     sqs.space = Space("123456789012", "us-east-1")
     sqs.make("b")

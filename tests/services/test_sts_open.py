@@ -9,7 +9,7 @@ import pytest
 from sts_client import Sts, assume
 
 from identities import ABROAD, HOME, Accounts
-from penstock.auth.identity.open_sessions import open_account
+from penstock.auth.identity.sessions import open_account
 
 
 @pytest.fixture

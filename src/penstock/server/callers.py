@@ -26,7 +26,7 @@ from penstock.auth.errors import (
     InvalidToken,
 )
 from penstock.auth.identity import Credentials
-from penstock.auth.identity.open_sessions import open_account
+from penstock.auth.identity.sessions import open_account
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.cache import BoundedCache

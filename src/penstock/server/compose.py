@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime
@@ -92,7 +90,7 @@ class Parts:
         self.broker = Broker(shard, encryption.guard, encryption.dedup_key)
         self.broker.start()
         self.health.show("sends", self._send_state)
-        services = [msgspec.structs.replace(service, context=context(self)) for service, context in SERVICES]
+        services = [service.with_context(context(self)) for service, context in SERVICES]
         recorder = self.security.recorder
         dispatcher = Dispatcher(
             services,

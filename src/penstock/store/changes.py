@@ -8,12 +8,9 @@ the store writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
-
-if TYPE_CHECKING:
-    from penstock.queues.messages import Entry
 
 T = TypeVar("T")
 
@@ -39,6 +36,23 @@ class EntryRow(NamedTuple):
     version: int = 1  # of the content: counts how often it was replaced
     receiver: str | None = None  # who received it last, where that is noted
     received_ms: int | None = None
+
+
+class MessageEntry(Protocol):
+    """What the rules know of a message in memory, and a commit writes of it."""
+
+    seq: int
+    position: int
+    group: str | None
+    enqueued_ms: int
+    due_ms: int
+    receives: int
+    receives_before: int
+    first_received_ms: int
+    source: str | None
+    content: bytes | None
+    size: int
+    commit: int  # number of the commit that carries its last change
 
 
 class EntryUpdate(NamedTuple):
@@ -161,7 +175,7 @@ class Changes:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def add(self, queue: int, entry: Entry) -> None:
+    def add(self, queue: int, entry: MessageEntry) -> None:
         """A new message, with its content."""
         content = entry.content
         assert content is not None, "a new message comes with its content"
@@ -179,7 +193,7 @@ class Changes:
             count[0] += 1
             count[1] += size
 
-    def update(self, queue: int, entry: Entry) -> None:
+    def update(self, queue: int, entry: MessageEntry) -> None:
         """A message was received, hidden or shown."""
         entry.commit = self.number
         self.updated[entry.seq] = _new(EntryUpdate, (
@@ -187,13 +201,13 @@ class Changes:
             entry.receives_before, entry.first_received_ms, entry.source,
         ))  # fmt: skip
 
-    def move(self, source: int, target: int, entry: Entry) -> None:
+    def move(self, source: int, target: int, entry: MessageEntry) -> None:
         """A message leaves one queue for another, with its new position."""
         self.update(target, entry)
         self._count(source, -1, -entry.size)
         self._count(target, 1, entry.size)
 
-    def remove(self, queue: int, entry: Entry | EntryRow) -> None:
+    def remove(self, queue: int, entry: MessageEntry | EntryRow) -> None:
         seq = entry.seq
         self.updated.pop(seq, None)
         self.removed.append(seq)

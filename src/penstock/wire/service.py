@@ -172,7 +172,6 @@ class Action(msgspec.Struct, frozen=True):
     # Although it is read-only: ReceiveMessage hides messages, AssumeRole gives credentials.
     has_effects: bool = False
     audit: AuditRule = AuditRule()
-    metric: str = ""  # the name under which it is counted, if not its own
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
 
@@ -193,6 +192,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     actions: Mapping[str, Action]
     to_fault: ToFault  # words a domain error; None if it has no words for it
     context: Any = None  # the first argument of the handlers: the broker
+
+    def with_context(self, context: Any) -> Service:
+        service: Service = msgspec.structs.replace(self, context=context)
+        return service
 
     @property
     def version(self) -> str:

@@ -11,8 +11,7 @@ from fuzz.server import ASSUME, TemporaryCredentials, accounts, credentials_in, 
 from fuzz.targets import text_of
 from identities import HOME, ROOT_KEY
 from penstock.auth.errors import AuthenticationError
-from penstock.auth.identity.open_sessions import open_account
-from penstock.auth.identity.sessions import Sessions
+from penstock.auth.identity.sessions import Sessions, open_account
 
 _SESSIONS = Sessions(ROOT_KEY)
 _OWNERS = [(HOME, "alice"), (HOME, "worker")]

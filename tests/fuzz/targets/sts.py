@@ -8,7 +8,7 @@ from fuzz.conversation import Conversation, lines_of
 from fuzz.server import ROLE_ARN, accounts, credentials_in, unchanged_server
 from fuzz.targets.policy import QUEUE_POLICY
 from identities import HOME
-from penstock.auth.identity.open_sessions import open_account
+from penstock.auth.identity.sessions import open_account
 from penstock.auth.principal import Principal
 from penstock.services.sts import ACTIONS
 from penstock.wire.service import Response

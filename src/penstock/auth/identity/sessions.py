@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
-from penstock.auth.identity.access_keys import new_access_key_id
+from penstock.auth.identity.access_keys import new_access_key_id, new_secret
 
 _PURPOSE = b"session/1"
 _TOKEN_LENGTH_MAX = 16_384
+_OPEN_TOKEN = re.compile(rb"penstock open session of ([0-9]{12})")
 
 
 OwnerKind = Literal["root", "user", "role"]
@@ -100,3 +102,22 @@ class Sessions:
             return self._decoder.decode(self._root_key.decrypt(_PURPOSE, encrypted, access_key.encode()))
         except (RootKeyError, ValueError, msgspec.DecodeError):
             return None
+
+
+# -- on an open server, which does not authenticate ----------------------------------------------------------
+
+
+def open_session(account: str) -> Issued:
+    """A session whose token only names the account it acts in. It holds no secret, protects nothing and stays valid
+    after a restart; a secured server refuses it."""
+    token = base64.b64encode(f"penstock open session of {account}".encode()).decode()
+    return Issued(new_access_key_id(temporary=True), new_secret(), token)
+
+
+def open_account(token: str) -> str | None:
+    """The account that the session acts in; None if the token does not come from an open server."""
+    try:
+        found = _OPEN_TOKEN.fullmatch(base64.b64decode(token, validate=True))
+    except ValueError:
+        return None
+    return found[1].decode() if found else None

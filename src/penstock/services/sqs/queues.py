@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.auth.authorize import authorize
 from penstock.errors import QueueMissing
-from penstock.names import QueueName, queue_url
+from penstock.names import QueueName
 from penstock.queues.messages import Counts
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.attributes import (
@@ -29,7 +29,14 @@ from penstock.services.sqs.attributes import (
 from penstock.services.sqs.faults import queue_not_accessible, sqs_fault, unknown_attribute
 from penstock.services.sqs.limits import LIST_RESULTS_MAX
 from penstock.services.sqs.redrive import check_redrive
-from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, can_exist, queue_resource
+from penstock.services.sqs.resources import (
+    AbsentQueue,
+    QueueResource,
+    Sqs,
+    can_exist,
+    queue_resource,
+    queue_url,
+)
 from penstock.services.sqs.structs import (
     CreateQueueRequest,
     CreateQueueResult,

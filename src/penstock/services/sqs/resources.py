@@ -1,4 +1,4 @@
-"""The queue that a request names: by its URL, for the rows of :mod:`penstock.services.sqs.actions`.
+"""Queue URLs, and the queue that a request names by one, for the rows of :mod:`penstock.services.sqs.actions`.
 
 On a secured server a queue that does not exist is a resource like any other, so that authorization comes
 before the answer that it does not exist. On an open server the queues of other accounts do not exist.
@@ -138,6 +138,10 @@ def queue_named(sqs: Sqs, url: str | None, call: Call) -> QueueName:
     if call.principal is None and name.account != space.account:
         raise QueueMissing
     return name
+
+
+def queue_url(base_url: str, queue: QueueName) -> str:
+    return f"{base_url}/{queue.account}/{queue.name}"
 
 
 def read_url(url: str, account: str, region: str, host_pattern: str = "") -> QueueName:

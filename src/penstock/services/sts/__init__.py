@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from penstock.auth.identity import Credentials
-from penstock.clock import Clock
 from penstock.services.sts.actions import ACTIONS
 from penstock.services.sts.faults import to_fault
 from penstock.services.sts.handlers import Sts
 from penstock.wire.service import Service
 
-__all__ = ["ACTIONS", "SERVICE", "Sts", "sts_service"]
+__all__ = ["ACTIONS", "SERVICE", "Sts"]
 
 SERVICE = Service(
     signing_name="sts",
@@ -21,9 +17,3 @@ SERVICE = Service(
     actions=ACTIONS,
     to_fault=to_fault,
 )
-
-
-def sts_service(credentials: Credentials | None, clock: Clock) -> Service:
-    """Without credentials the server is open: every caller is root and may assume any role."""
-    service: Service = msgspec.structs.replace(SERVICE, context=Sts(credentials, clock))
-    return service

@@ -13,9 +13,8 @@ import msgspec
 from penstock.auth.authorize import authorize
 from penstock.auth.identity import Credentials
 from penstock.auth.identity.model import MAX_SESSION_S, Role, root_arn, unique_id
-from penstock.auth.identity.open_sessions import open_session
 from penstock.auth.identity.principals import KnownRole, SessionPrincipal, assumed_role_arn
-from penstock.auth.identity.sessions import Issued, Session, extended
+from penstock.auth.identity.sessions import Issued, Session, extended, open_session
 from penstock.auth.policy import Policy, PolicyInvalid, compile_policy
 from penstock.auth.principal import Principal
 from penstock.clock import Clock, iso_time
@@ -44,7 +43,7 @@ _NO_TRUST = Policy("trust", "", ())
 class Sts(msgspec.Struct, frozen=True):
     """What the handlers of STS need."""
 
-    credentials: Credentials | None  # None: the server is open
+    credentials: Credentials | None  # None: the server is open, every caller is root and may assume any role
     clock: Clock
 
     @property
