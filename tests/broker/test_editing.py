@@ -87,6 +87,15 @@ def test_content_is_replaced_under_a_new_version(world: World, name: str) -> Non
     assert before.keys() == {row.seq for row in rows(world, name)}
 
 
+def test_an_edit_that_the_store_skipped_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message expired in the store between the check and the commit."""
+    seqs = fill(world, "q", "a")
+    append = world.store.append
+    monkeypatch.setattr(world.store, "append", lambda changes, mark: append(changes, mark) | {seqs["a"]})
+    with pytest.raises(MessageNotAvailable):
+        replace(world, "q", seqs["a"], "edited", if_version=1)
+
+
 @KINDS
 def test_an_outdated_version_is_refused(world: World, name: str) -> None:
     seqs = fill(world, name, "a")

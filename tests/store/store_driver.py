@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.store.changes import Changes, DedupRow, EntryRow, EntryUpdate, Purge
+from penstock.store.changes import Changes, DedupRow, EntryRow, EntryUpdate, Purge, Replacement
 from penstock.store.port import LAST, Mark, Order, Selection, Store
 
 T0 = 1_700_000_000_000
@@ -56,6 +56,7 @@ class Driver:
         dedup: Iterable[DedupRow] = (),
         purged: Mapping[int, int] = {},
         dropped: Iterable[int] = (),
+        replaced: Iterable[Replacement] = (),
         **more: object,
     ) -> Changes:
         """``purged``: here positions and seqs are the same numbers."""
@@ -66,6 +67,7 @@ class Driver:
         changes.dedup.extend(dedup)
         changes.purged.update({queue: Purge(upto, upto) for queue, upto in purged.items()})
         changes.dropped.extend(dropped)
+        changes.replaced.update({each.seq: each for each in replaced})
         changes.counts.update(self._counts(changes))
         for name, value in more.items():
             setattr(changes, name, value)

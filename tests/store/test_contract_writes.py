@@ -195,6 +195,22 @@ def test_a_content_is_replaced_under_a_new_version(driver: Driver, before: bytes
     assert driver.all() == bare([row(2)])
 
 
+@pytest.mark.parametrize("size", [30, 5000])
+@pytest.mark.parametrize("edit_first", [True, False])
+def test_an_edit_and_a_reencryption_of_one_message_may_share_a_commit(
+    driver: Driver, edit_first: bool, size: int
+) -> None:
+    entry = row(1, content=b"O" * size)
+    driver.append(added=[entry])
+    changes = Changes(driver.number + 1, driver.number)
+    edit, reencryption = (b"N" * size * 2, 2), (b"O" * size, 1)
+    for content, version in (edit, reencryption) if edit_first else (reencryption, edit):
+        changes.replace(entry, content, version)
+    assert driver.store.append(changes, Mark(10**6, T0, T0)) == frozenset()
+    assert driver.whole() == [entry._replace(content=b"N" * size * 2, version=2, size=size * 2)]
+    assert driver.store.usage() == {1: Usage(1, size * 2)}
+
+
 def test_a_purged_message_is_not_replaced(driver: Driver) -> None:
     driver.append(added=[row(1)])
     driver.append(purged={1: 1})

@@ -54,8 +54,11 @@ class Editing:
             if row.version != if_version:
                 raise ContentOutdated(row.version)
             await self._check_not_in_flight(queue, seq)
-            self._shard.changes.replace(row, encode_content(content), row.version + 1)
+            commit = self._shard.open_commit
+            commit.changes.replace(row, encode_content(content), row.version + 1)
             await self._made(queue)
+            if seq in commit.skipped:
+                raise MessageNotAvailable  # it expired in the store meanwhile
             return row.version + 1
 
         return await self._alone(edit)

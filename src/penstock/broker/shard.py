@@ -108,8 +108,8 @@ class Shard:
 
     def _begin(self, number: int) -> None:
         durable = number - 1 if self._under_way is None else number - 2
-        self._open = Commit(number, durable)
-        self.changes = self._open.changes
+        self.open_commit = Commit(number, durable)
+        self.changes = self.open_commit.changes
 
     changes: Changes
     """Those being gathered for the next commit. Fetch it again after every await."""
@@ -148,16 +148,16 @@ class Shard:
 
     def touch(self, participant: Participant) -> None:
         """The open commit holds changes that memory of this participant has made already."""
-        if participant not in self._open.joining:
-            self._open.joining[participant] = []
+        if participant not in self.open_commit.joining:
+            self.open_commit.joining[participant] = []
         if not self._scheduled:
             self._schedule()
 
     def joining(self, participant: Participant) -> list[Entry]:
         """What joins this participant when the open commit is durable, to be added to. Then ``settled``."""
-        joining = self._open.joining.get(participant)
+        joining = self.open_commit.joining.get(participant)
         if joining is None:
-            joining = self._open.joining[participant] = []
+            joining = self.open_commit.joining[participant] = []
         return joining
 
     def coming(self, participant: Participant) -> Set[int]:
@@ -168,7 +168,7 @@ class Shard:
 
     def settled(self) -> Promise[None]:
         """Done when everything decided so far is durable."""
-        commit = self._open
+        commit = self.open_commit
         if commit.joining or commit.changes:
             if not self._scheduled:
                 self._schedule()
@@ -185,7 +185,7 @@ class Shard:
 
     def undo_by(self, table: RecordTable[Any], key: str, before: object) -> None:
         """If the open commit is refused, this record of the table is again what it was before."""
-        self._open.undo.setdefault((table, key), before)
+        self.open_commit.undo.setdefault((table, key), before)
         if not self._scheduled:
             self._schedule()
 
@@ -229,7 +229,7 @@ class Shard:
         self.runtime.soon(self._flush)
 
     def _flush(self) -> None:
-        commit, under_way = self._open, self._under_way
+        commit, under_way = self.open_commit, self._under_way
         if under_way is None:
             # Are requests coming in just now? Then their changes come along: many cost one commit, as one does. A
             # lone request commits at once; none waits for more than a few turns of the loop.
@@ -326,7 +326,7 @@ class Shard:
     def _refuse(self, commit: Commit, error: StoreError) -> None:
         log.error("the store refused a commit, its requests fail: %s", error)
         self._under_way = None
-        later = self._open
+        later = self.open_commit
         self._begin(commit.changes.number)
         failed = (commit,) if commit is later else (commit, later)
         for each in reversed(failed):

@@ -143,7 +143,7 @@ class Changes:
         self.bytes = 0  # of the contents among them
         self.updated: dict[int, EntryUpdate] = {}
         self.removed: list[int] = []
-        self.replaced: list[Replacement] = []
+        self.replaced: dict[int, Replacement] = {}  # by seq
         self.receivers: dict[int, Receiver] = {}  # by seq
         self.purged: dict[int, Purge] = {}  # by queue
         self.dropped: list[int] = []  # queues, with all they hold
@@ -222,8 +222,11 @@ class Changes:
         """Another content for the message that was read as ``row``, if that is still its version.
 
         ``version`` is one more where the content differs, and the same where only its encryption does."""
+        pending = self.replaced.get(row.seq)
+        if pending is not None and pending.version > version:
+            return  # an edit in the same commit: the content that was read for re-encryption is outdated
         size = len(content) if version != row.version else row.size
-        self.replaced.append(Replacement(row.seq, row.queue, content, row.version, version, size))
+        self.replaced[row.seq] = Replacement(row.seq, row.queue, content, row.version, version, size)
         self.bytes += len(content)
 
     def purge(self, queue: int, position: int, seq: int) -> None:
@@ -245,7 +248,7 @@ class Changes:
         count[0] += messages
         count[1] += size
 
-    def with_contents(self, added: list[EntryRow], replaced: list[Replacement]) -> Changes:
+    def with_contents(self, added: list[EntryRow], replaced: dict[int, Replacement]) -> Changes:
         """The same commit with these contents."""
         twin = Changes(self.number, self.durable)
         for name in self.__slots__:

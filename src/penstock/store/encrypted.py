@@ -156,7 +156,8 @@ class EncryptedStore:
         heads: set[str] = set()
         added, replaced = (self._encrypted_rows(changes.added, uses, heads), changes.replaced)
         if replaced:
-            replaced = self._encrypted_rows(replaced, uses, heads)
+            encrypted = self._encrypted_rows(list(replaced.values()), uses, heads)
+            replaced = {each.seq: each for each in encrypted}
         if not heads:
             return changes, self._versions
         stored = changes.with_contents(added, replaced)

@@ -143,7 +143,7 @@ class MemoryStore:
                 self._put(row)
             for update in changes.updated.values():
                 self._update(update)
-            skipped = {each.seq for each in changes.replaced if not self._replace(each)}
+            skipped = {each.seq for each in changes.replaced.values() if not self._replace(each)}
             for seq, who in changes.receivers.items():
                 if (received := self._rows.get(seq)) is not None:
                     self._rows[seq] = received._replace(receiver=who.name, received_ms=who.received_ms)

@@ -50,7 +50,7 @@ def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> Set[i
     if changes.dedup_forgotten:
         _forget_sends(connection, changes.dedup_forgotten)
     if changes.replaced:
-        skipped = _replace(connection, changes.replaced, counts := {**counts})
+        skipped = _replace(connection, list(changes.replaced.values()), counts := {**counts})
     if changes.receivers:
         _write_rows(connection, "note_receivers", [(seq, *who) for seq, who in changes.receivers.items()])
     if changes.logs:
