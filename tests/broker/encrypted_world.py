@@ -10,7 +10,7 @@ from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.broker.encryption import Progress, Reencryption
+from penstock.broker.encryption import Reencryption, ReencryptionProgress
 from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
 from sim.runtime import SimulatedRuntime
@@ -25,7 +25,7 @@ class EncryptedWorld(World):
     """A world whose store encrypts and re-encrypts."""
 
     ring: Keyring | None = None
-    progress: Progress | None = None
+    progress: ReencryptionProgress | None = None
     kept = 0
 
     def _open(self) -> None:
@@ -47,7 +47,7 @@ class EncryptedWorld(World):
             self.encrypted, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep
         )
 
-    def keep(self, progress: Progress) -> None:
+    def keep(self, progress: ReencryptionProgress) -> None:
         self.progress = progress
         self.kept += 1
 

@@ -13,7 +13,7 @@ from broker.encrypted_world import KMS, OTHER, EncryptedWorld
 from penstock.auth.encryption.envelope import NoEncryption
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
-from penstock.broker.encryption import SCARCE_BYTES, Progress
+from penstock.broker.encryption import SCARCE_BYTES, ReencryptionProgress
 from penstock.broker.move_tasks import MoveFailure, MoveStatus
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.limits import MINUTE, SECOND
@@ -172,7 +172,7 @@ def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None
 # -- re-encryption -----------------------------------------------------------------------------------------
 
 
-def reencrypt(world: EncryptedWorld) -> Progress:
+def reencrypt(world: EncryptedWorld) -> ReencryptionProgress:
     world.reencryption.wake()
     world.run()
     for _ in range(1000):

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import FILE_NAME, read_root_key_file
-from penstock.broker.encryption import Progress
+from penstock.broker.encryption import ReencryptionProgress
 from penstock.cli import main
 from penstock.clock import SystemClock
 from penstock.names import Space
@@ -117,11 +117,13 @@ def test_list_shows_keys_and_the_progress_of_reencryption(key: Shell) -> None:
     assert progress == "re-encrypting stored messages: waiting for a running broker"
 
     file = ProgressFile(key.keyring)
-    file.save(Progress(generation=1, upto=200, after=50, checked=40, reencrypted=30, unreadable=2))
+    file.save(
+        ReencryptionProgress(generation=1, upto=200, after=50, checked=40, reencrypted=30, unreadable=2)
+    )
     assert key.prints("list").splitlines()[-1] == (
         "re-encrypting stored messages: 25%, 40 checked, 30 encrypted, 2 could not be decrypted"
     )
-    file.save(Progress(generation=1, upto=200, after=190, checked=90, reencrypted=80, done=True))
+    file.save(ReencryptionProgress(generation=1, upto=200, after=190, checked=90, reencrypted=80, done=True))
     assert key.prints("list").splitlines()[-1] == (
         "re-encrypting stored messages: 100%, 90 checked, 80 encrypted"
     )

@@ -12,7 +12,7 @@ from penstock.auth.encryption.keyring import SSE_ALIAS, Keyring, KeyringError
 from penstock.auth.encryption.root_key import FILE_NAME, RootKey, RootKeyError, create_root_key_file
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES
-from penstock.broker.encryption import Progress
+from penstock.broker.encryption import ReencryptionProgress
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
@@ -266,7 +266,10 @@ def test_the_root_key_is_a_variable_and_no_setting(tmp_path: Path) -> None:
 
 
 def test_progress_is_stored_and_its_loss_does_no_harm(tmp_path: Path) -> None:
-    file, progress = ProgressFile(tmp_path / "penstock-keys.json"), Progress(generation=3, upto=9, after=4)
+    file, progress = (
+        ProgressFile(tmp_path / "penstock-keys.json"),
+        ReencryptionProgress(generation=3, upto=9, after=4),
+    )
     assert file.load() is None
     file.save(progress)
     assert file.load() == progress

@@ -21,8 +21,8 @@ from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Attribute, Content, encode_content
 from penstock.queues.settings import QueueRecord, QueueSettings
-from penstock.store.encrypted import KEY_VERSIONS, EncryptedStore, Outdated
-from penstock.store.port import LAST, Mark, Selection
+from penstock.store.encrypted import KEY_VERSIONS, EncryptedStore
+from penstock.store.port import LAST, Mark, OutdatedMessages, Selection
 from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.store import SqliteStore
 
@@ -91,7 +91,9 @@ class EncryptedDriver(Driver):
                 found.update(dict(rows.fetchall()))
         return found
 
-    def encrypt_again(self, after: int = 0, rows_max: int = 100, bytes_max: int = 1 << 30) -> Outdated:
+    def encrypt_again(
+        self, after: int = 0, rows_max: int = 100, bytes_max: int = 1 << 30
+    ) -> OutdatedMessages:
         found = self.encrypted.outdated(after, LAST, rows_max, bytes_max)
         changes = self.commit()
         for entry in found.messages:
@@ -215,14 +217,14 @@ def test_contents_that_were_exchanged_are_noticed(driver: EncryptedDriver) -> No
 def test_older_versions_are_encrypted_again(driver: EncryptedDriver) -> None:
     large = secret(3, large=True)
     driver.append(added=[row(1, ORDERS), row(2, MANAGED), row(3, ORDERS, content=large), row(4, PLAIN)])
-    assert driver.encrypt_again() == Outdated(4, 4, [], 0)
+    assert driver.encrypt_again() == OutdatedMessages(4, 4, [], 0)
     driver.ring.rotate(HERE, "alias/orders")
     found = driver.encrypt_again()
     assert [entry.seq for entry in found.messages] == [1, 3]
     assert [driver.version_of(seq) for seq in (1, 2, 3)] == [2, 1, 2]
     assert driver.store.contents([1, 2, 3]) == {1: b"content 1", 2: b"content 2", 3: large}
-    assert driver.encrypt_again() == Outdated(4, 4, [], 0), "once is enough"
-    assert driver.encrypt_again(after=4) == Outdated(None, 0, [], 0)
+    assert driver.encrypt_again() == OutdatedMessages(4, 4, [], 0), "once is enough"
+    assert driver.encrypt_again(after=4) == OutdatedMessages(None, 0, [], 0)
 
 
 def test_what_is_plain_or_under_another_key_is_encrypted_as_its_queue_wants(driver: EncryptedDriver) -> None:
@@ -242,7 +244,7 @@ def test_what_cannot_be_opened_is_counted_and_left(driver: EncryptedDriver) -> N
     driver.append(records=stored_as({ORDERS: as_if(ORDERS, MANAGED)}))
     driver.ring.set_enabled(HERE, "alias/orders", False)
     before = driver.stored()
-    assert driver.encrypt_again() == Outdated(2, 2, [], 1)
+    assert driver.encrypt_again() == OutdatedMessages(2, 2, [], 1)
     assert driver.stored() == before
 
 
@@ -260,7 +262,7 @@ def test_messages_of_a_queue_that_is_gone_are_left(driver: EncryptedDriver) -> N
     driver.append(added=[row(1, ORDERS)])
     driver.append(dropped=[ORDERS])
     driver.ring.rotate(HERE, "alias/orders")
-    assert driver.encrypt_again() == Outdated(None, 0, [], 0)
+    assert driver.encrypt_again() == OutdatedMessages(None, 0, [], 0)
 
 
 # -- keys that are not there ---------------------------------------------------------------------------------

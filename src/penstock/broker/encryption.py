@@ -1,7 +1,7 @@
 """Encryption in the broker: a queue is used only while its key can be, and stored messages are re-encrypted.
 
 Re-encryption works in the background on messages that are not encrypted under the newest version of their queue's
-key. It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and rests
+key. It goes through all messages once for each generation of the keyring, in order of seq, in small steps, and pauses
 longer than it works: commits and reads come first. Its progress is stored, so that a restart continues; it may be
 behind, never ahead. Messages that cannot be decrypted are counted and left as they are. It pauses while disk space is
 scarce.
@@ -20,8 +20,9 @@ from penstock.broker.shard import Shard
 from penstock.errors import KeyMissing, KeyUnavailable, StoreBroken, StoreError, StoreFull, StoreLost
 from penstock.limits import MINUTE, SECOND
 from penstock.names import Space
-from penstock.promise import Promise, run_detached
+from penstock.promise import run_detached
 from penstock.store.changes import EntryRow
+from penstock.store.port import OutdatedMessages
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -33,8 +34,8 @@ SCARCE_BYTES = 32 * 1024 * 1024
 
 _STEP_ROWS = 500
 _STEP_BYTES = 1024 * 1024
-_REST_MS_MIN = 5
-_RESTS_PER_WORK = 2
+_PAUSE_MS_MIN = 5
+_PAUSE_PER_WORK = 2
 _SAVE_EVERY_MS = 5 * SECOND
 _LOG_EVERY_MS = MINUTE
 _RETRY_MS = MINUTE
@@ -66,7 +67,7 @@ def without_key(queues: Iterable[LiveQueue]) -> list[LiveQueue]:
     return found
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class ReencryptionProgress(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of one round."""
 
     generation: int
@@ -82,8 +83,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return 100 if self.done else min(99, 100 * self.after // max(1, self.upto))
 
 
-class Reencrypting(Protocol):
-    """What it needs of a store that encrypts."""
+class ReencryptingStore(Protocol):
+    """What re-encryption needs of a store that encrypts."""
 
     @property
     def newest(self) -> int: ...
@@ -91,25 +92,14 @@ class Reencrypting(Protocol):
     def outdated(self, after: int, upto: int, rows_max: int, bytes_max: int) -> OutdatedMessages: ...
 
 
-class OutdatedMessages(Protocol):
-    @property
-    def last(self) -> int | None: ...
-    @property
-    def seen(self) -> int: ...
-    @property
-    def messages(self) -> list[EntryRow]: ...
-    @property
-    def unreadable(self) -> int: ...
-
-
 class Reencryption:
     def __init__(
         self,
-        store: Reencrypting,
+        store: ReencryptingStore,
         shard: Shard,
         generation: Callable[[], int],
-        progress: Progress | None,
-        save: Callable[[Progress], None],
+        progress: ReencryptionProgress | None,
+        save: Callable[[ReencryptionProgress], None],
     ) -> None:
         """``generation`` is the keyring's; ``progress`` was saved last; ``save`` blocks, and runs in a thread."""
         self._store = store
@@ -143,13 +133,13 @@ class Reencryption:
                 try:
                     await self._step()
                     worked_ms = self._clock.now_ms() - begun_ms
-                    await self._rest(max(_REST_MS_MIN, _RESTS_PER_WORK * worked_ms))
+                    await self._shard.pause(max(_PAUSE_MS_MIN, _PAUSE_PER_WORK * worked_ms))
                 except (StoreBroken, StoreLost):
                     return  # the shard has ended
                 except (StoreError, OSError) as error:
                     if not self._stopped:
                         log.warning("re-encrypting stored messages continues in a minute: %s", error)
-                        await self._rest(_RETRY_MS)
+                        await self._shard.pause(_RETRY_MS)
         finally:
             self._running = False
 
@@ -158,7 +148,7 @@ class Reencryption:
         if progress is None or progress.generation != generation:
             # Read in the thread that writes: the batch being written may still use the older version.
             newest = await self._runtime.write(lambda: self._store.newest)
-            progress = Progress(generation=generation, upto=newest)
+            progress = ReencryptionProgress(generation=generation, upto=newest)
             self._logged_ms = self._clock.now_ms()
         read = partial(self._store.outdated, progress.after, progress.upto, _STEP_ROWS, _STEP_BYTES)
         found = await self._shard.read(read)
@@ -169,7 +159,7 @@ class Reencryption:
         self._progress = progress = msgspec.structs.replace(
             progress,
             after=progress.after if found.last is None else found.last,
-            checked=progress.checked + found.seen,
+            checked=progress.checked + found.checked,
             reencrypted=progress.reencrypted + len(found.messages),
             unreadable=progress.unreadable + found.unreadable,
             done=found.last is None,
@@ -190,7 +180,7 @@ class Reencryption:
             changes.replace(row, row.content, row.version)
         await self._shard.settled()
 
-    def _log(self, progress: Progress) -> None:
+    def _log(self, progress: ReencryptionProgress) -> None:
         now_ms = self._clock.now_ms()
         if progress.done:
             if progress.unreadable:
@@ -203,8 +193,3 @@ class Reencryption:
         elif now_ms >= self._logged_ms + _LOG_EVERY_MS:
             self._logged_ms = now_ms
             log.info("re-encrypting stored messages: %d%%, %d so far", progress.percent, progress.reencrypted)
-
-    def _rest(self, ms: int) -> Promise[None]:
-        later: Promise[None] = Promise()
-        self._runtime.at(self._clock.now_ms() + ms, lambda: later.resolve(None))
-        return later

@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 from penstock.limits import SECOND
 from penstock.names import Arn, QueueName
-from penstock.promise import Promise, run_detached
+from penstock.promise import run_detached
 from penstock.queues.messages import Entry
 from penstock.queues.redrive import moved_message
 from penstock.store.changes import RecordKind
@@ -181,7 +181,7 @@ class MoveTasks:
                 self._fail(task, source, failed.reason)
             except StoreError as error:
                 log.warning("move task %s is tried again in a second: %s", task_id, error)
-                await self._pause(SECOND)
+                await self._shard.pause(SECOND)
             except Exception:
                 log.exception("move task %s failed", task_id)
                 self._fail(task, source, MoveFailure.INTERNAL)
@@ -194,7 +194,7 @@ class MoveTasks:
         """Move one chunk, or see that there is nothing left."""
         if self._shard.refuses is not None:
             # A move needs space, and a refused commit would fail other requests too.
-            await self._pause(SECOND)
+            await self._shard.pause(SECOND)
             return
         await source.memory.load()
         chunk = min(_CHUNK_MAX, max(1, (task.rate or self._shard.limits.move_rate_max) // _CHUNKS_PER_SECOND))
@@ -205,7 +205,7 @@ class MoveTasks:
         source.decided(now_ms)
         if not withdrawn:
             if chunk and source.rules.backlog.reading:
-                await self._pause(1)
+                await self._shard.pause(1)
             elif (current := self._tasks.get(task.id)) is not None and current.status is MoveStatus.RUNNING:
                 self._save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
             return
@@ -215,7 +215,7 @@ class MoveTasks:
             self._give_back(source, withdrawn)
             raise
         if task.rate:
-            await self._pause(max(1, moved * SECOND // task.rate))
+            await self._shard.pause(max(1, moved * SECOND // task.rate))
 
     async def _move(self, task: MoveTaskRecord, source: LiveQueue, withdrawn: list[Entry]) -> int:
         shard = self._shard
@@ -274,8 +274,3 @@ class MoveTasks:
         except KeyUnavailable as error:
             raise _key_failure(error) from None
         return destination
-
-    def _pause(self, ms: int) -> Promise[None]:
-        later: Promise[None] = Promise()
-        self._shard.runtime.at(self._shard.clock.now_ms() + ms, lambda: later.resolve(None))
-        return later

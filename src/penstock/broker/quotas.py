@@ -15,7 +15,7 @@ from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 
 _NOTHING = (0, 0)
-_BESIDE_BYTES = 192  # id, sender and time of a message
+_OVERHEAD_BYTES = 192  # id, sender and time of a message
 
 
 class Quotas:
@@ -24,13 +24,13 @@ class Quotas:
         self._shard = shard
         self._catalogue = catalogue
         self._limits = limits
-        self._held: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
+        self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
         self._accounts: dict[int, str] = {}  # queue -> whose it is
-        self._used: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
+        self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
         if self.bounds_messages:
             for queue, usage in shard.usage.items():
-                self._hold(queue, usage)
+                self._set_usage(queue, usage)
             shard.watch(self._committed)
 
     def check_new_queue(self, account: str) -> None:
@@ -40,12 +40,12 @@ class Quotas:
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
-        used, size = self._used.get(account, (0, 0))
+        used, size = self._by_account.get(account, (0, 0))
         uncommitted = self._shard.uncommitted()
         for queue in {queue for changes in uncommitted for queue in (*changes.counts, *changes.dropped)}:
             if self._account(queue) != account:
                 continue
-            before = after = self._held.get(queue, _NOTHING)
+            before = after = self._by_queue.get(queue, _NOTHING)
             for changes in uncommitted:
                 after = _following(after, queue, changes)
             used += after[0] - before[0]
@@ -59,17 +59,17 @@ class Quotas:
     def _committed(self, commit: Commit) -> None:
         changes = commit.changes
         for queue in {*changes.counts, *changes.dropped}:
-            self._hold(queue, _following(self._held.get(queue, _NOTHING), queue, changes))
+            self._set_usage(queue, _following(self._by_queue.get(queue, _NOTHING), queue, changes))
         for queue in changes.dropped:
-            self._held.pop(queue, None)
+            self._by_queue.pop(queue, None)
             self._accounts.pop(queue, None)
 
-    def _hold(self, queue: int, now: tuple[int, int]) -> None:
+    def _set_usage(self, queue: int, now: tuple[int, int]) -> None:
         account = self._account(queue)
         if account is not None:
-            before, self._held[queue] = self._held.get(queue, _NOTHING), now
-            used = self._used.get(account, _NOTHING)
-            self._used[account] = (used[0] + now[0] - before[0], used[1] + now[1] - before[1])
+            before, self._by_queue[queue] = self._by_queue.get(queue, _NOTHING), now
+            used = self._by_account.get(account, _NOTHING)
+            self._by_account[account] = (used[0] + now[0] - before[0], used[1] + now[1] - before[1])
 
     def _account(self, queue: int) -> str | None:
         """A queue that was just deleted is no longer in the catalogue."""
@@ -79,17 +79,17 @@ class Quotas:
         return found
 
 
-def _following(held: tuple[int, int], queue: int, changes: Changes) -> tuple[int, int]:
+def _following(usage: tuple[int, int], queue: int, changes: Changes) -> tuple[int, int]:
     """What a queue holds after these changes."""
     if queue in changes.purged or queue in changes.dropped:
-        held = _NOTHING
+        usage = _NOTHING
     messages, size = changes.counts.get(queue, _NOTHING)
-    return held[0] + messages, held[1] + size
+    return usage[0] + messages, usage[1] + size
 
 
 def _size(message: Outgoing) -> int:
     """Not less than it takes in the store; its commit counts it exactly."""
-    size = _BESIDE_BYTES + len(message.body.encode("utf-8", "surrogatepass"))
+    size = _OVERHEAD_BYTES + len(message.body.encode("utf-8", "surrogatepass"))
     size += len(message.trace or "") + len(message.dedup_id or "")
     for name, attribute in (message.attributes or {}).items():
         size += len(name) + len(attribute.type) + len(attribute.value) + 16

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _ROWS_ENOUGH = 256
 _TURNS_MAX = 4
-_LOOK_AGAIN_MS = SECOND
+_RETRY_MS = SECOND
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 
 
@@ -115,7 +115,7 @@ class Shard:
     """Those being gathered for the next commit. Fetch it again after every await."""
 
     def start(self) -> None:
-        self._look()
+        self._check_store()
 
     # -- numbers ---------------------------------------------------------------------------------------------
 
@@ -204,6 +204,12 @@ class Shard:
         """What was decided and is not durable yet, in order."""
         return [self.changes] if self._under_way is None else [self._under_way.changes, self.changes]
 
+    def pause(self, ms: int) -> Promise[None]:
+        """Done after so many milliseconds."""
+        ended: Promise[None] = Promise()
+        self.runtime.at(self.clock.now_ms() + ms, lambda: ended.resolve(None))
+        return ended
+
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, job: Callable[[], T]) -> Promise[T]:
@@ -287,7 +293,7 @@ class Shard:
             self._refuse(commit, error)
         except Exception as error:
             log.warning("the journal cannot be read, and is tried again in a second: %s", error)
-            self.runtime.at(self.clock.now_ms() + _LOOK_AGAIN_MS, self._read_end)
+            self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._read_end)
         else:
             if end == JournalEnd(number, self._owner):
                 self._committed(commit, frozenset())
@@ -350,9 +356,9 @@ class Shard:
 
     # -- the state of the store ------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _check_store(self) -> None:
         """Ask the store whether it takes new messages, and go on asking while it does not."""
-        self.runtime.write(self._make_room).on_done(self._looked)
+        self.runtime.write(self._make_room).on_done(self._store_checked)
 
     def _make_room(self) -> str | None:
         if self.store.status().refuses is not None:
@@ -362,7 +368,7 @@ class Shard:
                     break
         return self.store.status().refuses
 
-    def _looked(self, outcome: Promise[str | None]) -> None:
+    def _store_checked(self, outcome: Promise[str | None]) -> None:
         refused = self.refuses
         try:
             self.refuses = outcome.result()
@@ -382,7 +388,7 @@ class Shard:
         if not again:
             log.error("no new messages are accepted for the time being: %s", why)
         self.refuses = why
-        self.runtime.at(self.clock.now_ms() + _LOOK_AGAIN_MS, self._look)
+        self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._check_store)
 
 
 class RecordTable(Generic[T]):

@@ -18,7 +18,7 @@ from penstock.auth.encryption.root_key import RootKey, RootKeyError, find_root_k
 from penstock.auth.secret_files import exists, replace_file
 from penstock.broker.broker import Broker
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.broker.encryption import KeyGuard, NoGuard, Progress, Reencryption, without_key
+from penstock.broker.encryption import KeyGuard, NoGuard, Reencryption, ReencryptionProgress, without_key
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
 from penstock.clock import Clock
@@ -169,15 +169,15 @@ class ProgressFile:
     def __init__(self, keyring: Path | None) -> None:
         self._path = None if keyring is None else keyring.with_name("penstock-reencryption.json")
 
-    def load(self) -> Progress | None:
+    def load(self) -> ReencryptionProgress | None:
         """None if there is none: then all messages are checked again, which does no harm."""
         if self._path is None:
             return None
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Progress)
+            return msgspec.json.decode(self._path.read_bytes(), type=ReencryptionProgress)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: ReencryptionProgress) -> None:
         if self._path is not None:
             replace_file(self._path, msgspec.json.encode(progress))

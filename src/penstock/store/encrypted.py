@@ -12,13 +12,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence, Set
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from penstock.errors import DecryptionFailed, KeyUnavailable
 from penstock.limits import MINUTE
 from penstock.names import KeyUse, Space
 from penstock.store.changes import Changes, EntryRow, Replacement
-from penstock.store.port import CONTENT_BYTES_PER_READ, LAST, Mark, Selection, ShardState, Store
+from penstock.store.port import (
+    CONTENT_BYTES_PER_READ,
+    LAST,
+    Mark,
+    OutdatedMessages,
+    Selection,
+    ShardState,
+    Store,
+)
 
 log = logging.getLogger("penstock.store")
 
@@ -51,15 +59,6 @@ class Cipher(Protocol):
 
     def needs_reencryption(self, use: KeyUse, head: bytes) -> bool:
         """Should the content that begins so be encrypted again?"""
-
-
-class Outdated(NamedTuple):
-    """Messages that are not encrypted as their queue wants it today."""
-
-    last: int | None  # the last seq that was looked at; None: there are no more
-    seen: int
-    messages: list[EntryRow]  # decrypted
-    unreadable: int  # outdated, and cannot be decrypted
 
 
 class EncryptedStore:
@@ -221,8 +220,8 @@ class EncryptedStore:
 
     # -- encrypting again ------------------------------------------------------------------------------------
 
-    def outdated(self, after: int, upto: int, rows_max: int, bytes_max: int) -> Outdated:
-        """Look at some messages in order of seq. Replacing a content by itself encrypts it as its queue wants it."""
+    def outdated(self, after: int, upto: int, rows_max: int, bytes_max: int) -> OutdatedMessages:
+        """Check some messages in order of seq. Replacing a content by itself encrypts it as its queue wants it."""
         rows = self._store.scan(after, upto, rows_max, bytes_max)
         size = self._cipher.head_bytes
         found, unreadable = [], 0
@@ -235,4 +234,4 @@ class EncryptedStore:
                 unreadable += 1
             else:
                 found.append(decrypted)
-        return Outdated(rows[-1].seq if rows else None, len(rows), found, unreadable)
+        return OutdatedMessages(rows[-1].seq if rows else None, len(rows), found, unreadable)

@@ -150,9 +150,9 @@ class MemoryStore:
             for seq in changes.removed:
                 self._remove(seq)
             for queue, (messages, size) in changes.counts.items():
-                held = self._queue(queue)
-                held.messages += messages
-                held.bytes += size
+                usage = self._queue(queue)
+                usage.messages += messages
+                usage.bytes += size
             self._write_rest(changes)
             return skipped
 
@@ -230,8 +230,8 @@ class MemoryStore:
         purge = Purge(max(before.position, purge.position), max(before.seq, purge.seq))
         self._purges[queue] = purge
         self._forget_sends(queue, purge.seq)
-        if (held := self._queues.get(queue)) is not None:
-            held.messages = held.bytes = 0
+        if (voided := self._queues.get(queue)) is not None:
+            voided.messages = voided.bytes = 0
 
     def _is_void(self, row: EntryRow) -> bool:
         return row.position <= self._purges.get(row.queue, _NO_PURGE).position
@@ -289,8 +289,8 @@ class MemoryStore:
             return [row._replace(content=None) for row in islice(rows, min(rows_max, len(self._rows)))]
 
     def _keys(self, queue: int, order: Order) -> SortedKeys:
-        held = self._queues.get(queue)
-        return SortedKeys() if held is None else held.orders[order]
+        found = self._queues.get(queue)
+        return SortedKeys() if found is None else found.orders[order]
 
     def _selected(self, which: Selection, keys: SortedKeys, start: Cursor) -> Iterator[EntryRow]:
         for _, _, seq in keys.after((*start, LAST)):
@@ -311,8 +311,8 @@ class MemoryStore:
         content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
         with self._lock:
-            held = self._queues.get(which.queue)
-            keys = SortedKeys() if held is None else held.groups.get(group) or SortedKeys()
+            queue = self._queues.get(which.queue)
+            keys = SortedKeys() if queue is None else queue.groups.get(group) or SortedKeys()
             rows = islice(self._selected(which, keys, Cursor(0, which.after)), rows_max)
             return list(_within(rows, content_bytes_max))
 
@@ -367,7 +367,7 @@ class MemoryStore:
     def usage(self, queue: int | None = None) -> dict[int, Usage]:
         with self._lock:
             asked = self._queues if queue is None else {queue: self._queues.get(queue, _Queue())}
-            return {id: Usage(held.messages, held.bytes) for id, held in asked.items() if held.messages}
+            return {id: Usage(each.messages, each.bytes) for id, each in asked.items() if each.messages}
 
     def status(self) -> StoreStatus:
         return StoreStatus()

@@ -86,6 +86,15 @@ class GroupCount(NamedTuple):
     first_position: int
 
 
+class OutdatedMessages(NamedTuple):
+    """Messages that are not encrypted as their queue wants it today, as a store that encrypts finds them."""
+
+    last: int | None  # the last seq that was checked; None: there are no more
+    checked: int
+    messages: list[EntryRow]  # decrypted
+    unreadable: int  # outdated, and cannot be decrypted
+
+
 class StoreStatus(NamedTuple):
     """How the engine is, as far as it can tell."""
 
