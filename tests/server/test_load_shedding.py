@@ -5,15 +5,38 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Holding, choose_victims
+from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
 
 from .harness import post, run, serving, until
 
+LIMITS = HttpLimits(connections_max=3, reserved_connections=2, connections_per_address_max=2)
+
 HOLDINGS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 1000)), max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("connections", "of_client", "oldest_silent_is_reserved", "expected"),
+    [
+        (2, None, None, Admission.ACCEPTED),
+        (2, 1, False, Admission.ACCEPTED),
+        (2, 2, False, Admission.CLIENT_REFUSED),
+        (3, 2, False, Admission.CLIENT_REFUSED),
+        (3, None, False, Admission.DISPLACES),
+        (3, None, None, Admission.RESERVED),
+        (4, None, True, Admission.RESERVED),
+        (5, None, True, Admission.DISPLACES),
+        (5, None, None, Admission.REFUSED),
+    ],
+)
+def test_what_becomes_of_a_new_connection(
+    connections: int, of_client: int | None, oldest_silent_is_reserved: bool | None, expected: Admission
+) -> None:
+    assert admission(LIMITS, connections, of_client, oldest_silent_is_reserved) is expected
 
 
 @given(HOLDINGS, st.integers(-10, 5000))

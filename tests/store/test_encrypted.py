@@ -253,7 +253,7 @@ def test_a_page_is_bounded_in_rows_and_bytes(driver: EncryptedDriver) -> None:
     driver.append(records=stored_as({PLAIN: as_if(PLAIN, MANAGED)}))
     assert driver.encrypt_again(rows_max=4)[:2] == (4, 4)
     found = driver.encrypt_again(after=4, bytes_max=2500)
-    assert (found.last, found.seen, len(found.messages)) == (7, 3, 3)
+    assert (found.last, found.checked, len(found.messages)) == (7, 3, 3)
     driver.encrypt_again(after=7)
     assert all(map(is_encrypted, driver.stored().values()))
 

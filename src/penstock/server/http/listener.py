@@ -3,8 +3,7 @@
 Connections are accepted here instead of by the event loop's server, which shows a connection only when its TLS
 handshake is done: a connection counts from the moment it is accepted.
 
-At ``connections_max`` the oldest connection that never sent a whole request gives way to a new one. If there is none,
-a few more are accepted for health checks only.
+Which connection gives way when there are too many is decided in :mod:`penstock.server.http.load_shedding`.
 
 One tick checks all deadlines and provides a coarse clock: ten thousand idle connections cost it a millisecond a
 second, and a request sets no timer.
@@ -32,7 +31,7 @@ from penstock.server.http.connection import (
     Connection,
 )
 from penstock.server.http.limits import HttpLimits
-from penstock.server.http.load_shedding import Holding, choose_victims
+from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
 from penstock.server.http.request import HttpError, Request
 from penstock.server.http.response import DateHeader
 
@@ -139,24 +138,28 @@ class Listener:
 
     def _admit(self, connection: Connection) -> None:
         """Decide whether it is refused, reserved, or takes the place of another."""
-        limits, client = self.limits, connection.client
-        share = limits.connections_per_address_max
         if self.stopping:
             connection.refused = HttpError(503, "The server is stopping.")
-        elif client is not None and share and self._by_client.get(client, 0) >= share:
-            connection.refused = HttpError(503, "Too many connections from your address. Please try again.")
-            self.count_refused()
-        elif len(self._connections) >= limits.connections_max:
-            oldest = next(iter(self._silent), None)
-            if oldest is not None and (
-                not oldest.reserved
-                or len(self._connections) >= limits.connections_max + limits.reserved_connections
-            ):
+            return
+        client, oldest = connection.client, next(iter(self._silent), None)
+        match admission(
+            self.limits,
+            len(self._connections),
+            None if client is None else self._by_client.get(client, 0),
+            None if oldest is None else oldest.reserved,
+        ):
+            case Admission.RESERVED:
+                connection.reserved = True
+            case Admission.DISPLACES:
+                assert oldest is not None
                 connection.reserved = oldest.reserved
                 self._displace(oldest)
-            elif len(self._connections) < limits.connections_max + limits.reserved_connections:
-                connection.reserved = True
-            else:
+            case Admission.CLIENT_REFUSED:
+                connection.refused = HttpError(
+                    503, "Too many connections from your address. Please try again."
+                )
+                self.count_refused()
+            case Admission.REFUSED:
                 connection.refused = HttpError(503, "Too many connections. Please try again.")
                 self.count_refused()
 
