@@ -140,8 +140,9 @@ def test_health_checks_are_answered_when_all_connections_are_in_use() -> None:
             for path in ("/health/live", "/health/ready", "/_localstack/health"):
                 checked = await server.ask(get(path))
                 assert (checked.status, checked.headers["connection"]) == (200, "close")
-            refused = await server.ask(post())
-            assert (refused.status, refused.headers["connection"]) == (503, "close")
+            for action in (post(), get("/healthy?Action=A"), get("/health", "X-Amz-Target: A.B")):
+                refused = await server.ask(action)
+                assert (refused.status, refused.headers["connection"]) == (503, "close")
             silent = [await server.connect() for _ in range(2)]
             await until(lambda: len(server.listener._connections) == 5)
             assert (await server.ask(get("/health/live"))).status == 200, (

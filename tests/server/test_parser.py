@@ -206,6 +206,19 @@ def test_no_memory_is_kept_of_a_request_that_was_taken_or_of_a_closed_parser() -
     assert held < 50_000
 
 
+def test_no_memory_is_kept_of_a_head_that_is_given_up() -> None:
+    tracemalloc.start()
+    try:
+        given_up = [parser(HttpLimits()) for _ in range(20)]
+        for each in given_up:
+            each.feed(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 60_000)
+            each.stop()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 200_000
+
+
 TINY_HEADERS = {
     "of a head": b"GET / HTTP/1.1\r\n",
     "behind a body": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.http")
 
 _USER_AGENT_MAX = 1024  # in the audit log
-_HEALTH_CHECKS = (b"/health", b"/_localstack/health")
+_HEALTH_CHECKS = (b"health", b"_localstack")
 
 
 class Mount(NamedTuple):
@@ -76,7 +76,9 @@ class Routes:
 
     def is_health_check(self, request: Request) -> bool:
         """What is answered even if there are too many connections."""
-        return request.method in (b"GET", b"HEAD") and request.path.startswith(_HEALTH_CHECKS)
+        if request.method not in (b"GET", b"HEAD") or b"x-amz-target" in request.headers:
+            return False
+        return request.path[1:].partition(b"/")[0] in _HEALTH_CHECKS
 
     def serve(self, request: Request) -> None:
         """Calls ``request.respond`` once, now or later. Raises nothing."""

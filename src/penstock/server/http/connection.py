@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
         self._error = error
         self._discarding = True
         self._unread = b""
-        self.parser.drop()
+        self.parser.stop()
 
     def _start(self, request: Request) -> None:
         listener = self._listener

@@ -72,6 +72,11 @@ class RequestParser:
         self._version = "1.1"
         self._upgrade = False
 
+    def stop(self) -> None:
+        """Read no further. httptools itself holds the header that is not complete yet, up to 64 KB."""
+        self.drop()
+        self._parser = httptools.HttpRequestParser(self)
+
     def close(self) -> None:
         """The connection is lost. Breaks the reference cycle with the parser."""
         self.drop()
