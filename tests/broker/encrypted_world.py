@@ -17,8 +17,8 @@ from sim.runtime import SimulatedRuntime
 from sim.world import FaultyStore, World, name_of
 
 SPACE = name_of("any").space
-KMS = {"sse_managed": False, "kms_key": "alias/orders"}
-OTHER = {"sse_managed": False, "kms_key": "alias/other"}
+KMS = {"managed_key": False, "encryption_key": "alias/orders"}
+OTHER = {"managed_key": False, "encryption_key": "alias/other"}
 
 
 class EncryptedWorld(World):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from broker.encrypted_world import KMS, OTHER, EncryptedWorld
@@ -18,6 +19,7 @@ from penstock.broker.move_tasks import MoveFailure, MoveStatus
 from penstock.errors import KeyDisabled, KeyMissing, StoreBroken, StoreError
 from penstock.limits import MINUTE, SECOND
 from penstock.promise import run_detached
+from penstock.queues.settings import QueueSettings
 from penstock.store.port import StoreStatus
 from sim.world import ROOMY, TINY, World, outgoing
 
@@ -62,7 +64,7 @@ def test_a_key_that_is_disabled_stops_sends_and_receives(world: EncryptedWorld) 
 
 
 def test_a_key_that_is_not_there_stops_sends_and_receives(world: EncryptedWorld) -> None:
-    world.create("orders", sse_managed=False, kms_key="testKeyId")
+    world.create("orders", managed_key=False, encryption_key="testKeyId")
     with pytest.raises(KeyMissing):
         world.send("orders", "message")
     with pytest.raises(KeyMissing):
@@ -172,6 +174,13 @@ def test_without_a_root_key_a_secured_server_refuses_queues_with_a_key() -> None
 # -- re-encryption -----------------------------------------------------------------------------------------
 
 
+def test_stored_definitions_have_the_names_of_earlier_versions() -> None:
+    settings = QueueSettings(managed_key=False, encryption_key="alias/orders", data_key_reuse_ms=MINUTE)
+    stored = msgspec.json.encode(settings)
+    assert stored == b'{"sse_managed":false,"kms_key":"alias/orders","kms_reuse_ms":60000}'
+    assert msgspec.json.decode(stored, type=QueueSettings) == settings
+
+
 def reencrypt(world: EncryptedWorld) -> ReencryptionProgress:
     world.reencryption.wake()
     world.run()
@@ -185,9 +194,9 @@ def reencrypt(world: EncryptedWorld) -> ReencryptionProgress:
 
 def test_the_first_round_encrypts_what_was_stored_before() -> None:
     with EncryptedWorld() as world:
-        world.create("orders", sse_managed=False)
+        world.create("orders", managed_key=False)
         world.send_all("orders", *map(str, range(10)))
-        world.configure("orders", sse_managed=True)
+        world.configure("orders", managed_key=True)
         assert world.versions() == [0] * 10
         progress = reencrypt(world)
         assert (progress.checked, progress.reencrypted, progress.percent) == (10, 10, 100)

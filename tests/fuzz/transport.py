@@ -42,7 +42,7 @@ class SocketlessListener(Listener):
         return connection
 
     def expect_empty(self) -> None:
-        assert self.held_bytes == 0, "requests stay buffered after the connection"
+        assert self.buffered_bytes == 0, "requests stay buffered after the connection"
         assert not self._connections, "a closed connection is still listed"
 
 

@@ -28,7 +28,7 @@ from penstock.queues.messages import (
     sequence_of,
 )
 from penstock.queues.paging import Read, ReadDelayed, ReadExpired, ReadGroups
-from penstock.queues.queue import Tools, Unknown
+from penstock.queues.queue import NotInMemory, Tools
 from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
@@ -196,7 +196,7 @@ class Queues:
         rules.advance(self.now_ms, self._changes)
         try:
             refusal = decide(receipt, *more, self.now_ms, self._changes)
-        except Unknown:
+        except NotInMemory:
             self._commit()
             refusal = decide(receipt, *more, self.now_ms, self._changes, self.rows)
         self._commit()

@@ -140,7 +140,9 @@ def test_session_tags_are_recorded_and_credentials_only_by_their_id() -> None:
         "roleSessionName": "s",
         "tags": {"team": "shop"},
     }
-    credentials = sts.Credentials(AccessKeyId="ASIA", SecretAccessKey="no", SessionToken="no", Expiration="x")
+    credentials = sts.IssuedCredentials(
+        AccessKeyId="ASIA", SecretAccessKey="no", SessionToken="no", Expiration="x"
+    )
     result = sts.AssumeRoleResult(
         Credentials=credentials, AssumedRoleUser=sts.AssumedRoleUser(AssumedRoleId="i", Arn="a")
     )

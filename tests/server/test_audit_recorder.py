@@ -122,9 +122,11 @@ def incoming(**headers: bytes) -> Request:
     return request
 
 
-def turned_away(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
+def refused_early(request: Request, fault: Fault, caller: Caller | None = None) -> dict[str, Any]:
     log = EventList()
-    AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS, SERVICES).turned_away(request, fault, caller)
+    AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS, SERVICES).refused_early(
+        request, fault, caller
+    )
     (event,) = log.events
     assert event.denied and (event.principal is None) == (caller is None)
     return cloudtrail_event(event)
@@ -134,7 +136,9 @@ def test_a_refused_request_is_recorded_with_what_it_claimed() -> None:
     request = incoming(
         authorization=KEY % b"sqs", x_amz_target=b"AmazonSQS.DeleteQueue", user_agent=b"evil", host=b"q:9324"
     )
-    written = turned_away(request, wrong_signature("The request signature we calculated does not match ..."))
+    written = refused_early(
+        request, wrong_signature("The request signature we calculated does not match ...")
+    )
     assert written["userIdentity"] == {"type": "Unknown", "accessKeyId": "AKIAGUESS"}
     assert (written["eventSource"], written["eventName"]) == ("sqs.amazonaws.com", "DeleteQueue")
     assert (written["errorCode"], written["sourceIPAddress"]) == ("SignatureDoesNotMatch", "192.0.2.66")
@@ -159,19 +163,19 @@ def test_a_refused_request_is_recorded_with_what_it_claimed() -> None:
 def test_the_action_of_a_form_is_found(query: bytes, body: bytes, action: str) -> None:
     request = incoming(authorization=KEY % b"sts")
     request.target, request.body = b"/?" + query, body
-    written = turned_away(request, unknown_client("The security token included in the request is invalid."))
+    written = refused_early(request, unknown_client("The security token included in the request is invalid."))
     assert (written["eventName"], written["eventSource"]) == (action, "sts.amazonaws.com")
 
 
 def test_throttled_requests_are_refused_requests() -> None:
-    written = turned_away(incoming(), request_throttled())
+    written = refused_early(incoming(), request_throttled())
     assert written["userIdentity"] == {"type": "Unknown"} and written["errorCode"] == "RequestThrottled"
     known = Caller(HOME, ALICE.id, ALICE, "sqs")
-    assert turned_away(incoming(), request_throttled(), known)["userIdentity"]["userName"] == ALICE.name
+    assert refused_early(incoming(), request_throttled(), known)["userIdentity"]["userName"] == ALICE.name
 
 
 def test_a_request_of_random_bytes_can_be_recorded() -> None:
     request = incoming(
         authorization=b"Credential=\xff\xfe/\xff", x_amz_target=b"\xff\x00.\xfe", user_agent=b"\xff"
     )
-    assert turned_away(request, wrong_signature("no"))["eventName"] == "\xfe"
+    assert refused_early(request, wrong_signature("no"))["eventName"] == "\xfe"

@@ -162,7 +162,7 @@ class Server:
         return outcome.result()
 
     def create(self, name: str, key: str | None) -> LiveQueue:
-        settings = QueueSettings(sse_managed=key is None, kms_key=key)
+        settings = QueueSettings(managed_key=key is None, encryption_key=key)
         return self.do(self.broker.create(QueueName(HERE.account, HERE.region, name), settings, {}))
 
     def close(self) -> None:

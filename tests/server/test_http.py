@@ -104,14 +104,14 @@ def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -
             await asyncio.sleep(0.05)
             read_at_once = 256 * 1024
             parsed = 4 * 2000 + 4 * 1024
-            assert server.listener.held_bytes < read_at_once + parsed
+            assert server.listener.buffered_bytes < read_at_once + parsed
             (connection,) = server.listener._connections
-            assert connection.parser.held_bytes < parsed + 64 * 1024
+            assert connection.parser.buffered_bytes < parsed + 64 * 1024
             slow.answer()
             await client.response()
             for n in range(3000):
                 assert (await client.response()).json()["target"] == f"N.{n}"
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 
@@ -152,7 +152,7 @@ def test_a_connection_lost_between_turns_starts_no_more_requests() -> None:
             assert seen < 20
             await asyncio.sleep(0.02)
             assert len(server.dispatcher.seen) == seen
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 
@@ -207,7 +207,7 @@ def test_a_large_body_arrives_whole() -> None:
             client.send(post(body=body))
             assert (await client.response()).json()["length"] == len(body)
             assert server.dispatcher.seen[0].body == body
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 
@@ -303,7 +303,7 @@ def test_invalid_requests_are_refused_and_the_next_connection_works(
             assert "x-amzn-requestid" in response.headers
             assert server.dispatcher.seen == []
             assert (await server.ask(post())).status == 200
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 
@@ -360,14 +360,14 @@ def test_all_bodies_together_are_bounded() -> None:
         async with serving(HttpLimits(buffered_bytes_max=150_000)) as server:
             first = await server.connect()
             first.send(post("A.B", b"x" * 100_000)[:-1])
-            await until(lambda: server.listener.held_bytes > 90_000)
+            await until(lambda: server.listener.buffered_bytes > 90_000)
             second, request = await server.connect(), post("C.D", b"x" * 90_000)
             second.send(request[:-1])
             refusal = await first.response()
             assert (refusal.status, refusal.headers["retry-after"]) == (503, "1"), "the largest is given up"
             second.send(request[-1:])
             assert (await second.response()).status == 200
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 

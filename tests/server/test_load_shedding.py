@@ -77,7 +77,7 @@ def test_small_requests_get_through_while_large_ones_are_held() -> None:
                 client.send(post("Never.Done", b"x" * 100_000)[:-1])
             for _ in range(20):
                 assert (await server.ask(post("A.B", b"x" * 1000))).status == 200
-            assert server.listener.held_bytes <= 200_000
+            assert server.listener.buffered_bytes <= 200_000
             refused = [client for client in slow if not client.writer.is_closing()]
             assert len(refused) == 8
             answers = [asyncio.create_task(client.response()) for client in slow]
@@ -100,7 +100,7 @@ def test_unfinished_heads_count_and_are_given_up() -> None:
             done, waiting = await asyncio.wait(answers, timeout=0.3)
             assert {answer.result().status for answer in done} == {503}
             assert 1 <= len(waiting) <= 3
-            assert server.listener.held_bytes <= 200_000
+            assert server.listener.buffered_bytes <= 200_000
             for answer in waiting:
                 answer.cancel()
 
@@ -114,7 +114,7 @@ def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
             client = await server.connect()
             client.send(post("Long.Poll") + post("A.B", b"x" * 30_000) * 5)
             poll = await server.dispatcher.arrival()
-            await until(lambda: server.listener.held_bytes == 0)
+            await until(lambda: server.listener.buffered_bytes == 0)
             assert (await server.ask(post("A.B", b"x" * 30_000))).status == 200
             poll.answer(b"the running one is still answered")
             assert (await client.response()).status == 200

@@ -41,7 +41,7 @@ def test_the_result_does_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) 
     ]
     assert requests[0].headers[b"x-amz-target"] == b"A.B"
     assert b"t" not in requests[2].headers, "a trailer is not a header"
-    assert (reading.held_bytes, reading.phase) == (0, BETWEEN)
+    assert (reading.buffered_bytes, reading.phase) == (0, BETWEEN)
 
 
 @given(
@@ -71,7 +71,7 @@ def test_any_bytes_are_requests_or_an_error_and_memory_is_counted_correctly(piec
         assert 400 <= refusal.status < 500
     reading.drop()
     reading.requests.clear()
-    assert reading.held_bytes == 0
+    assert reading.buffered_bytes == 0
 
 
 def test_repeated_headers_are_joined_and_kept_as_received() -> None:
@@ -158,7 +158,7 @@ def test_request_ids_are_uuids_and_differ() -> None:
 def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
     reading = parser(HttpLimits())
     reading.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
-    head = reading.held_bytes
+    head = reading.buffered_bytes
     chunks = b"2\r\nab\r\n" * 1000
     tracemalloc.start()
     try:
@@ -167,8 +167,8 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_is_counted() -> None:
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert abs(reading.held_bytes - head - 100_000) < 100
-    assert held < 2 * reading.held_bytes
+    assert abs(reading.buffered_bytes - head - 100_000) < 100
+    assert held < 2 * reading.buffered_bytes
     reading.feed(b"0\r\n\r\n")
     assert reading.requests.popleft().body == b"ab" * 50_000
 
@@ -179,9 +179,9 @@ def test_a_head_counts_while_its_body_is_awaited() -> None:
     for _ in range(10):
         reading.feed(b"X: " + b"x" * 4000 + b"\r\n")
     reading.feed(b"\r\n")
-    assert 40_000 < reading.held_bytes < 50_000
+    assert 40_000 < reading.buffered_bytes < 50_000
     reading.drop()
-    assert reading.held_bytes == 0
+    assert reading.buffered_bytes == 0
 
 
 def test_no_memory_is_kept_of_a_request_that_was_taken_or_of_a_closed_parser() -> None:
@@ -259,6 +259,6 @@ def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[
     finally:
         tracemalloc.stop()
     assert len(reading.requests) == 20
-    assert 0.8 * held < reading.held_bytes < 1.6 * held
+    assert 0.8 * held < reading.buffered_bytes < 1.6 * held
     reading.requests.clear()
-    assert reading.held_bytes == 0
+    assert reading.buffered_bytes == 0

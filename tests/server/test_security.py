@@ -39,7 +39,8 @@ from penstock.server.periodic import PeriodicThread
 from penstock.server.security import Security, open_credentials
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.store.encrypted import EncryptedStore, Outdated
+from penstock.store.encrypted import EncryptedStore
+from penstock.store.port import OutdatedMessages
 from penstock.wire.faults import wrong_signature
 from penstock.wire.service import Fault
 
@@ -226,7 +227,7 @@ def after_a_reload(config: Config, prepare: Callable[[Security], object], *, req
     assert security.audit is not None and security.recorder is not None
     security.start()
     for _ in range(EVENTS_MAX + 3):
-        security.recorder.turned_away(arrived({}), wrong_signature("no"), None)
+        security.recorder.refused_early(arrived({}), wrong_signature("no"), None)
     assert security.audit.flush()
     clock.advance(WINDOW_MS)
     prepare(security)
@@ -444,7 +445,9 @@ def test_a_caller_has_one_rate_for_all_its_requests(accounts: Accounts, secured:
 def test_reencryption_stops_before_the_store_is_closed(
     secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EncryptedStore, "outdated", lambda *_: Outdated(1, 1, [], 0))  # there is always more
+    monkeypatch.setattr(
+        EncryptedStore, "outdated", lambda *_: OutdatedMessages(1, 1, [], 0)
+    )  # there is always more
     seen: list[Reencryption] = []
     wake = Reencryption.wake
     monkeypatch.setattr(Reencryption, "wake", lambda self: (seen.append(self), wake(self)))

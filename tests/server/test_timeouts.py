@@ -43,7 +43,7 @@ def test_a_body_that_stalls() -> None:
             dripping = asyncio.create_task(drip(client, b"x"))
             assert (await client.response()).status == 408
             dripping.cancel()
-            await until(lambda: server.listener.held_bytes == 0)
+            await until(lambda: server.listener.buffered_bytes == 0)
 
     run(scenario)
 
@@ -210,12 +210,12 @@ def test_pipelined_requests_of_a_lost_connection_are_not_started() -> None:
             client = await server.connect()
             client.send(post("Long.Poll") + post("A.B", b"x" * 5000) * 3 + post("C.D", b"y" * 5000)[:-1])
             poll = await server.dispatcher.arrival()
-            await until(lambda: server.listener.held_bytes > 19_000)
+            await until(lambda: server.listener.buffered_bytes > 19_000)
             client.reset()
             await until(lambda: poll.call.gone)
             poll.answer()
             assert len(server.dispatcher.seen) == 1
-            assert server.listener.held_bytes == 0
+            assert server.listener.buffered_bytes == 0
 
     run(scenario)
 

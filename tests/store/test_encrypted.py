@@ -48,8 +48,8 @@ def as_if(id: int, other: int) -> QueueRecord:
 
 RECORDS = {
     MANAGED: record(MANAGED, QueueSettings()),
-    PLAIN: record(PLAIN, QueueSettings(sse_managed=False)),
-    ORDERS: record(ORDERS, QueueSettings(sse_managed=False, kms_key="alias/orders")),
+    PLAIN: record(PLAIN, QueueSettings(managed_key=False)),
+    ORDERS: record(ORDERS, QueueSettings(managed_key=False, encryption_key="alias/orders")),
 }
 
 
@@ -152,7 +152,7 @@ def test_a_batch_stays_as_its_maker_holds_it(driver: EncryptedDriver) -> None:
 
 
 def test_a_queue_and_its_first_message_may_share_a_batch(driver: EncryptedDriver) -> None:
-    fresh = record(9, QueueSettings(sse_managed=False, kms_key="alias/orders"))
+    fresh = record(9, QueueSettings(managed_key=False, encryption_key="alias/orders"))
     driver.append(added=[row(1, 9)], records=stored_as({9: fresh}))
     assert driver.stored()[1][2:18] == driver.stored_key("alias/orders")
 

@@ -163,7 +163,7 @@ def key_use(record: bytes) -> tuple[int, KeyUse | None]:
     """Which queue a stored definition is of, and under which key its messages are encrypted, if under any."""
     queue = QUEUES.decode(record)
     settings = queue.settings
-    if settings.kms_key is None:
+    if settings.encryption_key is None:
         managed = KeyUse(queue.name.space, None, _MANAGED_REUSE_MS)
-        return queue.id, managed if settings.sse_managed else None
-    return queue.id, KeyUse(queue.name.space, settings.kms_key, settings.kms_reuse_ms)
+        return queue.id, managed if settings.managed_key else None
+    return queue.id, KeyUse(queue.name.space, settings.encryption_key, settings.data_key_reuse_ms)

@@ -27,7 +27,7 @@ from penstock.queues.messages import (
     decode_content,
     sequence_of,
 )
-from penstock.queues.queue import Tools, Unknown
+from penstock.queues.queue import NotInMemory, Tools
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
@@ -68,7 +68,7 @@ class LiveQueue:
         self._shard = shard = context.shard
         kind = FifoQueue if record.settings.fifo else StandardQueue
         self.rules: StandardQueue | FifoQueue = kind(record, context.tools)
-        self.waiting = WaitingReceives(shard, self._take, self._due)
+        self.waiting = WaitingReceives(shard, self._decide_receive, self._due)
         self.memory = QueueMemory(shard, self)
         self.deleted = False
 
@@ -98,7 +98,7 @@ class LiveQueue:
 
     def check_key(self) -> None:
         """Raises KeyUnavailable if the queue names an encryption key that cannot be used."""
-        key = self.settings.kms_key
+        key = self.settings.encryption_key
         if key is not None:
             self._context.keys.check(self.name.space, key)
 
@@ -126,7 +126,7 @@ class LiveQueue:
 
     async def send(self, messages: list[Outgoing]) -> list[Sent]:
         shard, context = self._shard, self._context
-        if self.settings.kms_key is not None:
+        if self.settings.encryption_key is not None:
             self.check_key()
         if not self.memory.loaded:
             await self.memory.load()
@@ -155,14 +155,14 @@ class LiveQueue:
 
     async def receive(self, ask: Ask, caller: Client, wait_ms: int | None) -> list[Received]:
         shard, settings = self._shard, self.settings
-        if settings.kms_key is not None:
+        if settings.encryption_key is not None:
             self.check_key()
         shard.check_not_ended()
         if not self.memory.loaded:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
         now_ms = shard.clock.now_ms()
-        deliveries = self._take(ask, now_ms)
+        deliveries = self._decide_receive(ask, now_ms)
         self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
@@ -175,7 +175,7 @@ class LiveQueue:
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
         durable = shard.settled() if settings.fifo else None
         try:
-            if settings.kms_key is not None:
+            if settings.encryption_key is not None:
                 self.check_key()  # the receive may have waited long
             received = await self._hand_out(deliveries)
             if durable is not None:
@@ -203,7 +203,7 @@ class LiveQueue:
         self.waiting.set_timer(self.rules.next_deadline_ms())
         return await answer
 
-    def _take(self, ask: Ask, now_ms: int) -> list[Delivery]:
+    def _decide_receive(self, ask: Ask, now_ms: int) -> list[Delivery]:
         """Decide a receive, with the moves to the dead-letter queue that it causes."""
         shard, rules, settings = self._shard, self.rules, self.settings
         wall_ms = shard.clock.wall_ms()
@@ -285,7 +285,7 @@ class LiveQueue:
                     outcome = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes)
             except PenstockError as error:
                 outcome = error
-            except Unknown:
+            except NotInMemory:
                 unknown.append((i, receipt))
             outcomes.append(outcome)
         self.decided(now_ms)

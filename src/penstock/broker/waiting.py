@@ -57,14 +57,14 @@ class Waiter:
 class WaitingReceives:
     """The waiting receives of one queue."""
 
-    __slots__ = ("_due", "_shard", "_take", "_timer", "_timer_ms", "long_polls", "short_polls")
+    __slots__ = ("_decide", "_due", "_shard", "_timer", "_timer_ms", "long_polls", "short_polls")
 
     def __init__(
-        self, shard: Shard, take: Callable[[Ask, int], list[Delivery]], due: Callable[[], None]
+        self, shard: Shard, decide: Callable[[Ask, int], list[Delivery]], due: Callable[[], None]
     ) -> None:
-        """``take`` decides a receive; ``due`` is called when a message can become available."""
+        """``decide`` makes a receive; ``due`` is called when a message can become available."""
         self._shard = shard
-        self._take = take
+        self._decide = decide
         self._due = due
         # Ordered, and quick to leave when ten thousand connections are closed at once.
         self.long_polls: OrderedDict[Waiter, None] = OrderedDict()
@@ -97,7 +97,7 @@ class WaitingReceives:
         for line in (self.short_polls, self.long_polls):
             while line:
                 waiter = next(iter(line))
-                deliveries = self._take(waiter.ask, now_ms)
+                deliveries = self._decide(waiter.ask, now_ms)
                 if not deliveries:
                     break
                 # The answer may run anything, even another receive on this queue: take it out first.

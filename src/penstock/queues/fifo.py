@@ -24,9 +24,9 @@ from penstock.queues.messages import (
     Delivery,
     Entry,
     Outgoing,
+    ReceiveResult,
     Sent,
     State,
-    Taken,
     encode_content,
 )
 from penstock.queues.queue import Queue, Tools
@@ -64,7 +64,7 @@ class FifoQueue(Queue):
         self.dedup = DedupMemory(tools.dedup_usage, record.name.account)
         self._send_digest = tools.send_digest
         self._rotation: deque[GroupLane] = deque()  # groups whose first message can go out, in their order
-        self._picked = 0  # how many messages of the first group the receive under way has taken
+        self._picked = 0  # how many messages of the first group the receive under way has picked
         self._blocked_by_frontier = (
             False  # a group cannot go on before it is known what waits behind the frontier
         )
@@ -138,7 +138,7 @@ class FifoQueue(Queue):
         now_ms: int,
         wall_ms: int,
         changes: Changes,
-    ) -> Taken:
+    ) -> ReceiveResult:
         """A receive that its caller may repeat after losing the answer.
 
         SQS: a repeated ReceiveRequestAttemptId gives the same messages and handles again, hidden again, as long as
@@ -147,20 +147,20 @@ class FifoQueue(Queue):
         attempt = self._attempts.pop(attempt_id, None)
         due_ms = now_ms + visibility_ms
         if attempt is None or attempt.until_ms <= now_ms or not self._is_untouched(attempt):
-            taken = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
-            attempt = Attempt(now_ms + self.limits.attempt_window_ms, taken.deliveries, due_ms)
+            result = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
+            attempt = Attempt(now_ms + self.limits.attempt_window_ms, result.deliveries, due_ms)
         else:
             for delivery in attempt.deliveries:
                 entry = self.backlog.index[delivery.seq]
                 self._hide(entry, due_ms)
                 changes.update(self.id, entry)
             attempt = attempt._replace(due_ms=due_ms)
-            taken = Taken(attempt.deliveries, [])
-        if taken.deliveries and len(self._attempts) < self.limits.attempts_max:
+            result = ReceiveResult(attempt.deliveries, [])
+        if result.deliveries and len(self._attempts) < self.limits.attempts_max:
             # Bodies are read again from the store if the attempt is repeated.
             slim = [msgspec.structs.replace(delivery, content=None) for delivery in attempt.deliveries]
             self._attempts[attempt_id] = attempt._replace(deliveries=slim)
-        return taken
+        return result
 
     @property
     def remembered_attempts(self) -> int:

@@ -111,7 +111,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     content: bytes | None  # None: only the store has it
 
 
-class Taken(NamedTuple):
+class ReceiveResult(NamedTuple):
     """The result of a receive."""
 
     deliveries: list[Delivery]

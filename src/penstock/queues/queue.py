@@ -15,8 +15,9 @@ from penstock.errors import PenstockError, VisibilityTooLong
 from penstock.limits import SECOND, Limits
 from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
-from penstock.queues.messages import Delivery, Entry, State, Taken, position_of
+from penstock.queues.messages import Delivery, Entry, ReceiveResult, State, position_of
 from penstock.queues.receipts import Receipt
+from penstock.queues.redrive import is_dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import Changes, EntryRow
 
@@ -34,7 +35,7 @@ class Tools(NamedTuple):
     send_digest: Callable[[str, str | None], bytes]
 
 
-class Unknown(Exception):
+class NotInMemory(Exception):
     """The message is not in memory: the store must be asked before this can be decided.
 
     The caller counts ``backlog.lookups`` up, waits until all that was decided is durable, reads, decides again with
@@ -110,7 +111,7 @@ class Queue(ABC):
         now_ms: int,
         wall_ms: int,
         changes: Changes,
-    ) -> Taken:
+    ) -> ReceiveResult:
         """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue are dead instead."""
         self.advance(now_ms, changes)
         backlog = self.backlog
@@ -126,7 +127,7 @@ class Queue(ABC):
                 self._forget(entry, now_ms, changes.number)
                 changes.remove(self.id, entry)
                 continue
-            if receives_max is not None and entry.receives - entry.receives_before >= receives_max:
+            if receives_max is not None and is_dead_letter(entry, receives_max):
                 self._forget(entry, now_ms, changes.number)
                 dead.append(entry)
                 continue
@@ -153,7 +154,7 @@ class Queue(ABC):
         for entry in shown:
             # Hidden for no time at all: delivered and counted, but not twice in one answer.
             self._show_now(entry, now_ms, changes)
-        return Taken(deliveries, dead)
+        return ReceiveResult(deliveries, dead)
 
     def take_back(self, deliveries: Iterable[Delivery], now_ms: int, changes: Changes) -> None:
         """The receiver never got these: show them again at once, uncounted."""
@@ -182,7 +183,7 @@ class Queue(ABC):
     def delete(
         self, receipt: Receipt, now_ms: int, changes: Changes, stored: Stored | None = None
     ) -> PenstockError | None:
-        """Raises Unknown if the store must be asked first; its answer is then passed as ``stored``."""
+        """Raises NotInMemory if the store must be asked first; its answer is then passed as ``stored``."""
         entry = self.backlog.index.get(receipt.seq) or self._look_up(receipt, now_ms, stored)
         refusal = self._refuse_delete(receipt, entry)
         if refusal is None and entry is not None:
@@ -223,7 +224,7 @@ class Queue(ABC):
         if self.backlog.knows(receipt.seq):
             return None
         if stored is None:
-            raise Unknown
+            raise NotInMemory
         row = stored.get(receipt.seq)
         # A purge may have come between the look into the store and this decision.
         return None if row is None or row.position <= self.backlog.purged_to else self._adopt(row, now_ms)

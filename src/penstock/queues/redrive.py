@@ -1,4 +1,7 @@
-"""What becomes of a message that changes queues: a dead letter keeps what it was, a moved message starts again."""
+"""When a message becomes a dead letter, and what a message keeps that changes queues.
+
+A dead letter keeps what it was, a moved message starts again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,12 @@ import msgspec
 
 from penstock.queues.messages import Entry, State, decode_content, encode_content, position_of
 from penstock.queues.settings import QueueSettings
+
+
+def is_dead_letter(entry: Entry, receives_max: int) -> bool:
+    """SQS: a message that was received ``receives_max`` times in this queue goes to the dead-letter queue when the
+    next receive finds it, instead of being delivered."""
+    return entry.receives - entry.receives_before >= receives_max
 
 
 def dead_letter(entry: Entry, number: int, source_arn: str, source: QueueSettings, now_ms: int) -> Entry:

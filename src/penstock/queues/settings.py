@@ -24,7 +24,15 @@ class RedriveAllow(msgspec.Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
 
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+# The names under which stored definitions have these.
+_STORED_NAMES = {
+    "managed_key": "sse_managed",
+    "encryption_key": "kms_key",
+    "data_key_reuse_ms": "kms_reuse_ms",
+}
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_STORED_NAMES):
     fifo: bool = False
     delay_ms: int = 0
     visibility_ms: int = 30 * SECOND
@@ -39,9 +47,9 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     dedup_scope: Literal["queue", "messageGroup"] = "queue"
     dedup_scope_shown: Literal["queue", "messageGroup"] = "queue"
     throughput_limit: Literal["perQueue", "perMessageGroupId"] = "perQueue"
-    sse_managed: bool = True
-    kms_key: str | None = None
-    kms_reuse_ms: int = 300 * SECOND
+    managed_key: bool = True  # messages are encrypted under the server's own key
+    encryption_key: str | None = None  # by its id, alias or ARN; then not under the server's own
+    data_key_reuse_ms: int = 300 * SECOND
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):

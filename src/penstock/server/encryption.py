@@ -145,13 +145,13 @@ def _warn_of(queues: Sequence[LiveQueue]) -> None:
     if queues:
         log.warning(
             "sends to and receives from queues whose key is not in the keyring are refused: %s; to correct it: %s",
-            _first(f"{queue.name.name} ({queue.settings.kms_key})" for queue in queues),
+            _first(f"{queue.name.name} ({queue.settings.encryption_key})" for queue in queues),
             _first(map(_correction, queues)),
         )
 
 
 def _correction(queue: LiveQueue) -> str:
-    name, key = queue.name, queue.settings.kms_key or ""
+    name, key = queue.name, queue.settings.encryption_key or ""
     if key.startswith("alias/"):
         return f"penstock key create --alias {key} --account {name.account} --region {name.region}"
     return "set KmsMasterKeyId to a key of penstock key list"

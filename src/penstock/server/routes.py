@@ -110,7 +110,7 @@ class Routes:
                     raise request_throttled()
         except Fault as fault:
             if self._recorder is not None:
-                self._recorder.turned_away(request, fault, caller)
+                self._recorder.refused_early(request, fault, caller)
             request.respond(refusal(fault, request.id, request))
             return
         headers, peer = request.headers, request.peer

@@ -69,9 +69,9 @@ class Tls:
         """Read the files again. If they cannot be used, the present certificate stays, and the log says why."""
         self._problem = ""
         self._watch.is_stable()
-        return self._take_up()
+        return self._reread()
 
-    def _take_up(self) -> bool:
+    def _reread(self) -> bool:
         try:
             self.context, self.expires = _read(self.files)
         except TlsUnreadable as error:
@@ -94,7 +94,7 @@ class Tls:
 
     def check(self, now_s: float) -> bool:
         """Call this about every second (wall clock): True if new files were loaded. Also warns of a near expiry."""
-        loaded = self._watch.has_changed() and self._take_up()
+        loaded = self._watch.has_changed() and self._reread()
         if now_s >= self._warn_at_s:
             self._warn_at_s = now_s + _WARN_EVERY_S
             for warning in self.warnings(datetime.fromtimestamp(now_s, UTC)):

@@ -50,9 +50,9 @@ class Credentials:
         has_changed = self._watch.has_changed()
         if requested:
             self._problem = ""  # so that it is logged again
-        return self._take_up() if requested or has_changed else self._repeated()
+        return self._reread() if requested or has_changed else self._repeated()
 
-    def _take_up(self) -> str:
+    def _reread(self) -> str:
         try:
             new = self._read()
         except CredentialsUnreadable as error:

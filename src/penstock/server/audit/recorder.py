@@ -80,7 +80,7 @@ class AuditRecorder:
             )
         )
 
-    def turned_away(self, request: Request, fault: Fault, caller: Caller | None) -> None:
+    def refused_early(self, request: Request, fault: Fault, caller: Caller | None) -> None:
         """A request that was refused before it was decoded. Without a caller, what it says of itself is claimed."""
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
         service = "sts" if "/sts/" in scope else "sqs"

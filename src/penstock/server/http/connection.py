@@ -53,9 +53,30 @@ log = logging.getLogger("penstock.http")
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_address", "_advancing", "_awaits", "_closed_by_peer", "_discarding", "_drained", "_error", "_half_closed",
-        "_listener", "_paused", "_running", "_stream", "_stuck", "_transport", "_undrained", "_unread", "_yielded",
-        "client", "deadline", "held_bytes", "parser", "refused", "reserved", "silent",
+        "_address",
+        "_advancing",
+        "_awaits",
+        "_closed_by_peer",
+        "_discarding",
+        "_drained",
+        "_error",
+        "_half_closed",
+        "_listener",
+        "_paused",
+        "_running",
+        "_stream",
+        "_stuck",
+        "_transport",
+        "_undrained",
+        "_unread",
+        "_yielded",
+        "buffered_bytes",
+        "client",
+        "deadline",
+        "parser",
+        "refused",
+        "reserved",
+        "silent",
     )  # fmt: skip
 
     def __init__(self, listener: Listener, address: str, client: str | None) -> None:
@@ -66,7 +87,7 @@ class Connection(asyncio.Protocol):
         self.reserved = False  # beyond the limit: for health checks only
         self.refused: HttpError | None = None  # decided when it was accepted
         self.deadline = NEVER
-        self.held_bytes = 0  # of requests that do not run yet
+        self.buffered_bytes = 0  # of requests that do not run yet
         self.parser: RequestParser
         self._transport: asyncio.Transport
         self._awaits = CLOSING
@@ -113,7 +134,7 @@ class Connection(asyncio.Protocol):
         else:
             if parser.requests:
                 self._start(parser.requests.popleft())
-                if parser.phase == BETWEEN and not (parser.requests or self.held_bytes or self._unread):
+                if parser.phase == BETWEEN and not (parser.requests or self.buffered_bytes or self._unread):
                     return
         self._advance()
 
@@ -131,7 +152,7 @@ class Connection(asyncio.Protocol):
         self._discarding = True
         self._unread = b""
         self.parser.close()
-        self._count_held()
+        self._count_buffered()
         self._listener.disconnected(self)
         self._disconnected()
 
@@ -176,7 +197,7 @@ class Connection(asyncio.Protocol):
         """Drop what was read and does not run yet. The error follows the response of what runs."""
         self._end_with(error)
         self.parser.requests.clear()
-        self._count_held()
+        self._count_buffered()
         self._advance()
 
     @property
@@ -211,11 +232,11 @@ class Connection(asyncio.Protocol):
         finally:
             self._advancing = False
         if transport.is_closing():
-            self._count_held()
+            self._count_buffered()
             return
         if self._running is None and not self._stuck and not self._half_closed and not self._yielded:
             self._nothing_runs()
-        self._count_held()
+        self._count_buffered()
         self._set_reading(not self._stuck and not self._unread and not self._yielded)
         self._set_deadline()
 
@@ -249,13 +270,13 @@ class Connection(asyncio.Protocol):
             if again:
                 self._unread = again + bytes(self._unread)
 
-    def _count_held(self) -> None:
-        """Of all connections together only so much may be held; beyond it some give up, perhaps this one."""
-        held = self.parser.held_bytes + len(self._unread)
+    def _count_buffered(self) -> None:
+        """Of all connections together only so much may be buffered; beyond it some give up, perhaps this one."""
+        buffered = self.parser.buffered_bytes + len(self._unread)
         listener = self._listener
-        listener.held_bytes += held - self.held_bytes
-        self.held_bytes = held
-        if listener.held_bytes > listener.limits.buffered_bytes_max:
+        listener.buffered_bytes += buffered - self.buffered_bytes
+        self.buffered_bytes = buffered
+        if listener.buffered_bytes > listener.limits.buffered_bytes_max:
             listener.shed_requests()
 
     def _end_with(self, error: HttpError) -> None:
@@ -317,7 +338,7 @@ class Connection(asyncio.Protocol):
             listener.shed_responses()  # perhaps this one: the next tick may be too late
         if close:
             self._close_write_side()
-        elif not (self.held_bytes or self._stuck or self._error or self._closed_by_peer or self._paused):
+        elif not (self.buffered_bytes or self._stuck or self._error or self._closed_by_peer or self._paused):
             self._awaits = IDLE
             self.deadline = listener.deadlines[IDLE]
             return

@@ -60,7 +60,7 @@ class Listener:
         self.tls: ssl.SSLContext | None = None
         """Used for each new connection: another context may be set at any time."""
         self.stopping = False
-        self.held_bytes = 0  # of requests of all connections that do not run yet
+        self.buffered_bytes = 0  # of requests of all connections that do not run yet
         self.date = DateHeader()
         self.deadlines: list[float]
         """For a connection that begins to wait now, by what it waits for."""
@@ -251,14 +251,14 @@ class Listener:
     # Limits.
 
     def shed_requests(self) -> None:
-        """Too much is held of requests that do not run yet. Not down to the last byte, or the next one would do the
+        """Too much is buffered of requests that do not run yet. Some more is freed, or the next request would do the
         same again."""
         if self._shedding:
             return
         self._shedding = True
         try:
-            excess = self.held_bytes - self.limits.buffered_bytes_max * 7 // 8
-            holdings = [Holding(each, each.client, each.held_bytes) for each in self._connections]
+            excess = self.buffered_bytes - self.limits.buffered_bytes_max * 7 // 8
+            holdings = [Holding(each, each.client, each.buffered_bytes) for each in self._connections]
             for connection in choose_victims(holdings, excess):
                 connection.give_up(HttpError(503, "Too many large requests at once. Please try again."))
         finally:

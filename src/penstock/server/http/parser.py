@@ -104,18 +104,18 @@ class RequestParser:
         return b""
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Memory of the requests that the connection has not taken, and of the one that is being read."""
-        held = 0
+        size = 0
         for request in self.requests:
-            if not request.held_bytes:
+            if not request.buffered_bytes:
                 head = memory_of_head(request.target, request.headers, request.raw_headers)
-                request.held_bytes = head + len(request.body)
-            held += request.held_bytes
+                request.buffered_bytes = head + len(request.body)
+            size += request.buffered_bytes
         if self.phase != BETWEEN:
-            held += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)
-            held += self._fed + len(self._names) * HEADER_COST
-        return held
+            size += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)
+            size += self._fed + len(self._names) * HEADER_COST
+        return size
 
     # Callbacks of httptools. There is no on_message_begin: the URL comes first.
 

@@ -58,7 +58,7 @@ class Request(msgspec.Struct, eq=False):
     cors_headers: Headers | None = None  # added to the response
     call: Call | None = None  # set by the routes if a service handles the request
     on_response: Callable[[Request, Response], None] | None = None  # set by the connection
-    held_bytes: int = 0  # memory that it takes while it waits to be served; 0: not computed yet
+    buffered_bytes: int = 0  # memory that it takes while it waits to be served; 0: not computed yet
 
     def respond(self, response: Response) -> None:
         on_response, self.on_response = self.on_response, None

@@ -55,7 +55,7 @@ _INTEGERS = {
     "MessageRetentionPeriod": _IntegerAttribute("retention_ms", RETENTION_S_MIN, RETENTION_S_MAX),
     "ReceiveMessageWaitTimeSeconds": _IntegerAttribute("wait_ms", 0, WAIT_S_MAX),
     "VisibilityTimeout": _IntegerAttribute("visibility_ms", 0, VISIBILITY_S_MAX),
-    "KmsDataKeyReusePeriodSeconds": _IntegerAttribute("kms_reuse_ms", KMS_REUSE_S_MIN, KMS_REUSE_S_MAX),
+    "KmsDataKeyReusePeriodSeconds": _IntegerAttribute("data_key_reuse_ms", KMS_REUSE_S_MIN, KMS_REUSE_S_MAX),
 }
 _CHOICES = {
     "DeduplicationScope": ("queue", "messageGroup"),
@@ -135,13 +135,13 @@ def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
         case "ContentBasedDeduplication":
             return {"content_dedup": _boolean(attribute, value)}
         case "SqsManagedSseEnabled":
-            return {"sse_managed": _boolean(attribute, value)}
+            return {"managed_key": _boolean(attribute, value)}
         case "DeduplicationScope":
             return {"dedup_scope_shown": _choice(attribute, value)}
         case "FifoThroughputLimit":
             return {"throughput_limit": _choice(attribute, value)}
         case "KmsMasterKeyId":
-            return {"kms_key": _key(value)}
+            return {"encryption_key": _key(value)}
         case "Policy":  # SQS: an empty policy or key removes it.
             if value:
                 check_policy(value)
@@ -155,16 +155,16 @@ def _change(attribute: str, value: str, name: QueueName) -> dict[str, Any]:
 
 def _choose_encryption(changes: dict[str, Any]) -> None:
     # SQS: one kind of encryption at a time; choosing one removes the other.
-    if changes.get("kms_key"):
-        if changes.get("sse_managed"):
+    if changes.get("encryption_key"):
+        if changes.get("managed_key"):
             raise sqs_fault(
                 "InvalidAttributeName",
                 "You can use one type of server-side encryption (SSE) at one time. "
                 "You can either enable KMS SSE or SQS SSE.",
             )
-        changes["sse_managed"] = False
-    elif changes.get("sse_managed"):
-        changes["kms_key"] = None
+        changes["managed_key"] = False
+    elif changes.get("managed_key"):
+        changes["encryption_key"] = None
 
 
 def _number(attribute: str, value: str, integer: _IntegerAttribute) -> int:
@@ -199,11 +199,11 @@ def shown_settings(settings: QueueSettings) -> dict[str, str]:
         attribute: str(getattr(settings, integer.setting) // integer.unit)
         for attribute, integer in _INTEGERS.items()
     }
-    if settings.kms_key is None:
+    if settings.encryption_key is None:
         del shown["KmsDataKeyReusePeriodSeconds"]
     else:
-        shown["KmsMasterKeyId"] = settings.kms_key
-    shown["SqsManagedSseEnabled"] = _shown_boolean(settings.sse_managed)
+        shown["KmsMasterKeyId"] = settings.encryption_key
+    shown["SqsManagedSseEnabled"] = _shown_boolean(settings.managed_key)
     if settings.policy is not None:
         shown["Policy"] = settings.policy
     if settings.redrive is not None:
