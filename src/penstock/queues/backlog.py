@@ -1,4 +1,4 @@
-"""The backlog of a queue: which of its messages are in memory, and what to read from the store next.
+"""The backlog of a queue: which of its messages are in memory, what the store has, and what is past its retention.
 
 A queue may hold millions of messages; memory holds some of them. Messages are kept in *lanes*, one per message group
 and one (``None``) for messages without a group. A lane has its first messages in memory; at most ``stored`` more are
@@ -308,7 +308,7 @@ class Backlog(Generic[L]):
             loaded.append((lane, entry))
         return loaded
 
-    # -- time ------------------------------------------------------------------------------------------------
+    # -- timers and retention --------------------------------------------------------------------------------
 
     def set_timer(self, due_ms: int, seq: int) -> None:
         heapq.heappush(self.timers, (due_ms, seq))

@@ -1,7 +1,7 @@
 """The memory of FIFO sends: the same deduplication id within the window is a duplicate.
 
-SQS: the window counts from the first send and duplicates do not extend it. It outlives the message and a restart, but
-not a purge.
+SQS: the window (five minutes, ``Limits.dedup_window_ms``) counts from the first send and duplicates do not extend it.
+It outlives the message and a restart, but not a purge.
 
 A send is kept as a digest of 16 bytes, because five minutes of a busy queue are a million of them. Digests are stored
 beside messages that may be encrypted, so they are keyed: without the key they cannot be matched with ids or bodies.

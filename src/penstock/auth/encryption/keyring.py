@@ -56,7 +56,7 @@ class KeyringInvalid(Exception):
 # -- the content of the file ---------------------------------------------------------------------------------
 
 
-class KeyVersion(msgspec.Struct, frozen=True, rename={"wrapped": "sealed"}):
+class KeyVersion(msgspec.Struct, frozen=True, rename={"wrapped": "sealed"}):  # its name in existing files
     number: int
     created_ms: int
     wrapped: bytes  # the key itself, encrypted with the root key

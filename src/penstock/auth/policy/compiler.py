@@ -8,7 +8,7 @@ from typing import NamedTuple
 from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.policy.conditions import Holds, compile_condition
 from penstock.auth.policy.document import Document, Kind, Listed, PolicyInvalid, StatementText, read_document
-from penstock.auth.policy.principals import DIRECT, NONE, LevelOf, MatchLevel, compile_principals
+from penstock.auth.policy.principal_element import DIRECT, NONE, LevelOf, MatchLevel, compile_principals
 from penstock.auth.policy.question import Question, Verdict
 from penstock.auth.policy.variables import Template, template
 from penstock.auth.policy.wildcards import Match, NotComparable, any_of, matcher, pattern, tokens

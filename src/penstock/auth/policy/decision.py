@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.auth.policy.principals import BOUNDED, DIRECT, NONE, MatchLevel
+from penstock.auth.policy.principal_element import BOUNDED, DIRECT, NONE, MatchLevel
 from penstock.auth.policy.question import Question, Verdict
 
 _WITHOUT_ACCOUNT = ("anonymous", "service")

@@ -1,4 +1,4 @@
-"""The Principal of a statement: whether it names the caller, and how directly.
+"""The Principal element of a statement: whether it names the caller, and how directly.
 
 IAM: a statement that names only an account leaves the decision to that account's own policies; one that names a role,
 or everyone, is limited by the session's policy; one that names the user or the very session is not.
