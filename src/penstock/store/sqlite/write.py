@@ -97,17 +97,26 @@ def _void(connection: sqlite3.Connection, changes: Changes) -> None:
 
 
 def _add(connection: sqlite3.Connection, added: list[EntryRow]) -> None:
-    apart = []
+    sent, others, apart = [], [], []
     for row in added:
-        content = row.content
+        (
+            seq, queue, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source,
+            content, size, version, receiver, _,
+        ) = row  # fmt: skip
         assert content is not None, "a new message comes with its content"
         if len(content) > CONTENT_INSIDE_MAX:
-            apart.append((row.seq, content))
+            apart.append((seq, content))
+            content = None
+        if receives or receives_before or first_received_ms or source or receiver or version != 1:
+            others.append(row._replace(content=content))
+        else:
+            sent.append((seq, queue, position, group, enqueued_ms, due_ms, content, size))
     if apart:
-        large = {seq for seq, _ in apart}
-        added = [row._replace(content=None) if row.seq in large else row for row in added]
         _write_rows(connection, "add_contents", apart)
-    _write_rows(connection, "add_entries", added)
+    if sent:
+        _write_rows(connection, "add_sent", sent)
+    if others:
+        _write_rows(connection, "add_entries", others)
 
 
 def _update(connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
