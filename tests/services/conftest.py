@@ -63,6 +63,7 @@ class FakeBroker:
         self.queues[name] = SimpleNamespace(
             id=len(self.queues) + 1,
             name=name,
+            arn=name.arn,
             settings=settings,
             tags=tags,
             created_ms=1_700_000_000_999,

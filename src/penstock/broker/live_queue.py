@@ -59,7 +59,7 @@ class QueueContext:
 
 class LiveQueue:
     __slots__ = (
-        "_context", "_record", "_shard", "deleted", "id", "memory", "name", "rules", "settings", "waiting",
+        "_context", "_record", "_shard", "arn", "deleted", "id", "memory", "name", "rules", "settings", "waiting",
     )  # fmt: skip
 
     def __init__(self, record: QueueRecord, context: QueueContext) -> None:
@@ -82,6 +82,7 @@ class LiveQueue:
         # These are needed with every message.
         self.id: int = record.id
         self.name: QueueName = record.name
+        self.arn: str = record.name.arn
         self.settings: QueueSettings = record.settings
 
     @property
@@ -225,7 +226,7 @@ class LiveQueue:
                 shard.changes.receivers[delivery.seq] = Receiver(ask.receiver, now_ms)
         for entry in dead:
             assert redrive is not None
-            letter = dead_letter(entry, shard.next_number(), self.name.arn, settings, now_ms)
+            letter = dead_letter(entry, shard.next_number(), self.arn, settings, now_ms)
             self._context.deliver(redrive.target, letter, self)
         return deliveries
 

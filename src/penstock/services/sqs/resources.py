@@ -56,7 +56,7 @@ class QueueResource(msgspec.Struct):
 
     @property
     def arn(self) -> str:
-        return self.queue.name.arn
+        return self.queue.arn
 
     @property
     def account(self) -> str:
