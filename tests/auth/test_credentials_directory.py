@@ -135,7 +135,7 @@ def test_a_secret_does_not_fit_another_key(accounts: Accounts) -> None:
 def test_a_secret_that_was_written_by_hand_is_refused(accounts: Accounts) -> None:
     accounts.user("alice")
     content = read_file(accounts.path)
-    content.accounts[HOME].users["alice"].keys[0].secret = "not sealed!"
+    content.accounts[HOME].users["alice"].keys[0].secret = "not encrypted!"
     with pytest.raises(
         CredentialsError, match="is not an encrypted one: create a key with penstock user rotate"
     ):

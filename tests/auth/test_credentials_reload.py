@@ -137,7 +137,7 @@ def test_a_revocation_that_could_not_be_read_at_first_is_not_lost(
         for _ in range(5):
             accounts.credentials.reload(requested=asked)
         errors = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert len(errors) == (5 if asked else 1), "whoever asks is told; the log is not flooded"
+        assert len(errors) == (5 if asked else 1), "each requested reload is logged, others once"
         assert accounts.credentials.directory.secret(key, None)
     assert accounts.credentials.reload() == "credentials reloaded: 1 active key removed"
     with pytest.raises(AuthenticationError):

@@ -1,4 +1,4 @@
-"""Sealed contents: they open to what they were, for the message they are of, and nothing else opens at all."""
+"""Encrypted contents are decrypted to what they were for their own message, and never for another."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_decryption_restores_the_content(contents: list[tuple[KeyUse, int, bytes
 def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
     bench = Bench()
     encrypted = bytearray(bench.encrypt())
-    # The very first byte says that there is a seal at all; plain text is refused where it is decoded.
+    # The first byte tells whether a content is encrypted at all; plain text is refused where it is decoded.
     encrypted[data.draw(st.integers(1, len(encrypted) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises((DecryptionFailed, KeyMissing)):
         bench.cipher.decrypt(7, bytes(encrypted))
@@ -85,9 +85,9 @@ def test_plain_contents_are_returned(bench: Bench) -> None:
 
 def test_another_keyring_decrypts_nothing(bench: Bench) -> None:
     encrypted = bench.encrypt()
-    for stranger in (Bench().cipher, NoEncryption()):
+    for other in (Bench().cipher, NoEncryption()):
         with pytest.raises(KeyMissing) as caught:
-            stranger.decrypt(7, encrypted)
+            other.decrypt(7, encrypted)
         assert caught.value.key == f"key/{bench.ring.keys.managed.id}"
 
 
@@ -123,7 +123,7 @@ def test_a_disabled_key_decrypts_nothing_until_it_is_enabled(bench: Bench) -> No
 def test_encryption_never_fails(bench: Bench) -> None:
     bench.ring.set_enabled(HERE, "alias/orders", False)
     disabled = bench.encrypt(use=ORDERS)
-    missing = bench.encrypt(use=KeyUse(HERE, "alias/nobody", MINUTE))
+    missing = bench.encrypt(use=KeyUse(HERE, "alias/missing", MINUTE))
     assert bench.cipher.decrypt(7, missing) == b"content"
     bench.ring.set_enabled(HERE, "alias/orders", True)
     assert bench.cipher.decrypt(7, disabled) == b"content"
@@ -160,7 +160,7 @@ def test_check_reports_missing_and_disabled_keys(bench: Bench) -> None:
     for name in ("alias/orders", bench.orders.id, bench.orders.arn, "alias/aws/sqs"):
         bench.cipher.check(HERE, name)
     with pytest.raises(KeyMissing):
-        bench.cipher.check(HERE, "alias/nobody")
+        bench.cipher.check(HERE, "alias/missing")
     bench.ring.set_enabled(HERE, "alias/orders", False)
     with pytest.raises(KeyDisabled):
         bench.cipher.check(HERE, "alias/orders")

@@ -117,7 +117,7 @@ def test_a_command_may_name_any_key_by_its_arn(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("alias/x", "arn:aws:kms:eu-west-1:111122223333:alias/x"),
         ("testKeyId", "arn:aws:kms:eu-west-1:111122223333:key/testKeyId"),
@@ -125,10 +125,10 @@ def test_a_command_may_name_any_key_by_its_arn(path: Path) -> None:
         ("arn:aws:sqs:eu-west-1:111122223333:key/x", "arn:aws:sqs:eu-west-1:111122223333:key/x"),
     ],
 )
-def test_a_missing_key_is_named_in_full(path: Path, name: str, told: str) -> None:
+def test_a_missing_key_is_named_in_full(path: Path, name: str, expected: str) -> None:
     with pytest.raises(KeyMissing) as caught:
         opened(path).keys.find(HERE, name)
-    assert caught.value.key == told
+    assert caught.value.key == expected
 
 
 def test_an_alias_names_one_key(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_change_that_could_not_be_read_at_first_is_not_lost(
         patch.setattr(os, "open", exhausted)
         said = [server.reload(requested=asked) for _ in range(3)]
     line = f"the present encryption keys stay in use: cannot use the keyring {path}: Too many open files"
-    assert said == ([line] * 3 if asked else [line, "", ""]), "whoever asks is told; the log is not flooded"
+    assert said == ([line] * 3 if asked else [line, "", ""]), "each requested reload is logged, others once"
     assert server.reload() == "keyring reloaded: 3 keys, 0 of them disabled"
     assert server.keys.find(HERE, "alias/new") == key
 
@@ -285,7 +285,7 @@ def test_another_root_key_is_refused(path: Path) -> None:
 
 
 def test_no_key_is_written_unencrypted(path: Path) -> None:
-    """All that the file holds of a key is what the root key sealed."""
+    """The file holds a key only as the root key wrapped it."""
     opened(path)
     for key in json.loads(path.read_text())["keys"]:
         assert set(key) == {"id", "space", "aliases", "enabled", "versions"}

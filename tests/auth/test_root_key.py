@@ -1,4 +1,4 @@
-"""The root key: where it comes from, who may read it, and that what is sealed stays what it was."""
+"""The root key: where it comes from, who may read it, and that what is encrypted stays what it was."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def key_file(path: Path, key: bytes, mode: int = 0o600) -> Path:
 
 @given(st.binary(), st.binary(), st.binary(min_size=1, max_size=20))
 def test_decryption_restores_the_text(plain: bytes, bound_to: bytes, purpose: bytes) -> None:
-    sealed = ROOT.encrypt(purpose, plain, bound_to)
-    assert ROOT.decrypt(purpose, sealed, bound_to) == plain
-    assert ROOT.encrypt(purpose, plain, bound_to) != sealed
+    encrypted = ROOT.encrypt(purpose, plain, bound_to)
+    assert ROOT.decrypt(purpose, encrypted, bound_to) == plain
+    assert ROOT.encrypt(purpose, plain, bound_to) != encrypted
 
 
 @given(st.data())
 def test_a_changed_byte_is_refused(data: st.DataObject) -> None:
-    sealed = bytearray(ROOT.encrypt(b"purpose", b"secret", b"name"))
-    sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= data.draw(st.integers(1, 255))
+    encrypted = bytearray(ROOT.encrypt(b"purpose", b"secret", b"name"))
+    encrypted[data.draw(st.integers(0, len(encrypted) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(RootKeyError):
-        ROOT.decrypt(b"purpose", bytes(sealed), b"name")
+        ROOT.decrypt(b"purpose", bytes(encrypted), b"name")
 
 
 @given(st.integers(0, 33))
@@ -68,12 +68,12 @@ def test_a_part_is_refused(length: int) -> None:
 
 
 def test_another_name_purpose_or_key_is_refused() -> None:
-    sealed = ROOT.encrypt(b"purpose", b"secret", b"name")
+    encrypted = ROOT.encrypt(b"purpose", b"secret", b"name")
     for root, purpose, name in (
         (ROOT, b"purpose", b"other"), (ROOT, b"other", b"name"), (RootKey(bytes(32)), b"purpose", b"name"),
     ):  # fmt: skip
         with pytest.raises(RootKeyError):
-            root.decrypt(purpose, sealed, name)
+            root.decrypt(purpose, encrypted, name)
 
 
 def test_derived_keys_are_constant_and_differ() -> None:

@@ -1,4 +1,4 @@
-"""Temporary credentials: sealed tokens, and when they are refused."""
+"""Temporary credentials: encrypted tokens, and when they are refused."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_the_root_key_decrypts_a_token(session: Session) -> None:
 def test_a_token_with_one_flipped_bit_is_refused(session: Session, data: st.DataObject) -> None:
     sessions = Sessions(ROOT_KEY)
     issued = sessions.issue(session)
-    sealed = bytearray(base64.b64decode(issued.token))
-    bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
-    sealed[bit // 8] ^= 1 << bit % 8
-    assert sessions.open(issued.access_key, base64.b64encode(sealed).decode()) is None
+    encrypted = bytearray(base64.b64decode(issued.token))
+    bit = data.draw(st.integers(0, len(encrypted) * 8 - 1))
+    encrypted[bit // 8] ^= 1 << bit % 8
+    assert sessions.open(issued.access_key, base64.b64encode(encrypted).decode()) is None
 
 
 def test_a_token_belongs_to_its_access_key() -> None:

@@ -266,7 +266,7 @@ def test_messages_may_go_during_reencryption(world: EncryptedWorld, monkeypatch:
         if going:
             handles = [message.handle for message in going]
             world.runtime.soon(lambda: run_detached(world.broker.delete(world.queue("orders"), handles)))
-            world.runtime.writer.held = True
+            world.runtime.writer.paused = True
             going.clear()
         return found
 

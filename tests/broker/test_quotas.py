@@ -107,12 +107,12 @@ def test_a_purge_counts_before_it_is_durable(three: World) -> None:
 
 def test_room_is_not_given_away_twice_while_a_queue_is_loaded(three: World) -> None:
     three.queue("q").memory.forget()
-    three.runtime.reader.held = True
+    three.runtime.reader.paused = True
     late = three.sending("q", outgoing("a"), outgoing("b"))
     three.run()
     assert not late.done
     three.send_all("other", "c", "d")
-    three.runtime.reader.held = False
+    three.runtime.reader.paused = False
     three.run()
     assert isinstance(late._error, QuotaReached)
     assert three.counts("q") == (0, 0, 0) and three.counts("other") == (2, 0, 0)

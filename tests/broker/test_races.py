@@ -29,11 +29,11 @@ def test_a_fifo_receive_whose_commit_is_refused_fails_even_if_the_body_is_read_m
     world.create(F)
     world.send(F, "m", group="g")
     hide_contents(world, F)
-    world.runtime.reader.held = True
+    world.runtime.reader.paused = True
     world.refuse_next_commit()
     poll = world.poll(F, wait_ms=0)
     assert not poll.done
-    world.runtime.reader.held = False
+    world.runtime.reader.paused = False
     world.run()
     with pytest.raises(StoreError):
         poll.answer.result()
@@ -63,10 +63,10 @@ def test_a_purge_answers_short_polls_that_wait_for_a_read(paged: World) -> None:
     for i in range(30):
         paged.send(Q, f"m{i}")
     paged.crash()
-    paged.runtime.reader.held = True
+    paged.runtime.reader.paused = True
     polls = [paged.poll(Q, 10, wait_ms=0, visibility_ms=HOUR) for _ in range(8)]
     purge = paged.start(paged.broker.purge(paged.queue(Q)))
-    paged.runtime.reader.held = False
+    paged.runtime.reader.paused = False
     paged.run()
     assert purge.done
     assert all(poll.done for poll in polls)
@@ -106,9 +106,9 @@ def test_a_failed_move_wakes_a_long_poll_on_what_it_held(world: World) -> None:
     world.create("dead")
     world.create(Q, dead_letters=("dead", 1))
     world.send("dead", "direct")  # never was in another queue: where should it go?
-    world.runtime.reader.held = True
+    world.runtime.reader.paused = True
     hide = world.start(world.broker.start_move(world.queue("dead"), None, None))
-    world.runtime.reader.held = False
+    world.runtime.reader.paused = False
     world.run()
     assert hide.done
     assert world.poll("dead", wait_ms=20 * SECOND).bodies == ["direct"]

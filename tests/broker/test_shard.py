@@ -49,17 +49,17 @@ class Faulty(MemoryStore):
 
 
 class Queue:
-    """A participant that writes down what it is told."""
+    """A participant that records how it is called."""
 
-    def __init__(self, told: list[str], name: str = "q") -> None:
-        self.told = told
+    def __init__(self, calls: list[str], name: str = "q") -> None:
+        self.calls = calls
         self.name = name
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
-        self.told.append(f"{self.name} {[entry.seq for entry in arrived]}")
+        self.calls.append(f"{self.name} {[entry.seq for entry in arrived]}")
 
     def refused(self) -> None:
-        self.told.append(f"{self.name} refused")
+        self.calls.append(f"{self.name} refused")
 
 
 class Setup:
@@ -149,12 +149,12 @@ def test_a_refused_commit_puts_records_back(setup: Setup) -> None:
     setup.store.next = refuse
     failed = [setup.put("cpu", 1)]
     setup.alarms.remove("disk")
-    setup.runtime.writer.held = True
+    setup.runtime.writer.paused = True
     setup.run()
     failed.append(setup.put("cpu", 2))  # decided while the commit before it is written
     setup.put("new", 3)
     setup.put("disk", 4)
-    setup.runtime.writer.held = False
+    setup.runtime.writer.paused = False
     setup.run()
     assert [setup.outcome(each) for each in failed] == ["StoreError", "StoreError"]
     assert dict(setup.alarms) == {"cpu": Alarm(90), "disk": Alarm(80)}
@@ -168,26 +168,26 @@ def test_a_refused_commit_puts_records_back(setup: Setup) -> None:
 
 
 def test_answers_leave_when_all_participants_were_told(setup: Setup) -> None:
-    told: list[str] = []
-    first, second = Queue(told, "first"), Queue(told, "second")
+    calls: list[str] = []
+    first, second = Queue(calls, "first"), Queue(calls, "second")
     waiting: Promise[str] = Promise()
-    waiting.on_done(lambda answer: told.append(answer.result()))
+    waiting.on_done(lambda answer: calls.append(answer.result()))
 
     class Serving(Queue):
         def committed(self, arrived: list[Entry], now_ms: int) -> None:
             super().committed(arrived, now_ms)
             setup.shard.answer(waiting, "poll answered")
 
-    serving = Serving(told, "serving")
+    serving = Serving(calls, "serving")
     entry = Entry(setup.shard.next_number(), setup.shard.next_position(), None, 0, content=b"content")
     setup.shard.changes.add(1, entry)
     setup.shard.joining(serving).append(entry)
     setup.shard.touch(first)
     setup.shard.touch(second)
-    setup.shard.settled().on_done(lambda _: told.append("send answered"))
-    setup.shard.watch(lambda commit: told.append(f"watcher {commit.changes.number}"))
+    setup.shard.settled().on_done(lambda _: calls.append("send answered"))
+    setup.shard.watch(lambda commit: calls.append(f"watcher {commit.changes.number}"))
     setup.run()
-    assert told == [
+    assert calls == [
         "serving [1]", "first []", "second []", "watcher 1", "poll answered", "send answered",
     ]  # fmt: skip
     setup.shard.answer(later := Promise[str](), "at once")
@@ -195,22 +195,22 @@ def test_answers_leave_when_all_participants_were_told(setup: Setup) -> None:
 
 
 def test_a_participant_that_fails_loads_its_memory_again(setup: Setup) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Failing(Queue):
         def committed(self, arrived: list[Entry], now_ms: int) -> None:
             raise ValueError("a bug")
 
-    setup.shard.touch(Failing(told, "failing"))
-    setup.shard.touch(Queue(told))
+    setup.shard.touch(Failing(calls, "failing"))
+    setup.shard.touch(Queue(calls))
     saved = setup.put("cpu", 1)
     setup.run()
-    assert told == ["failing refused", "q []"]
+    assert calls == ["failing refused", "q []"]
     assert setup.outcome(saved) == "durable"
 
 
 def test_an_answer_that_leans_on_a_commit_waits_for_it_without_changes_of_its_own(setup: Setup) -> None:
-    setup.runtime.writer.held = True
+    setup.runtime.writer.paused = True
     saved = setup.put("cpu", 1)
     setup.run()
     setup.shard.joining(Queue([]))  # as a duplicate send does
@@ -218,7 +218,7 @@ def test_an_answer_that_leans_on_a_commit_waits_for_it_without_changes_of_its_ow
     setup.run()
     assert not saved.done
     assert not leaning.done
-    setup.runtime.writer.held = False
+    setup.runtime.writer.paused = False
     setup.run()
     assert [setup.outcome(each) for each in (saved, leaning)] == ["durable", "durable"]
     assert setup.store.end().number == 1
@@ -262,19 +262,19 @@ def test_an_unknown_outcome_of_a_shard_that_another_has_taken(setup: Setup) -> N
 
 @pytest.mark.parametrize("error", [StoreLost("taken"), StoreBroken("fsync failed")])
 def test_a_shard_that_has_ended_takes_nothing_more(setup: Setup, error: StoreError) -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     def fail(append: Callable[[], Set[int]]) -> Set[int]:
         raise error
 
     setup.store.next = fail
-    setup.shard.touch(Queue(told))
+    setup.shard.touch(Queue(calls))
     outcomes = [setup.put("cpu", 1)]
     setup.run()
     outcomes.append(setup.put("cpu", 2))
     setup.run()
     assert [setup.outcome(each) for each in outcomes] == [type(error).__name__] * 2
-    assert setup.ended == [error], "the owner of the shard is told once"
+    assert setup.ended == [error], "the owner of the shard is notified once"
     assert setup.store.end().number == 0
     with pytest.raises(type(error)):
         setup.shard.check_not_ended()

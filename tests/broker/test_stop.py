@@ -20,11 +20,11 @@ def test_a_stop_right_after_a_start_logs_nothing(caplog: pytest.LogCaptureFixtur
         world._log.addHandler(caplog.handler)
         for _ in range(reads):
             world.runtime.step()
-        world.runtime.reader.held = True
+        world.runtime.reader.paused = True
         stopped = world.start(world.broker.stop())
         world.run()
         assert stopped.done
         world.store.close()
-        world.runtime.reader.held = False
+        world.runtime.reader.paused = False
         world.advance(2 * MINUTE)
         assert caplog.text == ""

@@ -68,13 +68,13 @@ def test_the_output_says_what_changed_and_what_to_do(site: Site) -> None:
         f"encrypted with the new root key: {site.credentials}",
         f"the root key has the fingerprint {site.new.fingerprint} now; the old one had {site.old.fingerprint}",
     ]
-    for told in (
+    for expected in (
         "Give the server the new root key",
         "Sessions have ended",
         "five minutes",
         "docs/encryption.md",
     ):
-        assert told in "\n".join(said[3:])
+        assert expected in "\n".join(said[3:])
     site.opens(site.new)
     assert "encrypted with another root key" in site("env", "alice").stderr, (
         "the settings still give the old one"
@@ -111,7 +111,7 @@ def test_only_key_commands_accept_the_variable_of_the_new_key(site: Site) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ([], "there is no new root key: give --new-root-key-file"),
         (["--new-root-key-file", FILE_NAME], "the new root key is the one in the settings"),
@@ -128,8 +128,8 @@ def test_only_key_commands_accept_the_variable_of_the_new_key(site: Site) -> Non
         ),
     ],
 )
-def test_what_is_refused(site: Site, arguments: list[str], told: str) -> None:
-    assert told in site.refused(*arguments)
+def test_what_is_refused(site: Site, arguments: list[str], expected: str) -> None:
+    assert expected in site.refused(*arguments)
 
 
 def test_a_wrong_present_key_is_refused(site: Site) -> None:

@@ -39,7 +39,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.acknowledged: set[str] = set()
-        self.unsure: set[str] = set()  # sent, and nobody knows whether it arrived
+        self.unsure: set[str] = set()  # sent, and it is unknown whether it arrived
         self.deletes_asked: set[str] = set()
         self.deleted: dict[str, float] = {}  # since when the delete is acknowledged
         self.identities: dict[str, tuple[str, str]] = {}  # FIFO body -> message id, sequence number

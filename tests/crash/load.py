@@ -1,4 +1,4 @@
-"""Producers and consumers that go on through every crash, and write down what they were told."""
+"""Producers and consumers that go on through every crash, and record the answers they got."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Refused(Exception):
         self.answer = answer
 
 
-class Gate:
-    """Where the server is at the moment. Closed while there is none."""
+class ServerAddress:
+    """The port of the running server. Clients wait while there is none."""
 
     def __init__(self) -> None:
         self.over = False
-        self.rush = False  # the end is near: no producer holds back
+        self.rush = False  # shortly before the end: producers send without pauses
         self._port = 0
         self._open = threading.Event()
 
@@ -48,7 +48,7 @@ class Gate:
         self._open.clear()
 
     def finish(self) -> None:
-        """Whoever waits, and whoever comes, may go home."""
+        """Clients that wait now or later end."""
         self.over = True
         self._open.set()
 
@@ -58,15 +58,15 @@ class Gate:
 
 
 class Client:
-    """One connection at a time, made anew when it breaks. Nothing is ever repeated behind the caller's back."""
+    """One connection at a time, opened again when it breaks. No request is repeated."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, address: ServerAddress) -> None:
+        self._server = address
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, action: str, **request: Any) -> Any:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection("127.0.0.1", self._gate.port(), timeout=30)
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._server.port(), timeout=30)
         try:
             headers = {"X-Amz-Target": f"AmazonSQS.{action}"}
             self._connection.request("POST", "/", json.dumps(request), headers)
@@ -85,8 +85,8 @@ class Client:
 class Load:
     """All the threads. Each has its own random numbers, so that a seed says as much as it can."""
 
-    def __init__(self, gate: Gate, ledger: Ledger, seed: int) -> None:
-        self._gate = gate
+    def __init__(self, address: ServerAddress, ledger: Ledger, seed: int) -> None:
+        self._server = address
         self._ledger = ledger
         jobs: list[Callable[[Client, random.Random, int], None]] = [
             self._produce, self._produce, self._produce_in_order, self._produce_in_order,
@@ -100,7 +100,7 @@ class Load:
             thread.start()
 
     def finish(self) -> None:
-        self._gate.finish()
+        self._server.finish()
         for thread in self._threads:
             thread.join(30)
             assert not thread.is_alive(), "a client hangs"
@@ -109,16 +109,16 @@ class Load:
         self, job: Callable[[Client, random.Random, int], None], random_: random.Random, i: int
     ) -> None:
         try:
-            job(Client(self._gate), random_, i)
+            job(Client(self._server), random_, i)
         except Exception as error:
             self._ledger.failed(f"a client ended with {error!r}")
 
     def _wanted(self) -> bool:
         """Producers keep to the pace of the consumers, so that messages have a life before the next crash. In the
         moment before it they do not: the more is under way, the more an early acknowledgement would show."""
-        while self._ledger.backlog > BACKLOG_MAX and not self._gate.rush and not self._gate.over:
+        while self._ledger.backlog > BACKLOG_MAX and not self._server.rush and not self._server.over:
             time.sleep(0.005)
-        return not self._gate.over
+        return not self._server.over
 
     # -- standard queues -------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Load:
                     self._ledger.sent(body)
 
     def _consume(self, client: Client, random_: random.Random, i: int) -> None:
-        while not self._gate.over:
+        while not self._server.over:
             queue = random_.choice((PLAIN, PLAIN, DEAD))
             asked_at = time.monotonic()
             try:
@@ -168,7 +168,7 @@ class Load:
 
     def _delete_one(self, client: Client, queue: str, handle: str) -> bool:
         """Until there is an answer, through crashes: a handle from before works after."""
-        while not self._gate.over:
+        while not self._server.over:
             try:
                 client.ask("DeleteMessage", QueueUrl=queue, ReceiptHandle=handle)
                 return True
@@ -185,7 +185,7 @@ class Load:
     def _revive(self, client: Client, random_: random.Random, i: int) -> None:
         """Move dead letters back to where they came from, again and again."""
         account = "000000000000"
-        while not self._gate.over:
+        while not self._server.over:
             try:
                 client.ask("StartMessageMoveTask", SourceArn=f"arn:aws:sqs:us-east-1:{account}:{DEAD}")
             except Broken:
@@ -222,14 +222,14 @@ class Load:
             except Broken:
                 for message in messages:
                     self._ledger.maybe_sent(message.body)
-                if self._gate.over:
+                if self._server.over:
                     return
         assert len(answer["Successful"]) == len(messages), answer
         for done in answer["Successful"]:
             self._ledger.sent_in_order(messages[int(done["Id"])].body, done)
 
     def _consume_in_order(self, client: Client, random_: random.Random, i: int) -> None:
-        while not self._gate.over:
+        while not self._server.over:
             asked_at = time.monotonic()
             try:
                 answer = client.ask(

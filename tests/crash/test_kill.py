@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crash.ledger import Ledger
-from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Gate, Load
+from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Load, ServerAddress
 from e2e.process import ServerProcess
 from penstock.server.settings.config import Config
 from penstock.server.startup_report import describe_durability
@@ -67,35 +67,35 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, durability: s
     """However seldom it is synced: what a commit wrote is with the operating system, which was not killed."""
     print(f"CRASH_SEED={SEED} CRASH_ROUNDS={ROUNDS}")
     moments = random.Random(SEED)
-    gate, ledger = Gate(), Ledger()
+    address, ledger = ServerAddress(), Ledger()
     errors: list[str] = []
     data = ("--data", str(tmp_path / "data"), "--durability", durability)
 
     server = ServerProcess(*data)
     assert server.facts["durability"] == describe_durability(Config(durability=durability))
-    gate.open(server.port)
-    make_queues(Client(gate))
-    load = Load(gate, ledger, SEED)
+    address.open(server.port)
+    make_queues(Client(address))
+    load = Load(address, ledger, SEED)
     for _ in range(rounds):
         time.sleep(moments.uniform(0.2, 0.7))
-        gate.rush = True
+        address.rush = True
         time.sleep(moments.uniform(0.05, 0.2))
         assert server.process.poll() is None, "it died before it was killed"
-        gate.close()
+        address.close()
         server.kill()
         errors += logged_errors(server)
         server = ServerProcess(*data)
-        gate.rush = False
-        gate.open(server.port)
+        address.rush = False
+        address.open(server.port)
     time.sleep(0.3)
     load.finish()
     assert server.stop() == 0
     errors += logged_errors(server)
 
     with ServerProcess(*data) as server:
-        gate = Gate()
-        gate.open(server.port)
-        client = Client(gate)
+        address = ServerAddress()
+        address.open(server.port)
+        client = Client(address)
         # Rests of a move task end by themselves; then nothing but us touches the queues.
         arn = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
         while client.ask("ListMessageMoveTasks", SourceArn=arn)["Results"][0]["Status"] == "RUNNING":

@@ -52,10 +52,10 @@ class Dispatched:
 
 
 class FakeDispatcher:
-    """Echoes the target and the body at once; ``held`` targets wait in ``waiting`` instead."""
+    """Echoes the target and the body at once; ``unanswered`` targets wait for :meth:`Dispatched.answer` instead."""
 
     def __init__(self) -> None:
-        self.held: set[str | None] = set()
+        self.unanswered: set[str | None] = set()
         self.takes_s = 0.0  # of the event loop's time
         self.seen: list[Dispatched] = []
         self._arrived = asyncio.Event()
@@ -68,7 +68,7 @@ class FakeDispatcher:
         self._arrived.set()
         if self.takes_s:
             time.sleep(self.takes_s)
-        if target not in self.held:
+        if target not in self.unanswered:
             dispatched.answer(json.dumps({"target": target, "length": len(body)}).encode())
 
     async def arrival(self, count: int = 1) -> Dispatched:

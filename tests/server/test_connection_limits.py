@@ -160,7 +160,7 @@ def test_refused_connections_are_logged_once_a_minute(caplog: pytest.LogCaptureF
     async def scenario() -> None:
         limits = HttpLimits(connections_max=1, reserved_connections=1, idle_s=0.1)
         async with serving(limits, clients=OneClient()) as server:
-            server.dispatcher.held = {"Long.Poll"}
+            server.dispatcher.unanswered = {"Long.Poll"}
             client = await server.connect()
             client.send(post("Long.Poll"))
             await server.dispatcher.arrival()

@@ -51,7 +51,7 @@ def send_one(store: EncryptedStore) -> None:
     store.append(changes, Mark(3, 1, 1))
 
 
-def sealed(encryption: Encryption) -> bool:
+def encrypts(encryption: Encryption) -> bool:
     """Does what is stored differ from what was sent?"""
     inner = MemoryStore()
     store = encryption.around(inner)
@@ -64,32 +64,32 @@ def sealed(encryption: Encryption) -> bool:
 
 def test_with_a_root_key_messages_are_encrypted(tmp_path: Path) -> None:
     found = Encryption(Config(data=tmp_path / "data"), ROOT, ManualClock())
-    assert sealed(found)
+    assert encrypts(found)
     found.guard.check(HERE, "alias/aws/sqs")
     with pytest.raises(KeyMissing):
-        found.guard.check(HERE, "alias/nobody")
+        found.guard.check(HERE, "alias/missing")
     assert (tmp_path / "data" / "penstock-keys.json").exists()
     elsewhere = tmp_path / "keys" / "ring.json"
-    assert sealed(Encryption(Config(data=tmp_path / "data", keyring=elsewhere), ROOT, ManualClock()))
+    assert encrypts(Encryption(Config(data=tmp_path / "data", keyring=elsewhere), ROOT, ManualClock()))
     assert elsewhere.exists()
 
 
 def test_in_memory_no_keyring_is_written(tmp_path: Path) -> None:
-    assert sealed(Encryption(Config(data=tmp_path / "data", memory=True), ROOT, ManualClock()))
+    assert encrypts(Encryption(Config(data=tmp_path / "data", memory=True), ROOT, ManualClock()))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_open_server_without_a_root_key_accepts_any_key_name(tmp_path: Path) -> None:
     found = Encryption(Config(data=tmp_path), None, ManualClock())
-    assert not sealed(found)
-    found.guard.check(HERE, "alias/nobody")
+    assert not encrypts(found)
+    found.guard.check(HERE, "alias/missing")
     assert found.status == "off: there is no root key; messages are stored unencrypted"
     assert found.reload() == ""
 
 
 def test_a_secured_server_without_a_root_key_refuses_queues_with_a_key(tmp_path: Path) -> None:
     found = Encryption(Config(data=tmp_path, credentials=tmp_path / "c.toml"), None, ManualClock())
-    assert not sealed(found)
+    assert not encrypts(found)
     with pytest.raises(KeyMissing):
         found.guard.check(HERE, "alias/aws/sqs")
     assert found.status.endswith("queues with a KMS key cannot be used")
@@ -97,7 +97,7 @@ def test_a_secured_server_without_a_root_key_refuses_queues_with_a_key(tmp_path:
 
 def test_a_start_without_the_former_root_key_is_refused(tmp_path: Path) -> None:
     config = Config(data=tmp_path)
-    assert sealed(Encryption(config, ROOT, ManualClock()))
+    assert encrypts(Encryption(config, ROOT, ManualClock()))
     with pytest.raises(RootKeyError, match="--root-key-file"):
         Encryption(config, None, ManualClock())
     with pytest.raises(KeyringError, match="another root key"):

@@ -57,7 +57,7 @@ def test_header_names_in_any_case() -> None:
 def test_pipelined_requests_are_answered_in_order_though_the_first_is_slow() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Slow.Poll"}
+            server.dispatcher.unanswered = {"Slow.Poll"}
             client = await server.connect()
             client.send(post("Slow.Poll") + post("A.B") + get("/health/live") + post("C.D", b"x" * 10))
             slow = await server.dispatcher.arrival()
@@ -75,7 +75,7 @@ def test_pipelined_requests_are_answered_in_order_though_the_first_is_slow() -> 
 def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Slow.Poll"}
+            server.dispatcher.unanswered = {"Slow.Poll"}
             client = await server.connect()
             client.send(post("Slow.Poll", b"x" * 100_000, b"X-Large: " + b"y" * 10_000))
             slow = await server.dispatcher.arrival()
@@ -97,7 +97,7 @@ def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
 def test_far_too_many_pipelined_requests_are_all_answered_while_few_are_held() -> None:
     async def scenario() -> None:
         async with serving(HttpLimits(pipelined_max=4)) as server:
-            server.dispatcher.held = {"Slow.Poll"}
+            server.dispatcher.unanswered = {"Slow.Poll"}
             client = await server.connect()
             client.send(post("Slow.Poll") + b"".join(post(f"N.{n}", b"x" * 300) for n in range(3000)))
             slow = await server.dispatcher.arrival()
@@ -231,7 +231,7 @@ def test_expect_100_continue() -> None:
 def test_100_continue_waits_for_the_answers_before_it() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Slow.Poll"}
+            server.dispatcher.unanswered = {"Slow.Poll"}
             client = await server.connect()
             head, _, _ = post("A.B", b"12345", b"Expect: 100-continue").partition(b"\r\n\r\n")
             client.send(post("Slow.Poll") + head + b"\r\n\r\n")

@@ -110,7 +110,7 @@ def test_unfinished_heads_count_and_are_given_up() -> None:
 def test_requests_that_wait_behind_another_count_and_are_given_up() -> None:
     async def scenario() -> None:
         async with serving(HttpLimits(buffered_bytes_max=100_000)) as server:
-            server.dispatcher.held = {"Long.Poll"}
+            server.dispatcher.unanswered = {"Long.Poll"}
             client = await server.connect()
             client.send(post("Long.Poll") + post("A.B", b"x" * 30_000) * 5)
             poll = await server.dispatcher.arrival()
@@ -129,7 +129,7 @@ def test_unread_responses_are_bounded_together() -> None:
     async def scenario() -> None:
         limits = HttpLimits(buffered_bytes_max=20_000_000)
         async with serving(limits) as server:
-            server.dispatcher.held = {"Big.Answer"}
+            server.dispatcher.unanswered = {"Big.Answer"}
             socks = []
             for number in range(4):
                 sock = socket.create_connection((server.host, server.port))

@@ -84,7 +84,7 @@ def test_a_status_of_500_and_more_is_a_warning() -> None:
 
     async def scene() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"A.B"}
+            server.dispatcher.unanswered = {"A.B"}
             client = await server.connect()
             client.send(post("A.B"))
             (await server.dispatcher.arrival()).answer(status=500)
@@ -98,7 +98,7 @@ def test_a_status_of_500_and_more_is_a_warning() -> None:
 def test_a_failure_is_a_warning_and_a_refusal_under_load_is_not(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"A.B"}
+            server.dispatcher.unanswered = {"A.B"}
             client = await server.connect()
             for count, status in enumerate((500, 503), 1):
                 client.send(post("A.B"))

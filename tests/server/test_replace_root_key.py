@@ -31,7 +31,7 @@ HERE = Space(HOME, "eu-west-1")
 OLD, NEW, OTHER = (RootKey(bytes([number]) * 32) for number in (1, 2, 3))
 
 
-class House:
+class KeyFiles:
     """A keyring and a credentials file, in folders of their own."""
 
     def __init__(self, folder: Path, root: RootKey = OLD) -> None:
@@ -70,29 +70,29 @@ class House:
         return {self.keyring, self.credentials}
 
     def texts(self) -> dict[Path, bytes]:
-        """All that is there; only the empty files of those who took turns do not count."""
+        """All files except the empty lock files."""
         found = (path for folder in self.both for path in folder.parent.iterdir())
         return {path: path.read_bytes() for path in found if path.suffix != ".lock"}
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.user("alice")
-    house.user("bob")
-    return house
+def files(tmp_path: Path) -> KeyFiles:
+    files = KeyFiles(tmp_path)
+    files.user("alice")
+    files.user("bob")
+    return files
 
 
-def test_everything_is_encrypted_with_the_new_key_only(house: House) -> None:
-    assert house.replace_in_files() == house.both
-    assert house.trouble(NEW) == ""
+def test_everything_is_encrypted_with_the_new_key_only(files: KeyFiles) -> None:
+    assert files.replace_in_files() == files.both
+    assert files.trouble(NEW) == ""
     with pytest.raises(KeyringError):
-        house.ring(OLD)
+        files.ring(OLD)
     with pytest.raises(CredentialsError):
-        Credentials(house.credentials, OLD, ManualClock())
-    before = house.texts()
-    assert house.replace_in_files() == set(), "there is nothing left to do"
-    assert house.texts() == before
+        Credentials(files.credentials, OLD, ManualClock())
+    before = files.texts()
+    assert files.replace_in_files() == set(), "there is nothing left to do"
+    assert files.texts() == before
 
 
 @settings(max_examples=25, deadline=None)  # each makes some twenty files durable
@@ -103,37 +103,37 @@ def test_everything_is_encrypted_with_the_new_key_only(house: House) -> None:
 )
 def test_any_keys_stay_the_same(keys: list[tuple[int, bool]], users: int, inactive: int) -> None:
     with TemporaryDirectory() as folder:
-        house = House(Path(folder))
-        ring = house.ring(OLD)
+        files = KeyFiles(Path(folder))
+        ring = files.ring(OLD)
         for rotations, enabled in keys:
             key = ring.create(HERE, None)
             for _ in range(rotations):
                 ring.rotate(HERE, key.id)
             ring.set_enabled(HERE, key.id, enabled)
         for number in range(users):
-            house.user(f"user{number}")
-        with changed_file(house.credentials) as content:
+            files.user(f"user{number}")
+        with changed_file(files.credentials) as content:
             for each in list(all_keys(content))[:inactive]:
                 each.key.status = "inactive"
-                del house.secrets[each.key.id]
-        said, before = described(ring), read_file(house.credentials)
-        sealed = MessageCipher(ring, ManualClock()).encrypt([(KeyUse(HERE, None, 0), 7, b"content")])
+                del files.secrets[each.key.id]
+        said, before = described(ring), read_file(files.credentials)
+        encrypted = MessageCipher(ring, ManualClock()).encrypt([(KeyUse(HERE, None, 0), 7, b"content")])
 
-        assert house.replace_in_files() == ({house.keyring, house.credentials} if users else {house.keyring})
+        assert files.replace_in_files() == ({files.keyring, files.credentials} if users else {files.keyring})
 
-        assert house.trouble(NEW) == ""
-        after = house.ring(NEW)
+        assert files.trouble(NEW) == ""
+        after = files.ring(NEW)
         assert described(after) == said
-        assert MessageCipher(after, ManualClock()).decrypt(7, sealed[0]) == b"content"
-        content = read_file(house.credentials)
+        assert MessageCipher(after, ManualClock()).decrypt(7, encrypted[0]) == b"content"
+        content = read_file(files.credentials)
         for old, new in zip(all_keys(before), all_keys(content), strict=True):
             assert old.key.secret != new.key.secret
             new.key.secret = old.key.secret
-        assert content == before, "nothing but the seals is another"
+        assert content == before, "only the encrypted secrets differ"
 
 
 def described(ring: Keyring) -> object:
-    """All that a keyring says, but for what is sealed and by whom."""
+    """All that a keyring says, except for the wrapped keys."""
     file = ring.keys.file
     return file.generation, [
         (key.id, key.space, key.aliases, key.enabled, [(each.number, each.created_ms) for each in key.versions])
@@ -150,28 +150,28 @@ def damage(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(text.replace(old, new, 1))
 
 
-def foreign_secret(house: House) -> None:
-    house.user("carol", OTHER)
+def foreign_secret(files: KeyFiles) -> None:
+    files.user("carol", OTHER)
 
 
-def secret_by_hand(house: House) -> None:
-    damage(house.credentials, b'secret = "', b'secret = "by hand, ')
+def secret_by_hand(files: KeyFiles) -> None:
+    damage(files.credentials, b'secret = "', b'secret = "by hand, ')
 
 
-def damaged_seal(house: House) -> None:
-    damage(house.keyring, b'"sealed": "', b'"sealed": "AAAA')
+def damaged_seal(files: KeyFiles) -> None:
+    damage(files.keyring, b'"sealed": "', b'"sealed": "AAAA')
 
 
-def no_json(house: House) -> None:
-    house.keyring.write_bytes(b"{")
+def no_json(files: KeyFiles) -> None:
+    files.keyring.write_bytes(b"{")
 
 
-def open_to_all(house: House) -> None:
-    house.credentials.chmod(0o644)
+def open_to_all(files: KeyFiles) -> None:
+    files.credentials.chmod(0o644)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "expected"),
     [
         (foreign_secret, "cannot use the credentials file .*encrypted with another root key"),
         (secret_by_hand, "cannot use the credentials file .*is not an encrypted one"),
@@ -180,23 +180,25 @@ def open_to_all(house: House) -> None:
         (open_to_all, "chmod 6[04]0"),
     ],
 )
-def test_an_unreadable_file_changes_nothing(house: House, spoil: Callable[[House], None], told: str) -> None:
-    spoil(house)
-    before = house.texts()
-    with pytest.raises((KeyringError, CredentialsError), match=told):
-        house.replace_in_files()
-    assert house.texts() == before
+def test_an_unreadable_file_changes_nothing(
+    files: KeyFiles, spoil: Callable[[KeyFiles], None], expected: str
+) -> None:
+    spoil(files)
+    before = files.texts()
+    with pytest.raises((KeyringError, CredentialsError), match=expected):
+        files.replace_in_files()
+    assert files.texts() == before
 
 
-def test_a_wrong_root_key_changes_nothing(house: House) -> None:
-    before = house.texts()
+def test_a_wrong_root_key_changes_nothing(files: KeyFiles) -> None:
+    before = files.texts()
     with pytest.raises(KeyringError) as caught:
-        house.replace_in_files(OTHER, NEW)
+        files.replace_in_files(OTHER, NEW)
     for root in (OLD, OTHER, NEW):
         assert root.fingerprint in str(caught.value)
     with pytest.raises(CredentialsError, match="encrypted with another root key"):
-        replace_in_files(None, house.credentials, OTHER, NEW)
-    assert house.texts() == before
+        replace_in_files(None, files.credentials, OTHER, NEW)
+    assert files.texts() == before
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
@@ -215,47 +217,47 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
 
 @pytest.mark.parametrize(("name", "at"), [("fsync", 1), ("fsync", 2), ("replace", 1)])
 def test_a_full_disk_changes_nothing(
-    house: House, monkeypatch: pytest.MonkeyPatch, name: str, at: int
+    files: KeyFiles, monkeypatch: pytest.MonkeyPatch, name: str, at: int
 ) -> None:
-    before = house.texts()
+    before = files.texts()
     failing(monkeypatch, name, at)
     with pytest.raises(
         RootKeyError, match="No space left on device; repeat the command when that is corrected"
     ):
-        house.replace_in_files()
-    assert house.texts() == before
-    assert house.replace_in_files() == house.both
-    assert house.trouble(NEW) == ""
+        files.replace_in_files()
+    assert files.texts() == before
+    assert files.replace_in_files() == files.both
+    assert files.trouble(NEW) == ""
 
 
 # -- what is not finished is finished ------------------------------------------------------------------------
 
 
-def assert_half(house: House) -> None:
+def assert_half(files: KeyFiles) -> None:
     """A server starts with neither key, and says what to do."""
     for root in (OLD, NEW):
-        assert house.trouble(root).endswith("; if penstock key replace-root was interrupted, repeat it")
+        assert files.trouble(root).endswith("; if penstock key replace-root was interrupted, repeat it")
 
 
 def test_a_failure_between_the_files_is_completed_by_the_next_run(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    files: KeyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, "replace", 2)
     with pytest.raises(RootKeyError, match="repeat the command"):
-        house.replace_in_files()
-    assert_half(house)
-    assert house.replace_in_files() == {house.credentials}
-    assert house.trouble(NEW) == ""
+        files.replace_in_files()
+    assert_half(files)
+    assert files.replace_in_files() == {files.credentials}
+    assert files.trouble(NEW) == ""
 
 
-def test_a_restored_backup_of_one_file_is_completed(house: House) -> None:
-    before = house.texts()
-    house.replace_in_files()
-    for path in house.both:
+def test_a_restored_backup_of_one_file_is_completed(files: KeyFiles) -> None:
+    before = files.texts()
+    files.replace_in_files()
+    for path in files.both:
         path.write_bytes(before[path])
-        assert_half(house)
-        assert house.replace_in_files() == {path}
-        assert house.trouble(NEW) == ""
+        assert_half(files)
+        assert files.replace_in_files() == {path}
+        assert files.trouble(NEW) == ""
 
 
 KILLED = """
@@ -282,56 +284,56 @@ STEPS = ["make 1", "sync 1", "make 2", "sync 2", "replace 1", "replace 2", "sync
 
 
 @pytest.mark.parametrize("step", range(len(STEPS) + 1), ids=[*STEPS, "not killed"])
-def test_a_kill_at_any_moment_loses_nothing(house: House, step: int) -> None:
-    command = [sys.executable, "-c", KILLED, str(house.keyring), str(house.credentials), str(step)]
+def test_a_kill_at_any_moment_loses_nothing(files: KeyFiles, step: int) -> None:
+    command = [sys.executable, "-c", KILLED, str(files.keyring), str(files.credentials), str(step)]
     ended = subprocess.run(command, timeout=60).returncode
     assert ended == (-signal.SIGKILL if step < len(STEPS) else 0)
     second = STEPS.index("replace 2")
     if step == second:
-        assert_half(house)
+        assert_half(files)
     else:
-        assert house.trouble(OLD if step < second else NEW) == ""
-    house.replace_in_files()
-    assert house.trouble(NEW) == ""
-    assert house.texts().keys() == house.both, "and no litter stays"
+        assert files.trouble(OLD if step < second else NEW) == ""
+    files.replace_in_files()
+    assert files.trouble(NEW) == ""
+    assert files.texts().keys() == files.both, "and no litter stays"
 
 
 # -- beside the files ----------------------------------------------------------------------------------------
 
 
-def test_files_keep_owner_and_mode(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.replace_in_files()
-    for path in house.both:
+def test_files_keep_owner_and_mode(files: KeyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.replace_in_files()
+    for path in files.both:
         assert path.stat().st_mode & 0o777 == 0o600
     given: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "fchown", lambda _, owner, group: given.append((owner, group)))
-    before = house.keyring.stat()
-    replace_in_files(house.keyring, None, NEW, OLD)
+    before = files.keyring.stat()
+    replace_in_files(files.keyring, None, NEW, OLD)
     assert given == [(before.st_uid, before.st_gid)], "what root changes stays the service's"
-    assert house.keyring.stat().st_mode == before.st_mode
+    assert files.keyring.stat().st_mode == before.st_mode
 
 
-def test_a_link_stays_a_link(house: House) -> None:
-    real = house.keyring.rename(house.keyring.with_name("real.json"))
-    house.keyring.symlink_to(real)
-    house.replace_in_files()
-    assert house.keyring.is_symlink()
-    assert house.trouble(NEW) == ""
+def test_a_link_stays_a_link(files: KeyFiles) -> None:
+    real = files.keyring.rename(files.keyring.with_name("real.json"))
+    files.keyring.symlink_to(real)
+    files.replace_in_files()
+    assert files.keyring.is_symlink()
+    assert files.trouble(NEW) == ""
 
 
-def test_a_server_that_read_the_keyring_before_does_not_start_on_it(house: House) -> None:
+def test_a_server_that_read_the_keyring_before_does_not_start_on_it(files: KeyFiles) -> None:
     """It reads its files, and then takes the data: the exchange may come in between."""
-    early, running = house.ring(OLD), house.ring(OLD)
+    early, running = files.ring(OLD), files.ring(OLD)
     early.ensure_file()
-    house.replace_in_files()
+    files.replace_in_files()
     with pytest.raises(KeyringError, match="another root key"):
         early.ensure_file()
     assert running.reload().startswith("the present encryption keys stay in use: ")
 
 
-def test_only_existing_files_are_changed(house: House) -> None:
-    assert set(replace_in_files(house.keyring, None, OLD, NEW)) == {house.keyring}
-    assert_half(house)
-    assert set(replace_in_files(None, house.credentials, OLD, NEW)) == {house.credentials}
-    assert house.trouble(NEW) == ""
+def test_only_existing_files_are_changed(files: KeyFiles) -> None:
+    assert set(replace_in_files(files.keyring, None, OLD, NEW)) == {files.keyring}
+    assert_half(files)
+    assert set(replace_in_files(None, files.credentials, OLD, NEW)) == {files.credentials}
+    assert files.trouble(NEW) == ""

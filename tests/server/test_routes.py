@@ -160,7 +160,7 @@ def test_requests_are_refused_until_the_server_is_ready() -> None:
 def test_an_unexpected_error_is_an_internal_error() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = None  # type: ignore[assignment]
+            server.dispatcher.unanswered = None  # type: ignore[assignment]
             server.dispatcher.seen = None  # type: ignore[assignment]
             response = await server.ask(post())
             assert response.status == 500

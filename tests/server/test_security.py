@@ -233,9 +233,9 @@ def after_a_reload(config: Config, prepare: Callable[[Security], object], *, req
     prepare(security)
     security.reload(NO_LISTENER, requested=requested)
     assert security.audit.flush()
-    told = names(security.audit.path) if security.audit.path.exists() else []
+    recorded = names(security.audit.path) if security.audit.path.exists() else []
     security.close()
-    assert told[-1:] == ["RefusalsSuppressed"], "recorded by the reload, not by the stop"
+    assert recorded[-1:] == ["RefusalsSuppressed"], "recorded by the reload, not by the stop"
     return security.audit.path
 
 

@@ -37,7 +37,7 @@ def read_slowly(sock: socket.socket, piece: int, pause_s: float, enough: threadi
 def test_a_large_answer_may_take_many_time_outs_while_it_is_being_read() -> None:
     async def scenario() -> None:
         async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
-            server.dispatcher.held = {"Big.Answer"}
+            server.dispatcher.unanswered = {"Big.Answer"}
             sock = slow_reader(server)
             (await server.dispatcher.arrival()).answer(ANSWER)
             begun = time.monotonic()
@@ -52,7 +52,7 @@ def test_a_large_answer_may_take_many_time_outs_while_it_is_being_read() -> None
 def test_a_client_that_reads_too_slowly_is_disconnected() -> None:
     async def scenario() -> None:
         async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
-            server.dispatcher.held = {"Big.Answer"}
+            server.dispatcher.unanswered = {"Big.Answer"}
             sock = slow_reader(server)
             (await server.dispatcher.arrival()).answer(ANSWER)
             enough = threading.Event()

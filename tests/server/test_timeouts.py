@@ -79,7 +79,7 @@ def test_time_in_which_the_server_stood_still_does_not_count() -> None:
 def test_a_running_request_is_never_cut() -> None:
     async def scenario() -> None:
         async with serving(QUICK) as server:
-            server.dispatcher.held = {"Long.Poll"}
+            server.dispatcher.unanswered = {"Long.Poll"}
             client = await server.connect()
             client.send(post("Long.Poll"))
             poll = await server.dispatcher.arrival()
@@ -93,7 +93,7 @@ def test_a_running_request_is_never_cut() -> None:
 def test_a_client_that_does_not_read_is_disconnected() -> None:
     async def scenario() -> None:
         async with serving(QUICK) as server:
-            server.dispatcher.held = {"Big.Answer"}
+            server.dispatcher.unanswered = {"Big.Answer"}
             sock = socket.create_connection((server.host, server.port))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.sendall(post("Big.Answer") + post("After.It"))
@@ -113,7 +113,7 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
 def test_a_client_that_reads_late_gets_everything() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Big.Answer"}
+            server.dispatcher.unanswered = {"Big.Answer"}
             client = await server.connect()
             client.send(post("Big.Answer") + post("After.It"))
             (await server.dispatcher.arrival()).answer(b"x" * 30_000_000)
@@ -125,7 +125,7 @@ def test_a_client_that_reads_late_gets_everything() -> None:
 
 
 async def poll_with_messages(server: Running, events: list[str]) -> tuple[Client, object]:
-    server.dispatcher.held = {"Long.Poll"}
+    server.dispatcher.unanswered = {"Long.Poll"}
     client = await server.connect()
     client.send(post("Long.Poll"))
     poll = await server.dispatcher.arrival()
@@ -206,7 +206,7 @@ def test_messages_that_were_read_are_not_returned() -> None:
 def test_pipelined_requests_of_a_lost_connection_are_not_started() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Long.Poll"}
+            server.dispatcher.unanswered = {"Long.Poll"}
             client = await server.connect()
             client.send(post("Long.Poll") + post("A.B", b"x" * 5000) * 3 + post("C.D", b"y" * 5000)[:-1])
             poll = await server.dispatcher.arrival()
@@ -223,7 +223,7 @@ def test_pipelined_requests_of_a_lost_connection_are_not_started() -> None:
 def test_a_stop_closes_idle_connections_and_answers_what_runs() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            server.dispatcher.held = {"Long.Poll"}
+            server.dispatcher.unanswered = {"Long.Poll"}
             idle, busy = await server.connect(), await server.connect()
             idle.send(get("/"))
             await idle.response()

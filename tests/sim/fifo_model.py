@@ -15,8 +15,8 @@ DEDUP_WINDOW = 5 * MINUTE
 
 
 @dataclass
-class Held:
-    """A receipt handle that somebody was given."""
+class GivenHandle:
+    """A receipt handle that a receiver got."""
 
     body: str
     queue: str
@@ -131,37 +131,37 @@ class FifoModel:
         message.source = source
         message.receives_before = message.receives
         message.due_ms = 0
-        message.enqueued_ms = now_ms  # SQS: on FIFO, retention begins anew
+        message.enqueued_ms = now_ms  # SQS: on FIFO, retention begins again
         self.messages.append(message)
 
-    def find(self, held: Held) -> Message | None:
+    def find(self, given: GivenHandle) -> Message | None:
         """A handle reaches the message only in the queue that gave it."""
-        for message in self.of(held.queue):
-            if message.body == held.body:
+        for message in self.of(given.queue):
+            if message.body == given.body:
                 return message
         return None
 
-    def holds(self, held: Held, message: Message, now_ms: int) -> bool:
-        return message.receives == held.receives and message.due_ms > now_ms
+    def holds(self, given: GivenHandle, message: Message, now_ms: int) -> bool:
+        return message.receives == given.receives and message.due_ms > now_ms
 
-    def is_held(self, held: Held, now_ms: int) -> bool:
-        message = self.find(held)
-        return message is not None and self.holds(held, message, now_ms)
+    def is_current(self, given: GivenHandle, now_ms: int) -> bool:
+        message = self.find(given)
+        return message is not None and self.holds(given, message, now_ms)
 
-    def delete(self, held: Held, now_ms: int) -> str:
-        message = self.find(held)
+    def delete(self, given: GivenHandle, now_ms: int) -> str:
+        message = self.find(given)
         if message is None:
             return "ok"
-        if not self.holds(held, message, now_ms):
+        if not self.holds(given, message, now_ms):
             return "expired"
         self.messages.remove(message)
         return "ok"
 
-    def change(self, held: Held, visibility_ms: int, now_ms: int) -> str:
-        message = self.find(held)
-        if message is None or not self.holds(held, message, now_ms):
+    def change(self, given: GivenHandle, visibility_ms: int, now_ms: int) -> str:
+        message = self.find(given)
+        if message is None or not self.holds(given, message, now_ms):
             return "gone"
-        if now_ms - held.received_ms + visibility_ms > VISIBILITY_MAX:
+        if now_ms - given.received_ms + visibility_ms > VISIBILITY_MAX:
             return "too long"
         message.due_ms = now_ms + visibility_ms
         return "ok"

@@ -27,7 +27,7 @@ either = st.sampled_from(["work", "work", "work", "dead"])  # which of the two q
 any_one = st.integers(0, 1 << 16)
 visibilities = st.sampled_from([None, None, 0, 1, 5 * SECOND, 2 * MINUTE, HOUR, 12 * HOUR])
 pauses = st.sampled_from([0, 1, SECOND, 5 * SECOND, 31 * SECOND, 2 * MINUTE, 6 * MINUTE, HOUR, 13 * HOUR])
-free_hands = precondition(lambda self: not self.held)
+free_hands = precondition(lambda self: not self.paused)
 
 
 class History(RuleBasedStateMachine):
@@ -44,7 +44,7 @@ class History(RuleBasedStateMachine):
         self.work, self.dead = f"work{self.suffix}", f"dead{self.suffix}"
         self.model = self.new_model()
         self.acknowledged = self.model.snapshot()
-        self.held = False
+        self.paused = False
         self.waiting: list[tuple[Promise[Any], Callable[[Any], None]]] = []  # started while commits are held
         self.handles: list[Any] = []
         self.expired: set[str] = set()
@@ -57,7 +57,7 @@ class History(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         try:
-            if self.held:
+            if self.paused:
                 self.release()
             self.everything_is_there()
         finally:
@@ -78,14 +78,14 @@ class History(RuleBasedStateMachine):
         self.expired |= before - {each.body for each in self.model.messages}
 
     def settle(self) -> None:
-        if not self.held:
+        if not self.paused:
             self.acknowledged = self.model.snapshot()
 
     def start(self, coroutine: Any, then: Callable[[Any], None] = lambda value: None) -> None:
-        """Do it now; ``then`` is told the answer, now too unless commits are held."""
+        """Do it now; ``then`` is called with the answer, at once unless commits are paused."""
         later = self.world.start(coroutine)
         self.world.run()
-        if self.held:
+        if self.paused:
             self.waiting.append((later, then))
         else:
             assert later.done, "an answer that never comes"
@@ -120,7 +120,7 @@ class History(RuleBasedStateMachine):
 
     def choose_handle(self, which: int) -> Any:
         usable = self.handles
-        if self.held:
+        if self.paused:
             # What only the store has is decided after the commit; what is in flight, at once.
             in_flight = {m.body for m in self.model.messages if m.due_ms > self.now_ms and m.receives}
             usable = [held for held in self.handles if held.body in in_flight]
@@ -141,7 +141,7 @@ class History(RuleBasedStateMachine):
     @rule(pause_ms=pauses)
     def pass_time(self, pause_ms: int) -> None:
         self.world.advance(pause_ms)
-        if not self.held:
+        if not self.paused:
             self.expire()
             self.settle()
 
@@ -184,7 +184,7 @@ class History(RuleBasedStateMachine):
     def count(self, which: str) -> None:
         queue = self.name(which)
         self.expire()
-        # What comes due or of age in the store is counted anew when it was read: each count asks for it.
+        # What comes due or of age in the store is counted again when it was read: each count asks for it.
         before, counts = (-1, -1, -1), self.world.counts(queue)
         while counts != before:
             before, counts = counts, self.world.counts(queue)
@@ -215,12 +215,12 @@ class History(RuleBasedStateMachine):
             self.world.counts(queue)  # memory is filled, so that decisions need not wait for the store
             self.world.counts(queue)
         self.world.hold_commits()
-        self.held = True
+        self.paused = True
 
     @rule()
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.paused)
     def release(self) -> None:
-        self.held = False
+        self.paused = False
         self.world.release_commits()
         for later, then in self.waiting:
             assert later.done, "an answer that never comes"
@@ -250,7 +250,7 @@ class History(RuleBasedStateMachine):
         self.start_over()
 
     def start_over(self) -> None:
-        self.held = False
+        self.paused = False
         self.waiting.clear()
         self.model = self.acknowledged.snapshot()
         self.expire()

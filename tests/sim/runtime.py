@@ -23,10 +23,10 @@ Step = Callable[[], None]
 
 
 class SimulatedThread:
-    """Does one job after the other. ``held``: it does not begin with the next."""
+    """Does one job after the other. ``paused``: it does not begin with the next."""
 
     def __init__(self, loop: deque[Step]) -> None:
-        self.held = False
+        self.paused = False
         self._loop = loop
         self._jobs: deque[Callable[[], Step]] = deque()
         self._outcome: Step | None = None
@@ -47,12 +47,12 @@ class SimulatedThread:
 
     def do_at_once(self) -> None:
         """What was given last, if nothing is before it."""
-        if self._outcome is None and len(self._jobs) == 1 and not self.held:
+        if self._outcome is None and len(self._jobs) == 1 and not self.paused:
             self._jobs.popleft()()()
 
     @property
     def able(self) -> bool:
-        return self._outcome is not None or (bool(self._jobs) and not self.held)
+        return self._outcome is not None or (bool(self._jobs) and not self.paused)
 
     def step(self) -> None:
         if self._outcome is None:

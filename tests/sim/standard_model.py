@@ -14,8 +14,8 @@ VISIBILITY_MAX = 12 * HOUR
 
 
 @dataclass
-class Held:
-    """A receipt handle that somebody was given."""
+class GivenHandle:
+    """A receipt handle that a receiver got."""
 
     body: str
     queue: str
@@ -102,26 +102,26 @@ class StandardModel:
         message.receives_before = message.receives
         message.due_ms = 0
 
-    def find(self, held: Held) -> Message | None:
+    def find(self, given: GivenHandle) -> Message | None:
         """A handle reaches the message only in the queue that gave it."""
-        for message in self.of(held.queue):
-            if message.body == held.body:
+        for message in self.of(given.queue):
+            if message.body == given.body:
                 return message
         return None
 
-    def delete(self, held: Held) -> None:
-        message = self.find(held)
+    def delete(self, given: GivenHandle) -> None:
+        message = self.find(given)
         if message is not None:
             self.messages.remove(message)
 
-    def change(self, held: Held, visibility_ms: int, now_ms: int) -> str:
+    def change(self, given: GivenHandle, visibility_ms: int, now_ms: int) -> str:
         """What the broker must say: ok, gone, or too long."""
-        message = self.find(held)
+        message = self.find(given)
         if message is None:
             return "gone"
-        if now_ms - held.received_ms + visibility_ms > VISIBILITY_MAX:
+        if now_ms - given.received_ms + visibility_ms > VISIBILITY_MAX:
             return "too long"
-        # SQS: the handle of an expired receive hides the message anew; showing what is visible changes nothing.
+        # SQS: the handle of an expired receive hides the message again; showing what is visible changes nothing.
         message.due_ms = now_ms + visibility_ms
         message.delayed = False
         return "ok"

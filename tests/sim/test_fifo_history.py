@@ -1,6 +1,6 @@
 """Random lives of two FIFO queues, one the dead-letter queue of the other, held against a plain model.
 
-A receive on FIFO answers after its commit, so the model is told of every step only when the answer is there, with the
+A receive on FIFO answers after its commit, so the model learns of every step only when the answer is there, with the
 time at which the step was made.
 """
 
@@ -14,7 +14,7 @@ from hypothesis.stateful import rule
 
 from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, VisibilityTooLong
 from penstock.queues.messages import Received
-from sim.fifo_model import FifoModel, Held, Message
+from sim.fifo_model import FifoModel, GivenHandle, Message
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
@@ -63,7 +63,7 @@ class FifoHistory(History):
     @rule(which=either, count=st.integers(1, 10), visibility_ms=visibilities)
     def receive(self, which: str, count: int, visibility_ms: int | None) -> None:
         queue, asked_ms = self.name(which), self.now_ms
-        if self.held and self.model.rules[queue].receives_max is not None:
+        if self.paused and self.model.rules[queue].receives_max is not None:
             return  # which receive made it a dead letter could not be told afterwards
 
         def acknowledge(received: list[Received]) -> None:
@@ -71,7 +71,7 @@ class FifoHistory(History):
             self.check_received(queue, count, visibility_ms, received, asked_ms)
 
         poll = self.world.poll(queue, count, visibility_ms=visibility_ms, wait_ms=0)
-        if self.held:
+        if self.paused:
             self.waiting.append((poll.answer, acknowledge))
         else:
             acknowledge(poll.answer.result())
@@ -118,7 +118,7 @@ class FifoHistory(History):
     def take(self, queue: str, message: Received, visibility_ms: int | None, now_ms: int) -> None:
         (each,) = (m for m in self.model.of(queue) if m.body == message.content.body)
         self.model.receive(each, visibility_ms, now_ms)
-        self.handles.append(Held(each.body, queue, message.handle, now_ms, each.receives))
+        self.handles.append(GivenHandle(each.body, queue, message.handle, now_ms, each.receives))
         assert message.content.id == each.id
         assert message.content.dedup_id == each.dedup_id
         assert message.receives == each.receives
@@ -136,7 +136,7 @@ class FifoHistory(History):
         poll = self.world.poll(queue, 10, visibility_ms=visibility_ms)
         while not poll.done:
             self.expire()
-            # Nobody gets anything; what was received too often is gone all the same.
+            # No receiver gets anything; what was received too often is gone all the same.
             self.check_received(queue, 10, visibility_ms, [], self.now_ms)
             if self.now_ms >= until_ms:
                 break
@@ -176,7 +176,7 @@ class FifoHistory(History):
             self.bodies += 1
             expected.append(Message(f"m{self.bodies}", "", queue, group, f"m{self.bodies}"))
         handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
-        handles = [held for held in handles if self.model.is_held(held, now_ms)]
+        handles = [given for given in handles if self.model.is_current(given, now_ms)]
         held_queue = self.world.queue(queue)
         deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
         sending = [
@@ -237,7 +237,7 @@ class FifoHistory(History):
     @rule(which=either)
     def purge(self, which: str) -> None:
         queue, asked_ms = self.name(which), self.now_ms
-        if self.held and asked_ms < self.world.queue(queue).record.purged_ms + 60 * SECOND:
+        if self.paused and asked_ms < self.world.queue(queue).record.purged_ms + 60 * SECOND:
             return
         if not self.purge_refused(queue):
             self.start(
@@ -249,7 +249,7 @@ class FifoHistory(History):
         self.arriving = [each for each in self.arriving if each.queue != queue]
 
     def tell_model(self, queue: str, name: str, value: int) -> None:
-        if self.held:
+        if self.paused:
             self.waiting.append((self.world.start(_nothing()), lambda _: self.set_rule(queue, name, value)))
         else:
             self.set_rule(queue, name, value)

@@ -1,4 +1,4 @@
-"""Random lives of two standard queues, one the dead-letter queue of the other, held against a plain model."""
+"""Random lives of two standard queues, one the dead-letter queue of the other, compared with a plain model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.errors import MessageNotAvailable, PenstockError, VisibilityTooLon
 from penstock.queues.messages import Received
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
 from sim.settings import HISTORIES
-from sim.standard_model import Held, Message, StandardModel
+from sim.standard_model import GivenHandle, Message, StandardModel
 from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
 
 delays = st.sampled_from([None, None, None, 0, 1, 3 * SECOND, 40 * SECOND, 15 * MINUTE])
@@ -51,9 +51,9 @@ class StandardHistory(History):
     def receive(self, which: str, count: int, visibility_ms: int | None) -> None:
         queue = self.name(which)
         self.expire()
-        if self.held and self.model.doomed(queue, self.now_ms):
+        if self.paused and self.model.doomed(queue, self.now_ms):
             return  # whether it died cannot be seen before the commit
-        if self.held and self.model.rules[queue].receives_max is not None:
+        if self.paused and self.model.rules[queue].receives_max is not None:
             return  # an answer that rests on a move to the dead-letter queue waits for its commit
         received = self.world.receive(queue, count, visibility_ms=visibility_ms)
         self.check_received(queue, count, visibility_ms, received)
@@ -77,7 +77,7 @@ class StandardHistory(History):
             assert each is not None, f"{message.content.body} is not to be received now"
             assert each not in doomed, f"{each.body} was received once too often"
             model.receive(each, visibility_ms, now_ms)
-            self.handles.append(Held(each.body, queue, message.handle, now_ms))
+            self.handles.append(GivenHandle(each.body, queue, message.handle, now_ms))
             check_facts(each, message)
         self.dead_letter(doomed)
 
@@ -143,10 +143,10 @@ class StandardHistory(History):
             return
         expected = [Message(f"m{self.bodies + i}", "", queue, group) for i in range(sends)]
         self.bodies += sends
-        handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
-        held_queue = self.world.queue(queue)
-        deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
-        sending = [broker.send(held_queue, [outgoing(m.body, group=group, delay_ms=0)]) for m in expected]
+        handles = [given for given in map(self.choose_handle, deletes) if given and given.queue == queue]
+        live = self.world.queue(queue)
+        deleting = [broker.delete(live, [given.handle]) for given in handles]
+        sending = [broker.send(live, [outgoing(m.body, group=group, delay_ms=0)]) for m in expected]
         receiving = [self.receiving(queue, 3, visibility_ms) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
         outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
@@ -158,42 +158,42 @@ class StandardHistory(History):
             for message in outcomes[id(asked)].result():
                 each = available[message.content.body]
                 self.model.receive(each, visibility_ms, self.now_ms)
-                self.handles.append(Held(each.body, queue, message.handle, self.now_ms))
+                self.handles.append(GivenHandle(each.body, queue, message.handle, self.now_ms))
                 if visibility_ms:
                     del available[each.body]
                     check_facts(each, message)
-        for held in handles:
-            self.model.delete(held)
+        for given in handles:
+            self.model.delete(given)
         self.settle()
 
     @rule(which=any_one)
     def delete(self, which: int) -> None:
         self.expire()
-        held = self.choose_handle(which)
-        if held is None:
+        given = self.choose_handle(which)
+        if given is None:
             return
-        self.model.delete(held)
+        self.model.delete(given)
 
         def acknowledge(answers: list[PenstockError | None]) -> None:
             assert answers == [None], "on a standard queue any handle that was given deletes"
 
-        self.start(self.world.broker.delete(self.world.queue(held.queue), [held.handle]), acknowledge)
+        self.start(self.world.broker.delete(self.world.queue(given.queue), [given.handle]), acknowledge)
 
     @rule(which=any_one, visibility_ms=visibilities)
     def change(self, which: int, visibility_ms: int | None) -> None:
         self.expire()
-        held = self.choose_handle(which)
-        if held is None:
+        given = self.choose_handle(which)
+        if given is None:
             return
         visibility_ms = visibility_ms or 0
-        expected = refusals[self.model.change(held, visibility_ms, self.now_ms)]
-        may_linger = held.body in self.expired  # past its retention, and perhaps not swept yet
+        expected = refusals[self.model.change(given, visibility_ms, self.now_ms)]
+        may_linger = given.body in self.expired  # past its retention, and perhaps not swept yet
 
         def acknowledge(answers: list[PenstockError | None]) -> None:
             assert may_linger or kind_of(answers[0]) is expected
 
-        asked = [(held.handle, visibility_ms)]
-        self.start(self.world.broker.change_visibility(self.world.queue(held.queue), asked), acknowledge)
+        asked = [(given.handle, visibility_ms)]
+        self.start(self.world.broker.change_visibility(self.world.queue(given.queue), asked), acknowledge)
 
     @rule(which=either)
     def purge(self, which: str) -> None:

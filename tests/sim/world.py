@@ -178,7 +178,7 @@ class World:
         assert kept == counted
 
     def _watch_for_bugs(self) -> None:
-        """An error that is not the broker's own is a bug, even if nobody waits for what it failed."""
+        """An error that is not the broker's own is a bug, even if nothing waits for what it failed."""
         fail, bugs = self._fail, self.bugs
 
         def watched_fail(later: Promise[Any], error: BaseException) -> None:
@@ -216,7 +216,7 @@ class World:
     # -- faults ----------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """The power goes: what is not in the store never happened, and nobody gets an answer."""
+        """The power goes: what is not in the store never happened, and no client gets an answer."""
         self.store.close()
         self._open()
         self.run()
@@ -230,10 +230,10 @@ class World:
         self.store.refusals.append(error or StoreError("refused by the test"))
 
     def hold_commits(self) -> None:
-        self.runtime.writer.held = True
+        self.runtime.writer.paused = True
 
     def release_commits(self) -> None:
-        self.runtime.writer.held = False
+        self.runtime.writer.paused = False
         self.run()
 
     # -- queues ----------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_a_content_is_replaced_under_a_new_version(driver: Driver, before: bytes
     replaced = entry._replace(content=content, version=2, size=len(content))
     assert driver.whole() == [replaced, row(2)]
     assert driver.store.lane(Selection(1), "g", 10) == [replaced]
-    # Whoever read the first version is too late.
+    # A replacement of the first version comes too late.
     late = Replacement(1, 1, b"late", 1, 2, 4)
     assert driver.append(replaced=[late, Replacement(99, 1, b"never", 1, 2, 5)]) == {1, 99}
     assert driver.whole() == [replaced, row(2)]

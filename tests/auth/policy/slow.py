@@ -1,6 +1,6 @@
 """A second evaluator: slow, obvious, and written from IAM's documentation alone. It shares no code with the first.
 
-It reads the JSON anew for each question, tries every way through a pattern, and knows nothing of levels or caches.
+It reads the JSON again for each question, tries every way through a pattern, and knows nothing of levels or caches.
 """
 
 from __future__ import annotations

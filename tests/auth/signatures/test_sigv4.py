@@ -218,13 +218,13 @@ def test_a_changed_or_removed_secret_takes_effect_at_once() -> None:
 
 def test_nothing_is_hashed_for_an_unknown_key(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = in_header()
-    stranger = replaced(KEY.encode(), b"AKIDSTRANGER")(sent)
+    unknown = replaced(KEY.encode(), b"AKIDSTRANGER")(sent)
 
     def hashed(*_: bytes) -> None:
         raise AssertionError("a large body would keep the server busy for anybody")
 
     monkeypatch.setattr(verify, "sha256", hashed)
-    assert message(outcome(stranger)) == "The security token included in the request is invalid."
+    assert message(outcome(unknown)) == "The security token included in the request is invalid."
     with pytest.raises(AssertionError, match="busy"):
         outcome(sent)
 

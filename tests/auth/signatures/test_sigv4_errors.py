@@ -179,7 +179,7 @@ def test_a_malformed_url(name: str) -> None:
 
 
 def test_a_service_read_from_the_scope_is_only_reported() -> None:
-    """Which service is right is for whoever knows the operation to say."""
+    """The dispatcher checks the service: only it knows the action."""
     signer = SigV4Auth(Credentials(KEY, SECRET), "sts", "us-east-1")
     signed = outcome(send(signer, "POST", "/", [], b"Action=GetCallerIdentity"))
     assert isinstance(signed, Signed)
