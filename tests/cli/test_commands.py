@@ -152,7 +152,7 @@ def test_health_of_a_ready_server(page: tuple[Page, str]) -> None:
 
 def test_health_of_a_server_that_refuses_sends(page: tuple[Page, str]) -> None:
     shown, port = page
-    shown.body = b'{"status": "ready", "sends": "taken"}'
+    shown.body = b'{"status": "ready", "sends": "accepted"}'
     assert penstock("health", PENSTOCK_PORT=port).output == "ready\n"
     shown.body = b'{"status": "ready", "sends": "refused: the disk is full"}'
     result = penstock("health", PENSTOCK_PORT=port)

@@ -89,7 +89,7 @@ def test_declared_queues_exist_when_the_server_is_ready_in_any_order(tmp_path: P
     file = tmp_path / "penstock.toml"
     file.write_text("".join(reversed(tables) if backwards else tables))
     with ServerProcess("--memory", "--config", str(file)) as server:
-        assert health(server.port) == (200, {"status": "ready", "sends": "taken"})
+        assert health(server.port) == (200, {"status": "ready", "sends": "accepted"})
         sqs = sqs_client(server.url, ACCOUNT)
         assert len(sqs.list_queues()["QueueUrls"]) == 3
         orders = sqs.get_queue_attributes(QueueUrl="orders", AttributeNames=["All"])["Attributes"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.server.settings.config import Config
+from penstock.store.port import StoreStatus
 from penstock.store.sqlite import disk
+from penstock.store.sqlite.store import SqliteStore
 
 from .composed import Server, serving
 from .harness import get, post, run
@@ -22,7 +26,7 @@ async def asked(server: Server, action: str, **members: Any) -> int:
     return (await server.ask(request)).status
 
 
-async def said_of_sends(server: Server, path: str) -> str:
+async def state_of_sends(server: Server, path: str) -> str:
     page = await server.ask(get(path))
     assert page.status == 200 and page.json()["status"] == "ready"
     return str(page.json()["sends"])
@@ -33,26 +37,44 @@ def test_a_full_disk_is_shown_and_the_server_stays_ready(
 ) -> None:
     """A load balancer that removed it would keep away the receivers, who free space."""
 
-    async def taken() -> None:
+    async def accepted() -> None:
         async with serving(Config(data=tmp_path, port=0)) as server:
             assert await asked(server, "CreateQueue", QueueName="q") == 200
             assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 200
-            assert await said_of_sends(server, "/health/ready") == "taken"
+            assert await state_of_sends(server, "/health/ready") == "accepted"
 
     async def refused_for_a_while() -> None:
         async with serving(Config(data=tmp_path, port=0)) as server:
-            while await said_of_sends(server, "/health/ready") == "taken":  # the first look is under way
+            while await state_of_sends(server, "/health/ready") == "accepted":  # the first look is under way
                 pass
             for path in ("/health/ready", "/health"):
-                assert await said_of_sends(server, path) == "refused: the disk is full"
+                assert await state_of_sends(server, path) == "refused: the disk is full"
             assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 503
             assert await asked(server, "ReceiveMessage", QueueUrl=QUEUE) == 200
             monkeypatch.undo()
-            while await said_of_sends(server, "/health/ready") != "taken":  # it looks again every second
+            while await state_of_sends(server, "/health/ready") != "accepted":  # it looks again every second
                 pass
             assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 200
 
-    run(taken)
+    run(accepted)
     (tmp_path / "penstock.reserve").unlink()
     monkeypatch.setattr(disk, "free_bytes", lambda _: 0)
     run(refused_for_a_while)
+
+
+def test_the_page_names_the_reason_why_sends_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not every reason is a full disk. The path of the data directory is for the log only."""
+
+    def unreadable(_: SqliteStore) -> StoreStatus:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+
+    async def refused() -> None:
+        async with serving(Config(data=tmp_path, port=0)) as server:
+            while (state := await state_of_sends(server, "/health/ready")) == "accepted":
+                pass
+            assert state == "refused: Permission denied"
+
+    monkeypatch.setattr(SqliteStore, "status", unreadable)
+    run(refused)

@@ -391,7 +391,7 @@ def test_a_file_of_an_earlier_format_is_migrated(data: Path, version: int) -> No
     assert driver.clean_up() > 1
     assert store.contents([11, 12, 50]) == {}
     driver.store.close()
-    assert "format 3, this Penstock knows formats up to 2" in refusal(
+    assert "format 3, this Penstock supports formats up to 2" in refusal(
         data, migrations=datafile.MIGRATIONS[:1]
     )
 

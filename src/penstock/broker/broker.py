@@ -86,9 +86,9 @@ class Broker:
         await self._shard.settled()
 
     @property
-    def is_full(self) -> bool:
-        """Are sends refused because the disk is full?"""
-        return self._shard.refuses is not None
+    def sends_refused(self) -> str | None:
+        """Why sends are refused at present, such as a full disk; None if they are accepted."""
+        return self._shard.refuses
 
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: messages in memory are read again from the store, which checks the keys."""

@@ -132,15 +132,15 @@ class Shard:
     # -- deciding --------------------------------------------------------------------------------------------
 
     def check_sends(self) -> None:
-        """Raise if no new message can be taken."""
+        """Raise if no new message can be accepted."""
         if self.refuses is not None:
             raise StoreFull(self.refuses)
         waiting = self.changes.bytes
         if self._under_way is not None:
             waiting += self._under_way.changes.bytes
         if waiting > self.limits.uncommitted_bytes_max:
-            # Memory is not the place to keep what a slow disk has not taken yet.
-            raise StoreBusy("the disk does not keep up with what is sent")
+            # Memory is not the place to keep what a slow disk has not written yet.
+            raise StoreBusy("the disk is too slow for what is sent")
 
     def check_not_ended(self) -> None:
         if self.ended is not None:
@@ -270,7 +270,7 @@ class Shard:
             self._committed(commit, skipped or frozenset())
         elif isinstance(error, StoreUnknown):
             log.warning(
-                "the outcome of commit %d is unknown, the journal is read: %s", commit.changes.number, error
+                "the outcome of commit %d is unknown, reading the journal: %s", commit.changes.number, error
             )
             self._read_end()
         elif isinstance(error, StoreError):
@@ -292,7 +292,7 @@ class Shard:
         except (StoreBroken, StoreLost) as error:
             self._refuse(commit, error)
         except Exception as error:
-            log.warning("the journal cannot be read, and is tried again in a second: %s", error)
+            log.warning("the journal cannot be read, trying again in a second: %s", error)
             self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._read_end)
         else:
             if end == JournalEnd(number, self._owner):
@@ -312,7 +312,7 @@ class Shard:
             try:
                 participant.committed(arrived, now_ms)
             except Exception:
-                log.exception("memory could not follow a commit, and is loaded again")
+                log.exception("applying a commit in memory failed, the queue is loaded again")
                 participant.refused()
         for watcher in self._watchers:
             try:
@@ -330,7 +330,7 @@ class Shard:
             self._schedule()
 
     def _refuse(self, commit: Commit, error: StoreError) -> None:
-        log.error("the store refused a commit, its requests fail: %s", error)
+        log.error("a commit failed, its requests get 503: %s", error)
         self._under_way = None
         later = self.open_commit
         self._begin(commit.changes.number)
@@ -378,15 +378,17 @@ class Shard:
             if self.ended is not None:
                 return
             log.warning("the state of the store cannot be read: %s", error)
-            self.refuses = self.refuses or str(error)
+            # An error of the operating system names paths, which the health page must not show.
+            text = error.strerror if isinstance(error, OSError) else None
+            self.refuses = self.refuses or text or str(error)
         if self.refuses is not None:
             self._refuse_sends(self.refuses, again=refused is not None)
         elif refused is not None:
-            log.warning("there is space again: sends are accepted")
+            log.warning("sends are accepted again")
 
     def _refuse_sends(self, why: str, *, again: bool = False) -> None:
         if not again:
-            log.error("no new messages are accepted for the time being: %s", why)
+            log.error("sends are refused for now: %s", why)
         self.refuses = why
         self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._check_store)
 

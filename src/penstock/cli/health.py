@@ -70,8 +70,8 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
     # Without --url, the server on this machine is asked: its certificate does not name the loopback address.
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
-        sends = page.get("sends", "taken")
-        click.echo("ready" if sends == "taken" else printable(f"ready, but sends are {sends}"))
+        sends = page.get("sends", "accepted")
+        click.echo("ready" if sends == "accepted" else printable(f"ready, but sends are {sends}"))
         return
     reasons = page.get("reasons")
     why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"status {status}"

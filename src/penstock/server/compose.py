@@ -105,7 +105,8 @@ class Parts:
 
     def _send_state(self) -> str:
         """A full disk does not make the server unready: receivers, who free space, must still reach it."""
-        return "refused: the disk is full" if self.broker.is_full else "taken"
+        reason = self.broker.sends_refused
+        return "accepted" if reason is None else f"refused: {reason}"
 
     def reload(self, *, requested: bool) -> None:
         """Reload files that changed, or all of them if ``requested``. Runs on the event loop."""

@@ -66,7 +66,7 @@ def store_fault(error: StoreError) -> Fault:
     """Every SDK repeats a request that got 503; the words say that this is safe, as nothing was changed."""
     if isinstance(error, StoreFull):
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
-    return service_unavailable("The store did not take the change. Nothing was changed.")
+    return service_unavailable("The change could not be stored. Nothing was changed.")
 
 
 def _fault(shape: str, code: str, status: int, message: str) -> Fault:

@@ -252,13 +252,15 @@ def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[s
     present = format_version(steps)
     if version > present:
         raise StoreRefused(
-            f"{path} has format {version}, this Penstock knows formats up to {present}: "
+            f"{path} has format {version}, this Penstock supports formats up to {present}: "
             "start the newer Penstock that wrote it."
         )
     if version < 1:
         raise StoreRefused(f"{path} has no format version, its header is damaged: {_RESTORE}.")
     if version < present:
+        log.info("migrating %s from format %d to %d: this can take minutes", path, version, present)
         _migrate(connection, version, steps)
+        log.info("migrated %s: earlier releases cannot open it any more", path)
 
 
 def format_version(steps: Sequence[str] = MIGRATIONS) -> int:

@@ -5,7 +5,7 @@ full ``synchronous``, it is with the operating system at once and on the disk a 
 and one reads, each by one thread at a time; a read never waits for a commit. A failed append leaves the connection
 ready for the next, unless the error is StoreBroken.
 
-On a full disk no new messages are taken, but what is there can still be received and deleted: a reserve is set aside
+On a full disk no new messages are accepted, but what is there can still be received and deleted: a reserve is set aside
 while there is space, and given up when there is none, which leaves room to write receives and deletes.
 """
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 WORKING_BYTES = 1024 * 1024
 """SQLite needs some room even to read: the index of its log is a file."""
 
-_FULL = "no space left where the data lives"
+_FULL = "the disk is full"
 
 
 class SqliteStore:
