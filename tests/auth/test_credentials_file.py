@@ -193,7 +193,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     path.chmod(mode)
     with pytest.raises(CredentialsError) as raised:
         read_file(path)
-    line = rf"cannot use the credentials file {path}: others may use it: run chmod 6[04]0 on it"
+    line = rf"cannot use the credentials file {path}: other users have access to it: run chmod 6[04]0 on it"
     assert re.fullmatch(line, str(raised.value))
     with pytest.raises(CredentialsError), changed_file(path):
         pass
@@ -208,8 +208,10 @@ def test_the_owner_must_be_the_user_or_root(monkeypatch: pytest.MonkeyPatch) -> 
     assert why_not_private(found(owner=1000, mode=0o600)) is None
     assert why_not_private(found(owner=1000, mode=0o400)) is None
     assert why_not_private(found(owner=0, mode=0o440)) is None  # as service managers hand files out
-    assert why_not_private(found(owner=1000, mode=0o640)) == "others may use it: run chmod 600 on it"
-    assert why_not_private(found(owner=0, mode=0o444)) == "others may use it: run chmod 640 on it"
+    assert (
+        why_not_private(found(owner=1000, mode=0o640)) == "other users have access to it: run chmod 600 on it"
+    )
+    assert why_not_private(found(owner=0, mode=0o444)) == "other users have access to it: run chmod 640 on it"
     refused = why_not_private(found(owner=1001, mode=0o600))
     assert refused == "it belongs to another user: run as that user, or chown it"
 
@@ -219,7 +221,9 @@ def test_a_group_may_read_a_file_of_root(monkeypatch: pytest.MonkeyPatch) -> Non
     assert why_not_private(found(owner=0, mode=0o640)) is None
     assert why_not_private(found(owner=0, mode=0o600)) is None
     for mode in (0o660, 0o644, 0o650):
-        assert why_not_private(found(owner=0, mode=mode)) == "others may use it: run chmod 640 on it"
+        assert (
+            why_not_private(found(owner=0, mode=mode)) == "other users have access to it: run chmod 640 on it"
+        )
     assert "belongs to another user" in (why_not_private(found(owner=1000, mode=0o600)) or "")
 
 

@@ -22,7 +22,7 @@ from penstock.server.audit.search import AuditReader, parse_time
 from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, line_of, refused
 
 MINUTE_MS = 60_000
-HINT = "name its file, or --config of the server"
+HINT = "give its path or the --config of the server"
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 
 

@@ -34,7 +34,7 @@ def test_attach_list_detach(commands: IdentityCommands) -> None:
     commands.done("policy", "attach", commands.file("mine.json", SEND), "--role", "worker")
     listed = {line.split("  ")[0].strip(): line for line in commands.done("policy", "list").splitlines()}
     assert listed["sqs-send"].split()[-1] == "alice"
-    assert listed["mine"].split()[-2:] == ["own", "worker"]
+    assert listed["mine"].split()[-2:] == ["custom", "worker"]
     assert listed["sqs-receive"].split()[-1] == "-"
     commands.done("policy", "detach", "sqs-send", "--user", "alice")
     assert "sqs-send" not in commands.path.read_text()
@@ -124,7 +124,7 @@ def test_errors_are_one_line(commands: IdentityCommands, arguments: list[str], l
 
 def test_files_that_are_not_policies(commands: IdentityCommands) -> None:
     bad = commands.file("bad.json", "{}")
-    assert 'policy "bad": Statement must be' in commands.failed("policy", "put", "bad", bad)
+    assert f'"{bad}" is not a valid policy: Statement must be' in commands.failed("policy", "put", "bad", bad)
     taken = commands.file("sqs-send.json", SEND)
     assert "built-in" in commands.failed("policy", "attach", taken, "--user", "alice")
     commands.done("policy", "put", "mine", commands.file("a.json", SEND))
@@ -182,7 +182,7 @@ def test_the_deciding_statement_is_named(commands: IdentityCommands) -> None:
     )
     assert decided(commands, "--user", "alice", "--action", "sqs:SendMessage") == (
         0,
-        ["allowed: allowed by an identity-based policy", "policy identity:mine, statement #1"],
+        ["allowed: by an identity-based policy", "policy identity:mine, statement #1"],
     )
     assert decided(commands, "--user", "alice", "--action", "sqs:PurgeQueue") == (
         1,

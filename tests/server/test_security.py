@@ -163,7 +163,9 @@ def test_a_config_file_that_others_can_write_may_not_name_a_command(tmp_path: Pa
         return
     with pytest.raises(ConfigError) as raised:
         load_config({"config": str(path)}, {})
-    line = f"{path} sets root_key_command and cannot be trusted: others may write it: run chmod go-w on it"
+    line = (
+        f"{path} sets root_key_command and cannot be trusted: other users may write it: run chmod go-w on it"
+    )
     assert str(raised.value) == line
     path.write_text("port = 9999\n")
     assert load_config({"config": str(path)}, {}).port == 9999, "other settings are accepted as before"

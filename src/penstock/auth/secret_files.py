@@ -61,7 +61,7 @@ def why_not_private(found: os.stat_result, *, any_owner: bool = False) -> str | 
     group_may_read = found.st_uid == 0
     allowed = stat.S_IRWXU | (stat.S_IRGRP if group_may_read else 0)
     if stat.S_IMODE(found.st_mode) & ~allowed:
-        return f"others may use it: run chmod {'640' if group_may_read else '600'} on it"
+        return f"other users have access to it: run chmod {'640' if group_may_read else '600'} on it"
     return None
 
 
@@ -72,7 +72,7 @@ def why_not_trusted(found: os.stat_result) -> str | None:
     if found.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user: run as that user, or chown it"
     if stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-        return "others may write it: run chmod go-w on it"
+        return "other users may write it: run chmod go-w on it"
     return None
 
 

@@ -80,7 +80,7 @@ def command(
     try:
         with closing(AuditReader(path)) as log, suppress(KeyboardInterrupt):
             if not log.exists:
-                raise Failure(f'there is no audit log "{path}": name its file, or --config of the server')
+                raise Failure(f'there is no audit log "{path}": give its path or the --config of the server')
             _show(log, chosen, last, as_json)
             _warn_skipped(log)
             while follow:

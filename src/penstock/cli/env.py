@@ -65,7 +65,7 @@ def command(
     found = find_user(file.read(), name, account)
     active = [key for key in found.keys if key.active]
     if not active:
-        raise Failure(f'"{name}" has no active key: penstock user rotate makes one')
+        raise Failure(f'"{name}" has no active key: create one with penstock user rotate')
     config = file.config
     values = {
         "AWS_ACCESS_KEY_ID": active[-1].id,

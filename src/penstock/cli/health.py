@@ -94,7 +94,10 @@ def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, obje
         page = json.loads(response.read(65536) or b"{}")
         return response.status, page if isinstance(page, dict) else {}
     except (OSError, HTTPException) as error:
-        click.echo(printable(f"not ready: no response from {url}: {error}"), err=True)
+        click.echo(
+            printable(f"not ready: no response from {url}: {getattr(error, 'strerror', None) or error}"),
+            err=True,
+        )
     except ValueError:
         click.echo(printable(f"not ready: the response from {url} is not that of a broker"), err=True)
     finally:

@@ -29,6 +29,7 @@ from penstock.auth.identity.model import (
     PolicyHolder,
     all_keys,
 )
+from penstock.auth.policy import Kind, PolicyInvalid, compile_policy
 from penstock.auth.secret_files import exists
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
@@ -173,11 +174,21 @@ def policy_names(content: CredentialsContent, given: Iterable[str]) -> Iterator[
         if path.suffix != ".json":
             yield each
             continue
-        text = read_text(path)
+        text = read_policy(path)
         if content.policies.get(path.stem, text) != text:
             raise Failure(f'there is another policy "{path.stem}": replace it with penstock policy put')
         put_policy(content, path.stem, text)
         yield path.stem
+
+
+def read_policy(path: Path, kind: Kind = "identity") -> str:
+    text = read_text(path)
+    try:
+        compile_policy(text, kind=kind)
+    except PolicyInvalid as error:
+        word = {"resource": "queue policy", "trust": "trust policy"}.get(kind, "policy")
+        raise Failure(f'"{path}" is not a valid {word}: {error}') from None
+    return text
 
 
 def read_text(path: Path) -> str:

@@ -27,7 +27,7 @@ from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.model import Account, CredentialsContent, Role, unique_id
 from penstock.auth.identity.principals import Principals, document_text, named_policy, unknown_keys_warning
 from penstock.auth.identity.sessions import Session
-from penstock.auth.policy import Policy, PolicyInvalid, Question, Verdict, compile_policy, decide
+from penstock.auth.policy import Policy, Question, Verdict, compile_policy, decide
 from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
@@ -37,7 +37,7 @@ from penstock.cli.identity import (
     is_there,
     pairs,
     policy_names,
-    read_text,
+    read_policy,
     table,
     with_file,
 )
@@ -73,7 +73,7 @@ def list_(file: CredentialsFile) -> None:
     """List the policies that can be attached: built in, and those of the credentials file."""
     content = file.read() if is_there(file.path) else CredentialsContent()
     rows = [("NAME", "KIND", "ATTACHED TO")]
-    for kind, policies in (("built in", BUILTIN_POLICIES), ("own", content.policies)):
+    for kind, policies in (("built in", BUILTIN_POLICIES), ("custom", content.policies)):
         rows += [(name, kind, ", ".join(attached_to(content, name)) or "-") for name in policies]
     table(rows)
 
@@ -99,8 +99,8 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
       penstock policy put orders ./orders.json
     """
     with file.changed() as content:
-        put_policy(content, name, read_text(document))
-    click.echo(f"policy {name} is in {file.path}")
+        put_policy(content, name, read_policy(document))
+    click.echo(f"wrote policy {name} to {file.path}")
     _warn_of_unknown_keys([_compiled(content, name)])
 
 
@@ -192,14 +192,16 @@ def test(
         raise Failure("give one of --user, --role, --anonymous")
     content = CredentialsContent() if anonymous else file.read()
     subject = None if anonymous else _find(content, user, role, account)
-    policy = None if queue_policy is None else _resource_policy(read_text(queue_policy), queue_policy)
+    policy = None
+    if queue_policy is not None:
+        policy = compile_policy(read_policy(queue_policy, "resource"), kind="resource")
     principal = _principal_of(content, subject)
     given = pairs(context, "--context")
     if len({key.lower() for key in given}) < len(context):
         raise Failure("give each key of --context once")
     verdict = _ask(principal, action, resource, policy, given)
     _warn_of_unknown_keys([*principal.policies, *([] if policy is None else [policy])])
-    click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason}")
+    click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason.removeprefix('allowed ')}")
     if verdict.policy is not None:
         click.echo(f"policy {verdict.policy}, statement {verdict.statement}")
     sys.exit(0 if verdict.allowed else 1)
@@ -239,13 +241,6 @@ def _principal_of(content: CredentialsContent, subject: Subject | None) -> Princ
         parent_key="", parent_id="", issued_s=int(time.time()), expires_s=0, name=_SESSION_NAME,
     )  # fmt: skip
     return principals.session(session, "")
-
-
-def _resource_policy(text: str, path: Path) -> Policy:
-    try:
-        return compile_policy(text, kind="resource")
-    except PolicyInvalid as error:
-        raise Failure(f'"{path}" is not a valid queue policy: {error}') from None
 
 
 def _ask(

@@ -17,7 +17,7 @@ from penstock.cli.identity import (
     equip,
     holder_rows,
     now,
-    read_text,
+    read_policy,
     table,
     with_file,
 )
@@ -126,4 +126,4 @@ def _trust(given: tuple[str, ...], account: str, external_id: str | None, allow_
         raise Failure(
             "a trust policy in a file is complete: give --trust once, and neither --external-id nor --allow-tags"
         )
-    return read_text(Path(given[0]))
+    return read_policy(Path(given[0]), "trust")

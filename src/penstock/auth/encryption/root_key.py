@@ -132,13 +132,16 @@ def _first_given(
 
 def _output(command: str, name: str) -> str:
     try:
+        arguments = shlex.split(command)
         done = subprocess.run(
-            shlex.split(command), capture_output=True, timeout=_COMMAND_TIMEOUT_S, stdin=subprocess.DEVNULL
+            arguments, capture_output=True, timeout=_COMMAND_TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
         raise RootKeyUnavailable(f"{name} took longer than {_COMMAND_TIMEOUT_S} seconds") from None
-    except (OSError, ValueError, IndexError) as error:
-        raise RootKeyUnavailable(f"cannot run {name}: {error}") from None
+    except OSError as error:
+        raise RootKeyError(f'cannot run "{arguments[0]}" of {name}: {error.strerror}') from None
+    except (ValueError, IndexError):
+        raise RootKeyError(f"invalid {name}: expected a command and its arguments, quoted as in sh") from None
     if done.returncode != 0:
         # Its output may contain the key; only standard error is shown.
         lines = done.stderr.decode(errors="replace").strip().splitlines()

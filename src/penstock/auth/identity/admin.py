@@ -101,7 +101,7 @@ def add_user(content: CredentialsContent, account: str, name: str, now: datetime
     if name == ROOT:
         if entry.keys:
             raise CredentialsError(
-                f"the root of account {account} has a key: penstock user rotate makes another"
+                f"the root of account {account} has a key already: create another with penstock user rotate"
             )
         return Subject(account, name, entry)
     _check_new(name, entry.users, "user", account)

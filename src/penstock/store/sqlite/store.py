@@ -5,8 +5,8 @@ full ``synchronous``, it is with the operating system at once and on the disk a 
 and one reads, each by one thread at a time; a read never waits for a commit. A failed append leaves the connection
 ready for the next, unless the error is StoreBroken.
 
-On a full disk no new messages are accepted, but what is there can still be received and deleted: a reserve is set aside
-while there is space, and given up when there is none, which leaves room to write receives and deletes.
+On a full disk no new messages are accepted, but stored ones can still be received and deleted: a reserve file is
+kept while there is space, and removed when there is none, which leaves space to write receives and deletes.
 """
 
 from __future__ import annotations
@@ -80,8 +80,11 @@ class SqliteStore:
             return self._open()
         except OSError as error:
             self.close()
+            reason = (
+                "it is not a directory" if isinstance(error, FileExistsError) else error.strerror or error
+            )
             raise StoreRefused(
-                f"The data directory {self._directory} cannot be used ({error}): check its owner and mode, "
+                f"The data directory {self._directory} cannot be used ({reason}): check its owner and mode, "
                 "or give another directory."
             ) from error
         except BaseException:
