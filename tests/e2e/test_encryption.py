@@ -187,7 +187,7 @@ def refusal(place: Installation, *arguments: str) -> str:
 def test_a_start_without_the_root_key_is_refused(place: Installation) -> None:
     place.start()
     place.stop()
-    assert "and no root key: give --root-key-file" in refusal(place)
+    assert "needs a root key: give --root-key-file" in refusal(place)
 
 
 def test_a_restore_that_forgot_the_keyring_is_refused_until_it_is_there(place: Installation) -> None:

@@ -196,6 +196,8 @@ def test_a_root_key_that_is_not_available_yet_exits_with_1(tmp_path: Path) -> No
     line = refused("--memory", "--root-key-command", "false", code=1)
     assert "root_key_command ended with status 1" in line
     assert "cannot read the root key file" in refused("--memory", "--root-key-file", str(tmp_path / "none"))
+    line = refused("--memory", "--root-key-command", "no-such-program --token x", code=2)
+    assert 'cannot run "no-such-program" of root_key_command: No such file or directory' in line
 
 
 def test_sighup_during_the_start_does_not_end_the_process(tmp_path: Path) -> None:

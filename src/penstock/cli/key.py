@@ -39,7 +39,7 @@ _AFTER_REPLACEMENT = """\
 Give the server the new root key before you start it, and keep a copy of it away from the data.
 Sessions have ended: clients with temporary credentials have to get new ones.
 FIFO sends from before are not known as duplicates: if that matters, start the server five minutes after its stop.
-If others may know the old root key, this alone does not shut them out: see docs/encryption.md.
+If others may know the old root key, this alone does not end their access: see docs/encryption.md.
 """
 
 Command = Callable[..., None]
@@ -229,7 +229,9 @@ def reencrypt(_config: Config, keyring: Keyring) -> None:
     running broker does it in the background; otherwise the next start does.
     """
     keyring.request_reencryption()
-    click.echo("stored messages will be checked")
+    click.echo(
+        "the server will check stored messages, and re-encrypt those under an older version of their key"
+    )
 
 
 @command.command("replace-root")

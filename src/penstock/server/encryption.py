@@ -65,9 +65,9 @@ class Encryption:
             return
         if self._has_file():
             # The server would store new messages unencrypted, and could deliver none of the old ones.
-            raise RootKeyError(f"there is a keyring, {self._path}, and no root key: give --root-key-file")
+            raise RootKeyError(f"the keyring {self._path} needs a root key: give --root-key-file")
         if config.keyring is not None:
-            raise RootKeyError(f"keyring is {config.keyring}, and there is no root key: give --root-key-file")
+            raise RootKeyError("keyring is set but there is no root key: give --root-key-file")
         self._cipher = NoEncryption()
         self.status = "off: there is no root key; messages are stored unencrypted"
         if config.credentials is None:
@@ -81,7 +81,13 @@ class Encryption:
         if self._path is None:
             return False
         with keyring_errors(self._path):
-            return exists(self._path)
+            try:
+                return exists(self._path)
+            except PermissionError as error:
+                # Usually the data directory of another user: there may be no keyring in it.
+                raise KeyringError(
+                    f"cannot use the directory {self._path.parent}: {error.strerror}"
+                ) from None
 
     def around(self, store: Store) -> EncryptedStore:
         """Opening it raises StoreRefused if the keys of stored messages are missing."""
@@ -89,11 +95,11 @@ class Encryption:
 
     def _admit(self, without_key: bytes | None) -> None:
         if without_key is not None:
-            problem = f"Stored messages are encrypted under {key_of(without_key)}"
+            problem = f"stored messages are encrypted under {key_of(without_key)}"
             if self._keyring is None:
                 raise StoreRefused(
                     f"{problem}, and there are neither a root key nor the keyring {self._path}: "
-                    "restore the keyring from the backup, and give --root-key-file."
+                    "restore the keyring from the backup, and give --root-key-file"
                 )
             reason = (
                 f"which is not in the keyring {self._path}"
@@ -101,7 +107,7 @@ class Encryption:
                 else f"and {self._path} is missing"
             )
             raise StoreRefused(
-                f"{problem}, {reason}: restore the keyring that belongs to the data from the backup."
+                f"{problem}, {reason}: restore the keyring that belongs to the data from the backup"
             )
         if self._keyring is not None:
             try:

@@ -181,10 +181,12 @@ async def _listen(config: Config, parts: Parts) -> list[Address]:
         try:
             port = await parts.listener.listen(address.host, address.port, tls)
         except OSError as error:
+            reason = error.strerror or str(error)
             if error.errno == errno.EADDRINUSE:
-                hint = "another process listens there; stop it, or choose another port with --port"
-                raise StartError(f"cannot listen on {address}: {hint}") from None
-            raise StartError(f"cannot listen on {address}: {error.strerror or error}") from None
+                reason = "another process listens there; stop it, or choose another port with --port"
+            elif error.errno == errno.EACCES:
+                reason += "; ports below 1024 need root or CAP_NET_BIND_SERVICE"
+            raise StartError(f"cannot listen on {address}: {reason}") from None
         opened.append(Address(address.host, port))
     return opened
 

@@ -61,13 +61,13 @@ def check_directory(directory: Path) -> None:
     found = directory.stat()
     if found.st_uid not in (os.geteuid(), 0):
         raise StoreRefused(
-            f"The data directory {directory} belongs to another user (uid {found.st_uid}): start as that user, "
-            f"or give it to this one with chown -R {os.geteuid()} {directory}."
+            f"the data directory {directory} belongs to another user (uid {found.st_uid}): start as that user, "
+            f"or give it to this one with chown -R {os.geteuid()} {directory}"
         )
     if found.st_mode & stat.S_IWOTH:
         raise StoreRefused(
-            f"The data directory {directory} can be written by every user: run chmod o-w {directory}, "
-            "or give another directory."
+            f"the data directory {directory} can be written by every user: run chmod o-w {directory}, "
+            "or give another directory"
         )
     if found.st_mode & stat.S_IWGRP and found.st_uid == os.geteuid():
         log.warning("the data directory %s can be written by its group: chmod g-w is safer", directory)
@@ -82,11 +82,11 @@ def check_files(directory: Path) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(found.st_mode):
-            raise StoreRefused(f"{path} is not a regular file: move it away, or give another directory.")
+            raise StoreRefused(f"{path} is not a regular file: move it away, or give another directory")
         if found.st_uid not in (os.geteuid(), 0):
             raise StoreRefused(
                 f"{path} belongs to another user (uid {found.st_uid}): start as that user, "
-                f"or run chown {os.geteuid()} {path}."
+                f"or run chown {os.geteuid()} {path}"
             )
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
@@ -108,22 +108,22 @@ class LockFile:
         except OSError as error:
             if self._path.is_symlink():
                 raise StoreRefused(
-                    f"{self._path} is a symbolic link: remove it, the lock must be a file of its own."
+                    f"{self._path} is a symbolic link: remove it, the lock must be a file of its own"
                 ) from None
             raise StoreRefused(
-                f"{self._path} cannot be opened ({error.strerror}): give it to the user who starts Penstock, "
-                "or give another directory."
+                f"{self._path} cannot be opened ({error.strerror}): check the owner and mode of the directory, "
+                "or give another directory"
             ) from None
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise StoreRefused(f"{self._path} is not a regular file: remove it.")
+                raise StoreRefused(f"{self._path} is not a regular file: remove it")
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(fd, 200).decode("utf-8", "replace").strip() or "another process"
             os.close(fd)
             raise StoreRefused(
-                f"The data directory {self._path.parent} is in use by {holder}: "
-                "stop that process, or give this one another directory."
+                f"the data directory {self._path.parent} is in use by {holder}: "
+                "stop that process, or give this one another directory"
             ) from None
         except BaseException:
             os.close(fd)
@@ -150,8 +150,8 @@ def check_library() -> None:
     if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
         needed = ".".join(map(str, SQLITE_VERSION_MIN))
         raise StoreRefused(
-            f"This Python has SQLite {sqlite3.sqlite_version}, Penstock needs {needed} or newer: "
-            "use a Python that was built with it."
+            f"this Python has SQLite {sqlite3.sqlite_version}, Penstock needs {needed} or newer: "
+            "use a Python that was built with it"
         )
 
 
@@ -216,7 +216,7 @@ def _refuse_leftovers(path: Path) -> None:
         if leftover.exists():
             raise StoreRefused(
                 f"{path} is missing but {leftover.name} is there: put the file back, {_RESTORE}; "
-                f"remove {leftover.name} only if the data may go."
+                f"remove {leftover.name} only if its data is not needed"
             )
 
 
@@ -236,14 +236,14 @@ def _check_header(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
-        raise StoreRefused(f"{path} is empty, its data is lost: {_RESTORE}.")
+        raise StoreRefused(f"{path} is empty, its data is lost: {_RESTORE}")
     if not header.startswith(_MAGIC):
-        raise StoreRefused(f"{path} is not an SQLite database or its start is damaged: {_RESTORE}.")
+        raise StoreRefused(f"{path} is not an SQLite database or its start is damaged: {_RESTORE}")
     if len(header) < 100:
-        raise StoreRefused(f"{path} is cut off: {_RESTORE}.")
+        raise StoreRefused(f"{path} is cut off: {_RESTORE}")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise StoreRefused(
-            f"{path} is an SQLite database of another application: move it away or give another directory."
+            f"{path} is an SQLite database of another application: move it away or give another directory"
         )
 
 
@@ -253,10 +253,10 @@ def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[s
     if version > present:
         raise StoreRefused(
             f"{path} has format {version}, this Penstock supports formats up to {present}: "
-            "start the newer Penstock that wrote it."
+            "start the newer Penstock that wrote it"
         )
     if version < 1:
-        raise StoreRefused(f"{path} has no format version, its header is damaged: {_RESTORE}.")
+        raise StoreRefused(f"{path} has no format version, its header is damaged: {_RESTORE}")
     if version < present:
         log.info("migrating %s from format %d to %d: this can take minutes", path, version, present)
         _migrate(connection, version, steps)
@@ -287,13 +287,13 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
         return  # no room to move the log into the file: the log still has it all, so the file proves nothing
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if path.stat().st_size < pages * PAGE_BYTES:
-        raise StoreRefused(f"{path} is cut off: it should have {pages * PAGE_BYTES} bytes; {_RESTORE}.")
+        raise StoreRefused(f"{path} is cut off: it should have {pages * PAGE_BYTES} bytes; {_RESTORE}")
     roots = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
     with path.open("rb") as file:
         for name, page in roots:
             file.seek((page - 1) * PAGE_BYTES)
             if file.read(1) not in _TREE_PAGES:
-                raise StoreRefused(f"{path} is damaged (the root of {name} was overwritten): {_RESTORE}.")
+                raise StoreRefused(f"{path} is damaged (the root of {name} was overwritten): {_RESTORE}")
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
@@ -301,9 +301,9 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
         model.executescript(statements.script("schema"))
         missing = _schema(model) - _schema(connection)
     if missing:
-        raise StoreRefused(f"{path} lacks {', '.join(sorted(missing))}, it is damaged: {_RESTORE}.")
+        raise StoreRefused(f"{path} lacks {', '.join(sorted(missing))}, it is damaged: {_RESTORE}")
     if connection.execute("SELECT count(*) FROM shard").fetchone() != (1,):
-        raise StoreRefused(f"{path} has lost the end of its journal, it is damaged: {_RESTORE}.")
+        raise StoreRefused(f"{path} has lost the end of its journal, it is damaged: {_RESTORE}")
     for table, order in (
         ("entries", "seq"),
         ("entries INDEXED BY by_age", "queue, enqueued, position"),
@@ -329,10 +329,10 @@ def damage_refused(path: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise StoreRefused(
-            f"{path} cannot be used ({error}): check its owner and mode, and the free space of its directory."
+            f"{path} cannot be used ({error}): check its owner and mode, and the free space of its directory"
         ) from error
     except (sqlite3.DatabaseError, StoreBroken, msgspec.DecodeError) as error:
-        raise StoreRefused(f"{path} is damaged ({error}): {_RESTORE}.") from error
+        raise StoreRefused(f"{path} is damaged ({error}): {_RESTORE}") from error
 
 
 def rollback(connection: sqlite3.Connection) -> None:

@@ -80,12 +80,10 @@ class SqliteStore:
             return self._open()
         except OSError as error:
             self.close()
-            reason = (
-                "it is not a directory" if isinstance(error, FileExistsError) else error.strerror or error
-            )
+            path = error.filename or self._directory
+            reason = "not a directory" if isinstance(error, FileExistsError) else error.strerror or error
             raise StoreRefused(
-                f"The data directory {self._directory} cannot be used ({reason}): check its owner and mode, "
-                "or give another directory."
+                f"{path} cannot be used ({reason}): check its owner and mode, or give another data directory"
             ) from error
         except BaseException:
             self.close()
