@@ -137,13 +137,12 @@ def prepare(
     # Encoded once for the check, the size and the digest.
     encoded = body.encode("utf-8", "surrogatepass")
     size = len(encoded)
-    if not body.isprintable():
-        if body.isascii():
-            legal = len(encoded.translate(None, CONTROL_CHARACTERS)) == size
-        else:
-            legal = ILLEGAL_CHARACTER.search(body) is None
-        if not legal:
-            raise _illegal_character(body)
+    if body.isascii():  # one pass over bytes is several times faster than isprintable
+        legal = len(encoded.translate(None, CONTROL_CHARACTERS)) == size
+    else:
+        legal = body.isprintable() or ILLEGAL_CHARACTER.search(body) is None
+    if not legal:
+        raise _illegal_character(body)
     if parts.MessageAttributes:
         attributes = user_attributes(parts.MessageAttributes)
         size += wire_size(parts.MessageAttributes)
