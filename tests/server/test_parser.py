@@ -239,12 +239,14 @@ def test_headers_are_counted_as_they_come(beginning: bytes) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
+        [],
+        [b"Host: h"],
         [b"X: " + b"x" * 60_000],
         [b"%d: v%d" % (number, number) for number in range(90)],
         [b"A: v%d" % number for number in range(90)],
         [b"%d%b: v%d" % (number, b"x" * 90, number) for number in range(90)],
     ],
-    ids=["one large", "many small", "one repeated", "unusual names"],
+    ids=["none", "one small", "one large", "many small", "one repeated", "unusual names"],
 )
 def test_the_heads_of_requests_that_wait_count_for_what_they_cost(headers: list[bytes]) -> None:
     reading = parser(HttpLimits())

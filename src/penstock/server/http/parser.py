@@ -17,6 +17,7 @@ from penstock.cache import BoundedCache
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import (
     HEADER_COST,
+    REQUEST_COST,
     HttpError,
     Peer,
     RawHeaders,
@@ -110,7 +111,7 @@ class RequestParser:
         for request in self.requests:
             if not request.buffered_bytes:
                 head = memory_of_head(request.target, request.headers, request.raw_headers)
-                request.buffered_bytes = head + len(request.body)
+                request.buffered_bytes = REQUEST_COST + head + len(request.body)
             size += request.buffered_bytes
         if self.phase != BETWEEN:
             size += memory_of_head(self._target, self._headers, self._raw_headers) + len(self._body)

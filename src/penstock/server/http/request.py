@@ -11,6 +11,7 @@ from penstock.wire.service import Call, Headers, Response
 
 RawHeaders = list[tuple[bytes, bytes]]
 
+REQUEST_COST = 352  # memory of a request besides its headers and body
 HEADER_COST = 128  # memory of a header besides its text, once as received or once by name
 
 
