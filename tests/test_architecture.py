@@ -8,9 +8,11 @@ Each test looks at all files and reports every offender.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import penstock
 
@@ -130,6 +132,36 @@ def test_rules_read_no_clock_and_do_no_io() -> None:
         if package(module) == "queues" and package(name) in forbidden
     ]
     assert offenders == []
+
+
+def test_the_broker_has_no_words_of_aws() -> None:
+    """Each service has its own words for what happens; comments may cite SQS."""
+    words = re.compile("amazon|aws|sqs", re.IGNORECASE)
+    offenders = [
+        f"{module}:{node.lineno} {text}"
+        for module, tree in MODULES.items()
+        if package(module) in ("queues", "store", "broker")
+        for node, text in names_and_texts(tree)
+        if words.search(text)
+    ]
+    assert offenders == []
+
+
+def names_and_texts(tree: ast.AST) -> Iterator[tuple[Any, str]]:
+    """Identifiers and string constants, without docstrings."""
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.arg(arg=text):
+                yield node, text
+            case ast.ClassDef(name=text) | ast.FunctionDef(name=text) | ast.AsyncFunctionDef(name=text):
+                yield node, text
+            case ast.Constant(value=str(text)) if id(node) not in prose:
+                yield node, text
 
 
 def test_no_class_name_is_used_twice() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.server.security import check_plain_http
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.server.startup_report import check_plain_http, describe_access
+from penstock.server.startup_report import describe_access
 
 SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
 TLS = {"PENSTOCK_TLS_CERTIFICATE": "cert.pem", "PENSTOCK_TLS_KEY": "key.pem"}

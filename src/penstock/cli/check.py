@@ -10,9 +10,8 @@ from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown
 from penstock.clock import SystemClock
 from penstock.server.encryption import root_key
-from penstock.server.security import SETUP_ERRORS, open_credentials, tls_files
+from penstock.server.security import SETUP_ERRORS, check_plain_http, open_credentials, tls_files
 from penstock.server.settings.config import Config, settings
-from penstock.server.startup_report import check_plain_http
 from penstock.server.tls import Tls
 
 

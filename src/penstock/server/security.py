@@ -25,7 +25,6 @@ from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.periodic import PeriodicThread, logging_errors
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.startup_report import check_plain_http
 from penstock.server.throttle import Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
 from penstock.wire.service import Service
@@ -91,6 +90,20 @@ class Security:
             self._reloading.close()
         if self.audit is not None:
             self.audit.close()
+
+
+def check_plain_http(config: Config) -> None:
+    """Raises ConfigError if signed requests would cross the network without TLS, and the settings do not allow it.
+
+    Signatures never reveal a key, but message bodies could be read on the way."""
+    if config.credentials is None or config.tls_certificate is not None or config.allow_plain_http:
+        return
+    for address in config.addresses:
+        if not address.is_loopback:
+            raise ConfigError(
+                f"{address} can be reached over the network, credentials are set, and TLS is not: "
+                "set tls_certificate and tls_key, or allow_plain_http if a proxy in front terminates TLS"
+            )
 
 
 def tls_files(config: Config) -> TlsFiles | None:

@@ -1,8 +1,4 @@
-"""What the server reports after its start: where it listens, how durable it is, what it recovered, who has access.
-
-Signatures never reveal a key, but message bodies cross the network as they are: a server with credentials that can be
-reached over the network must use TLS, unless the operator states that a proxy does.
-"""
+"""What the server reports after its start: where it listens, how durable it is, what it recovered, who has access."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock import __version__
 from penstock.server.settings.address import Address
-from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.config import Config
 
 
 def startup_report(
@@ -51,18 +47,6 @@ def describe_durability(config: Config) -> str:
             "a crash loses nothing"
         )
     return "left to the operating system: a power cut can lose what it had not written yet, a crash loses nothing"
-
-
-def check_plain_http(config: Config) -> None:
-    """Raises ConfigError if signed requests would cross the network without TLS, and the settings do not allow it."""
-    if config.credentials is None or config.tls_certificate is not None or config.allow_plain_http:
-        return
-    for address in config.addresses:
-        if not address.is_loopback:
-            raise ConfigError(
-                f"{address} can be reached over the network, credentials are set, and TLS is not: "
-                "set tls_certificate and tls_key, or allow_plain_http if a proxy in front terminates TLS"
-            )
 
 
 def describe_access(config: Config, addresses: Sequence[Address]) -> str:
