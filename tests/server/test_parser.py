@@ -126,6 +126,14 @@ def test_a_head_near_the_limit_is_taken_or_refused_but_not_both(size: int) -> No
             assert refused is (size > 2000)
 
 
+def test_a_request_of_http_1_0_has_no_chunked_body() -> None:
+    reading = parser()
+    with pytest.raises(HttpError) as refused:
+        reading.feed(CHUNKED.replace(b"HTTP/1.1\r\n", b"HTTP/1.0\r\nConnection: keep-alive\r\n"))
+    assert refused.value.status == 400
+    assert not reading.requests
+
+
 def test_what_makes_no_body_grow_is_bounded() -> None:
     endless = {
         b"GET / HTTP/1.1\r\nA: ": 431,

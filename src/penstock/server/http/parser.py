@@ -160,8 +160,12 @@ class RequestParser:
         self._fed = 0
         self._keep_alive = parser.should_keep_alive()
         announced = headers.get(b"content-length")
-        if announced is not None and int(announced) > limits.body_bytes_max:
-            raise self._body_too_large()
+        if announced is not None:
+            if int(announced) > limits.body_bytes_max:
+                raise self._body_too_large()
+        elif b"transfer-encoding" in headers and parser.get_http_version() == "1.0":
+            # RFC 9112, 6.1: a proxy that does not know it there sees the body end somewhere else.
+            raise HttpError(400, "HTTP/1.0 has no Transfer-Encoding.")
         if b"connection" in headers or b"expect" in headers:  # they depend on the version
             self._version = parser.get_http_version()
             expect = headers.get(b"expect")
