@@ -168,11 +168,14 @@ def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> Non
 
 def test_every_container_in_the_documents_has_valid_settings() -> None:
     """The environment of the Kubernetes manifest; that of the Compose file is tested with the migration guide."""
-    (manifest,) = (yaml.safe_load(text) for text in blocks(ROOT / "docs/running.md", "yaml"))
+    (manifests,) = blocks(ROOT / "docs/running.md", "yaml")
+    service, manifest = yaml.safe_load_all(manifests)
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     config = load_config({}, {each["name"]: each["value"] for each in container["env"]})
     (port,) = {address.port for address in config.addresses}
     assert container["ports"] == [{"containerPort": port}]
+    assert service["spec"]["ports"] == [{"port": port}]
+    assert service["spec"]["selector"] == manifest["spec"]["template"]["metadata"]["labels"]
     for probe in ("readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] == port
     assert any(config.data.is_relative_to(mount["mountPath"]) for mount in container["volumeMounts"])

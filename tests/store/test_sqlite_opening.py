@@ -396,6 +396,43 @@ def test_a_file_of_an_earlier_format_is_migrated(data: Path, version: int) -> No
     )
 
 
+NO_TEMPORARY_FILES = (
+    "mount -t tmpfs -o ro tmpfs /var/tmp && mount -t tmpfs -o ro tmpfs /tmp && cd /proc && exec "
+)
+MIGRATE = """
+import pathlib, sys
+from penstock.store.sqlite import file
+from penstock.store.sqlite.store import SqliteStore
+file.CACHE_KIB = 16  # sorting more than this takes a temporary file
+print(SqliteStore(pathlib.Path(sys.argv[1])).open().usage[9].messages)
+"""
+
+
+@AS_ROOT
+def test_a_large_file_is_migrated_where_only_the_data_directory_is_writable() -> None:
+    """As in a container with a read-only file system."""
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-m", "sh", "-c", f"{NO_TEMPORARY_FILES} true"], check=False).returncode
+    ):
+        pytest.skip("needs permission to mount")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        data = Path(place) / "data"
+        old_file(data, 2)
+        with closing(sqlite3.connect(data / "penstock.db")) as file:
+            file.executescript(
+                "DELETE FROM graveyard;"
+                "WITH RECURSIVE n (i) AS (VALUES (1000) UNION ALL SELECT i + 1 FROM n WHERE i < 100999)"
+                "INSERT INTO entries SELECT i, 9, i, NULL, i, 0, 0, 0, 0, NULL, x'00' FROM n;"
+            )
+        command = f'{NO_TEMPORARY_FILES} "$@"'
+        python = [sys.executable, "-c", MIGRATE, str(data)]
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", command, "sh", *python], capture_output=True, text=True, check=False
+        )
+    assert done.stdout == "100001\n", done.stderr
+
+
 def test_a_failing_step_leaves_the_file_as_it_was(data: Path) -> None:
     filled(data, rows=3)
     assert "no such table: nowhere" in refusal(

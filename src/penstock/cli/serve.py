@@ -22,7 +22,7 @@ def command(**flags: object) -> None:
     Examples:
       penstock serve
       penstock serve --memory --port 0
-      penstock serve --config /etc/penstock.toml --log-format json
+      penstock serve --config /etc/penstock/penstock.toml --log-format json
       penstock serve --host 0.0.0.0 --public-url https://queues.example.com
       PENSTOCK_PORT=4566 penstock serve
 

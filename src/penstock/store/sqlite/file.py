@@ -259,7 +259,7 @@ def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[s
         raise StoreRefused(f"{path} has no format version, its header is damaged: {_RESTORE}")
     if version < present:
         log.info("migrating %s from format %d to %d: this can take minutes", path, version, present)
-        _migrate(connection, version, steps)
+        _migrate(connection, path, version, steps)
         log.info("migrated %s: earlier releases cannot open it any more", path)
 
 
@@ -267,9 +267,12 @@ def format_version(steps: Sequence[str] = MIGRATIONS) -> int:
     return 1 + len(steps)
 
 
-def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str]) -> None:
+def _migrate(connection: sqlite3.Connection, path: Path, version: int, steps: Sequence[str]) -> None:
     """All steps that a file needs run in one transaction, so it is never left in between."""
     script = "\n;\n".join(steps[version - 1 :])
+    # Sorting many rows for an index takes temporary files. In a container only the data directory may be writable.
+    directory = str(path.parent.absolute()).replace("'", "''")
+    connection.execute(f"PRAGMA temp_store_directory = '{directory}'")
     try:
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{script}\n;\nPRAGMA user_version = {format_version(steps)};\nCOMMIT;"
@@ -277,6 +280,8 @@ def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str])
     except sqlite3.Error:
         rollback(connection)
         raise
+    finally:
+        connection.execute("PRAGMA temp_store_directory = ''")
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
