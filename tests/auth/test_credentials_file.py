@@ -119,7 +119,7 @@ secret = ""
     [
         ("version =", "it is not valid TOML: Invalid value (at end of document)"),
         ("version = 2", "the file: Invalid enum value 2 - at `$.version`"),
-        *[(text, 'it does not say "version = 1": was it cut off?') for text in ("", "# nothing\n", "[accounts]")],
+        *[(text, 'it has no line "version = 1": was it truncated?') for text in ("", "# nothing\n", "[accounts]")],
         (V1 + "user = 1", "the file: Object contains unknown field `user`"),
         (V1 + "accounts = 1", "accounts of the file must be tables"),
         (V1 + "[accounts.12]", 'account "12" is not twelve digits'),
@@ -170,7 +170,7 @@ def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> N
 def test_an_empty_file_is_not_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.touch(0o600)
-    with pytest.raises(CredentialsError, match="was it cut off"), changed_file(path):
+    with pytest.raises(CredentialsError, match="was it truncated"), changed_file(path):
         raise AssertionError
     assert path.read_text() == ""
 

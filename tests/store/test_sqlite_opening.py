@@ -221,7 +221,7 @@ def test_a_file_cut_off(data: Path, length: int) -> None:
     filled(data)
     os.truncate(data / "penstock.db", length)
     text = refusal(data)
-    assert "cut off" in text or "damaged" in text
+    assert "truncated" in text or "damaged" in text
     assert "restore" in text
 
 

@@ -138,7 +138,7 @@ class Reencryption:
                     return  # the shard has ended
                 except (StoreError, OSError) as error:
                     if not self._stopped:
-                        log.warning("re-encrypting stored messages continues in a minute: %s", error)
+                        log.warning("re-encrypting stored messages pauses for a minute: %s", error)
                         await self._shard.pause(_RETRY_MS)
         finally:
             self._running = False

@@ -180,7 +180,7 @@ class MoveTasks:
             except MoveFailed as failed:
                 self._fail(task, source, failed.reason)
             except StoreError as error:
-                log.warning("move task %s is tried again in a second: %s", task_id, error)
+                log.warning("move task %s failed, trying again in a second: %s", task_id, error)
                 await self._shard.pause(SECOND)
             except Exception:
                 log.exception("move task %s failed", task_id)

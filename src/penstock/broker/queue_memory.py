@@ -121,7 +121,7 @@ class QueueMemory:
         except StoreClosed:
             return  # the server stops
         except Exception:
-            log.exception("reading ahead failed, the memory of queue %s is loaded again", queue.name.name)
+            log.exception("reading messages failed, queue %s is loaded again", queue.name.name)
             self.forget()
             shard.runtime.at(now_ms + _RETRY_MS, self.reload)
             return

@@ -89,7 +89,7 @@ class WebPageFilter:
         browser = browser or (b"accept-language" in headers and request.method != b"POST")
         if browser and not self._is_ours(headers.get(b"host", b"")):
             raise access_denied(
-                f"{_NO_PAGES}, and this may be one's. In a browser, use localhost, the IP address or the host in "
+                f"{_NO_PAGES}, and this may be one. In a browser, use localhost, the IP address or the host in "
                 "public_url; a page's origin has to be listed in cors_origins."
             )
         if _SEC_FETCH.isdisjoint(headers):

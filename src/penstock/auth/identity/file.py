@@ -108,7 +108,7 @@ def parse_credentials(text: str) -> CredentialsContent:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CredentialsError(f"it is not valid TOML: {' '.join(str(error).split())}") from None
     if "version" not in table:  # an empty file would refuse every request without a reason
-        raise CredentialsError('it does not say "version = 1": was it cut off?')
+        raise CredentialsError('it has no line "version = 1": was it truncated?')
     accounts = _take_tables(table, "accounts", "the file")
     content = _read(table, CredentialsContent, "the file")
     for name in content.policies:

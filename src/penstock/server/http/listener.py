@@ -181,7 +181,7 @@ class Listener:
                 ssl_handshake_timeout=self.limits.head_s if tls is not None else None,
             )  # fmt: skip
         except (OSError, asyncio.CancelledError) as error:  # time-outs and TLS errors are OSErrors
-            log.debug("no connection: %s", error or type(error).__name__)
+            log.debug("a connection failed before its first request: %s", error or type(error).__name__)
 
     def _connect_ended(
         self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]

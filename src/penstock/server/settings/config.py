@@ -177,7 +177,9 @@ class Config:
         int, integer(0, 1_000_000), "Rate limit for each caller, in requests per second; 0: no limit."
     ] = 0
     requests_burst: Annotated[
-        int, integer(0, 1_000_000), "Requests a caller may make at once after a pause; 0: one second's worth."
+        int,
+        integer(0, 1_000_000),
+        "Requests a caller may make at once after a pause; 0: as many as in one second.",
     ] = 0
     quota_queues: Annotated[int, integer(0, 10_000_000), "Queues per account; 0: no limit."] = 0
     quota_messages: Annotated[int, integer(0, 10**15), "Stored messages per account; 0: no limit."] = 0

@@ -240,7 +240,7 @@ def _check_header(path: Path) -> None:
     if not header.startswith(_MAGIC):
         raise StoreRefused(f"{path} is not an SQLite database or its start is damaged: {_RESTORE}")
     if len(header) < 100:
-        raise StoreRefused(f"{path} is cut off: {_RESTORE}")
+        raise StoreRefused(f"{path} is truncated: {_RESTORE}")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise StoreRefused(
             f"{path} is an SQLite database of another application: move it away or give another directory"
@@ -292,7 +292,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
         return  # no room to move the log into the file: the log still has it all, so the file proves nothing
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if path.stat().st_size < pages * PAGE_BYTES:
-        raise StoreRefused(f"{path} is cut off: it should have {pages * PAGE_BYTES} bytes; {_RESTORE}")
+        raise StoreRefused(f"{path} is truncated: it should have {pages * PAGE_BYTES} bytes; {_RESTORE}")
     roots = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0").fetchall()
     with path.open("rb") as file:
         for name, page in roots:
