@@ -85,13 +85,16 @@ def test_errors_are_one_line_and_status_2(arguments: list[str], line: str) -> No
 def test_check_prints_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text(
-        'port = 1234\n[queues.a]\ndead_letter = {queue = "b", max_receives = 2}\n[queues.b.tags]\nx = "y"'
+        'port = 1234\nquota_bytes = 1000\nidle_timeout = "1.5m"\n'
+        '[queues.a]\ndead_letter = {queue = "b", max_receives = 2}\n[queues.b.tags]\nx = "y"'
     )
     result = penstock("check", str(file), PENSTOCK_REGION="eu-west-1")
     lines = result.output.splitlines()
     assert result.exit_code == 0
     assert any(line.split() == ["port", "1234"] for line in lines)
     assert any(line.split() == ["region", "eu-west-1"] for line in lines)
+    for name, value in (("memory_budget", "96MB"), ("quota_bytes", "1000"), ("idle_timeout", "90s")):
+        assert any(line.split() == [name, value] for line in lines), "with units, as it could be given"
     assert "queue a" in lines and "queue b" in lines and "  tag x = y" in lines
     assert any("arn:aws:sqs:eu-west-1:000000000000:b" in line for line in lines)
 

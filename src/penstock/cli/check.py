@@ -35,8 +35,8 @@ def command(file: str | None) -> None:
     except SETUP_ERRORS as error:
         raise Failure(str(error)) from None
     width = max(map(len, settings()))
-    for name in settings():
-        click.echo(f"{name:<{width}}  {shown(getattr(config, name))}")
+    for name, setting in settings().items():
+        click.echo(f"{name:<{width}}  {shown(setting, getattr(config, name))}")
     _print_queues(config)
 
 

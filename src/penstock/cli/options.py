@@ -42,17 +42,30 @@ def configured(flags: Mapping[str, object], *, besides: Container[str] = ()) -> 
         raise Failure(str(error)) from None
 
 
-def shown(value: object) -> str:
+def shown(setting: Setting, value: object) -> str:
+    """As it could be given in a flag or a file."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, int) and setting.type.metavar == "SIZE":
+        return _size(value)
+    return "none" if value is None else f"{value:g}s" if isinstance(value, float) else str(value)
+
+
+def _size(size: int) -> str:
+    """In the largest unit that gives a whole number."""
+    for power, unit in ((40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")):
+        if size and size % (1 << power) == 0:
+            return f"{size >> power}{unit}"
+    return str(size)
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
     default = (
-        "" if setting.default in (None, ()) or setting.type is BOOLEAN else f"{shown(setting.default)}; "
+        ""
+        if setting.default in (None, ()) or setting.type is BOOLEAN
+        else f"{shown(setting, setting.default)}; "
     )
     help = f"{setting.help}  [{default}{setting.variable}]"
     if setting.type is BOOLEAN:
