@@ -397,7 +397,8 @@ def test_a_file_of_an_earlier_format_is_migrated(data: Path, version: int) -> No
 
 
 NO_TEMPORARY_FILES = (
-    "mount -t tmpfs -o ro tmpfs /var/tmp && mount -t tmpfs -o ro tmpfs /tmp && cd /proc && exec "
+    "for each in /var/tmp /tmp; do mount --bind $each $each && mount -o remount,bind,ro $each || exit; done; "
+    "cd /proc && exec "
 )
 MIGRATE = """
 import pathlib, sys
