@@ -26,7 +26,9 @@ class Attribute(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a message that its sender gave, and its id."""
+    """The part of a message that its sender gave, and its id.
+
+    Stored as a msgpack array: the order of the fields is the stored format. New ones come last, with a default."""
 
     id: str
     body: str
