@@ -149,3 +149,11 @@ def test_a_denial_is_recorded_and_carries_what_a_service_words() -> None:
     assert str(caught.value) == "Access to the resource http://h/ is denied."
     assert (caller.resource_arn, caller.verdict) == (ARN, caught.value.verdict)
     assert caught.value.question.action == "sqs:SendMessage"
+
+
+def test_cached_verdicts_are_bounded_by_the_bytes_of_the_policies_they_name() -> None:
+    module._allowed.clear()
+    for number in range(2 * module._ALLOWED_BYTES // 8000):
+        text = policy(statement("*", Sid=f"{number}{'x' * 7800}"))
+        assert is_allowed(call(ANONYMOUS), Queue(text))
+    assert 0 < len(module._allowed) <= module._ALLOWED_BYTES // 8000

@@ -109,7 +109,19 @@ class _Allowed(NamedTuple):
     verdict: Verdict
 
 
-_allowed: BoundedCache[tuple[int, str, str, Policy | str | None], _Allowed] = BoundedCache(8192)
+_Key = tuple[
+    int, str, str, Policy | str | None
+]  # id of the principal, permission, ARN, policy of the resource
+
+
+def _size(key: _Key) -> int:
+    """Bytes: callers choose the policies of their queues, and replace them as often as they like."""
+    policy = key[3]
+    return _ENTRY_BYTES + (len(policy) if isinstance(policy, str) else 0)
+
+
+_ENTRY_BYTES, _ALLOWED_BYTES = 512, 8 * 1024 * 1024
+_allowed: BoundedCache[_Key, _Allowed] = BoundedCache(_ALLOWED_BYTES, _size)
 _unreadable: BoundedCache[str, Policy] = BoundedCache(64)  # each is logged once
 
 
