@@ -9,10 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, row
+from store_driver import T0, Driver, row
 
-from penstock.store.port import Selection
-from penstock.store.sqlite import statements
+from penstock.store.changes import DedupRow
+from penstock.store.port import LAST, Selection
+from penstock.store.sqlite import read, statements
 from penstock.store.sqlite.store import SqliteStore
 
 READS = statements.load("read")
@@ -127,3 +128,27 @@ def test_a_reader_and_a_writer_at_once(data: Path) -> None:
         reader.join()
     driver.store.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("old_library", [False, True])
+def test_bytes_of_every_value_are_read_back(
+    data: Path, monkeypatch: pytest.MonkeyPatch, old_library: bool
+) -> None:
+    """Where SQLite does not keep bytes in what it gathers, they are read as digits."""
+    if old_library:
+        monkeypatch.setattr(read, "gathers_bytes", lambda connection: False)
+    every = bytes(range(256))
+    contents = [b"\0", every, every * 20, b"\xff\0,", b"\0" * 9]  # the third lies apart
+    driver = Driver(lambda: SqliteStore(data))
+    driver.append(
+        added=[row(seq, content=content) for seq, content in enumerate(contents, 1)],
+        records={("kind", "a"): every, ("kind", "b"): b"", ("kind", "c"): b"\0"},
+        dedup=[DedupRow(1, seq, bytes(16), T0) for seq in (1, 2)],
+    )
+    driver.reopen()
+    assert [entry.content for entry in driver.store.lane(Selection(1), None, 9)] == contents
+    assert [entry.content for entry in driver.store.scan(0, LAST, 9, 10_000)] == contents
+    assert list(driver.store.contents([1, 2, 3, 4, 5]).values()) == contents
+    assert driver.store.records("kind") == {"a": every, "b": b"", "c": b"\0"}
+    assert [send.digest for send in driver.store.dedup(1, 0)] == [bytes(16)] * 2
+    driver.store.close()

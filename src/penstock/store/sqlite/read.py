@@ -5,6 +5,7 @@ A read that takes two statements holds a snapshot for both, so that it too sees 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,11 +35,16 @@ from penstock.store.sqlite.statements import load
 _SQL = load("read")
 _encode = msgspec.json.Encoder().encode
 _entries = msgspec.json.Decoder(list[EntryRow]).decode
+_lists = msgspec.json.Decoder(list[list[Any]]).decode
 _groups = msgspec.json.Decoder(list[GroupCount]).decode
 _triples = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 _names = msgspec.json.Decoder(list[tuple[str, str]]).decode
 _numbers = msgspec.json.Decoder(list[int]).decode
+_lengths = msgspec.json.Decoder(list[int | None]).decode
 
+_new = tuple.__new__
+_CONTENT = EntryRow._fields.index("content")
+_GATHERED_BYTES = re.compile(r"CAST\(group_concat\((\w+), ''\) AS BLOB\)")
 _BEFORE_ALL = Cursor(-1, -1)
 _BY_DUE = {None: "by_due", False: "by_due_delayed", True: "by_due_in_flight"}
 
@@ -49,9 +55,15 @@ class Reads:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._sql = _SQL
 
     def open(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        if not gathers_bytes(connection):
+            # As digits instead, which takes longer.
+            self._sql = {
+                name: _GATHERED_BYTES.sub(r"group_concat(hex(\1), '')", text) for name, text in _SQL.items()
+            }
 
     def close(self) -> None:
         with self._lock:
@@ -61,9 +73,9 @@ class Reads:
 
     def state(self) -> ShardState:
         number, next_number, now_ms, wall_ms, secret, owner = self._one("shard")
-        names, data = self._one("all_records")
+        names, *data = self._one("all_records")
         records: dict[str, dict[str, bytes]] = {}
-        for (kind, key), each in zip(_names(names), _bytes_of(data), strict=True):
+        for (kind, key), each in zip(_names(names), _bytes_of(*data), strict=True):
             records.setdefault(kind, {})[key] = each
         return ShardState(
             JournalEnd(number, owner), Mark(next_number, now_ms, wall_ms), secret, records, self.usage()
@@ -74,12 +86,12 @@ class Reads:
         return JournalEnd(number, owner)
 
     def records(self, kind: str) -> dict[str, bytes]:
-        names, data = self._one("records", kind=kind)
-        return {key: each for (_, key), each in zip(_names(names), _bytes_of(data), strict=True)}
+        names, *data = self._one("records", kind=kind)
+        return {key: each for (_, key), each in zip(_names(names), _bytes_of(*data), strict=True)}
 
     def log(self, kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
-        positions, data = self._one("log", kind=kind, key=key, after=after, rows_max=rows_max)
-        pairs = zip(_numbers(positions), _bytes_of(data), strict=True)
+        positions, *data = self._one("log", kind=kind, key=key, after=after, rows_max=rows_max)
+        pairs = zip(_numbers(positions), _bytes_of(*data), strict=True)
         return [LogRow(kind, key, position, each) for position, each in pairs]
 
     def select(
@@ -125,15 +137,15 @@ class Reads:
         }  # fmt: skip
         with self._snapshot():
             if group is None:
-                rows, contents = self._one("lane_loose", **asked)
+                found = self._one("lane_loose", **asked)
             else:
-                rows, contents = self._one("lane_grouped", grp=group, **asked)
-            return self._with_contents(_entries(rows), _bytes_of(contents), content_bytes_max)
+                found = self._one("lane_grouped", grp=group, **asked)
+            return self._with_contents(found, content_bytes_max)
 
     def scan(self, after: int, upto: int, rows_max: int, content_bytes_max: int) -> list[EntryRow]:
         with self._snapshot():
-            rows, contents = self._one("scan", after=after, upto=upto, rows_max=rows_max)
-            whole = self._with_contents(_entries(rows), _bytes_of(contents), content_bytes_max)
+            found = self._one("scan", after=after, upto=upto, rows_max=rows_max)
+            whole = self._with_contents(found, content_bytes_max)
         size = 0
         for i, row in enumerate(whole):
             if row.content is None or size >= content_bytes_max:
@@ -141,13 +153,15 @@ class Reads:
             size += len(row.content)
         return whole
 
-    def _with_contents(self, rows: list[EntryRow], inside: list[bytes], bytes_left: int) -> list[EntryRow]:
-        whole = []
-        for row, content in zip(rows, inside, strict=True):
+    def _with_contents(self, found: tuple[Any, ...], bytes_left: int) -> list[EntryRow]:
+        rows, *inside = found
+        whole: list[EntryRow] = []
+        for row, content in zip(_lists(rows), _bytes_of(*inside), strict=True):
             if not content and bytes_left > 0:
-                content = self._apart(row.seq)
+                content = self._apart(row[0])
             bytes_left -= len(content)
-            whole.append(row._replace(content=content) if content else row)
+            row[_CONTENT] = content or None
+            whole.append(_new(EntryRow, row))
         return whole
 
     def _apart(self, seq: int) -> bytes:
@@ -175,15 +189,15 @@ class Reads:
 
     def contents(self, seqs: Sequence[int]) -> dict[int, bytes]:
         with self._snapshot():
-            found, inside = self._one("contents_inside", seqs=_encode(list(seqs)).decode())
-            pairs = zip(_numbers(found), _bytes_of(inside), strict=True)
+            found, *inside = self._one("contents_inside", seqs=_encode(list(seqs)).decode())
+            pairs = zip(_numbers(found), _bytes_of(*inside), strict=True)
             return {seq: content or self._apart(seq) for seq, content in pairs}
 
     def dedup(self, queue: int, now_ms: int, after: int = 0, rows_max: int = LAST) -> list[DedupRow]:
-        sends, digests = self._one("dedup", queue=queue, now_ms=now_ms, after=after, rows_max=rows_max)
+        sends, *digests = self._one("dedup", queue=queue, now_ms=now_ms, after=after, rows_max=rows_max)
         return [
             DedupRow(queue, seq, digest, until_ms)
-            for (queue, seq, until_ms), digest in zip(_triples(sends), _bytes_of(digests), strict=True)
+            for (queue, seq, until_ms), digest in zip(_triples(sends), _bytes_of(*digests), strict=True)
         ]
 
     def usage(self, queue: int | None = None) -> dict[int, Usage]:
@@ -200,7 +214,7 @@ class Reads:
 
     def _one(self, name: str, **asked: object) -> tuple[Any, ...]:
         with self._reading() as connection:
-            rows = connection.execute(_SQL[name], asked).fetchall()
+            rows = connection.execute(self._sql[name], asked).fetchall()
         row: tuple[Any, ...] = rows[0]
         return row
 
@@ -224,6 +238,19 @@ class Reads:
                 rollback(connection)
 
 
-def _bytes_of(digits: str | None) -> list[bytes]:
-    """What ``group_concat(hex(...))`` gathered; empty bytes stand for NULL."""
-    return [] if digits is None else [bytes.fromhex(part) for part in digits.split(",")]
+def gathers_bytes(connection: sqlite3.Connection) -> bool:
+    """Does group_concat keep bytes as they are? Older versions of SQLite end at the first zero."""
+    every = bytes(range(256))
+    statement = "SELECT CAST(group_concat(column1, '') AS BLOB) FROM (VALUES (?), (NULL), (?))"
+    return connection.execute(statement, (every, every)).fetchall() == [(every + every,)]
+
+
+def _bytes_of(lengths: str, data: bytes | str | None) -> list[bytes]:
+    """What a read gathered; empty bytes stand for NULL."""
+    whole = data if isinstance(data, bytes) else bytes.fromhex(data or "")
+    parts, end = [], 0
+    for length in _lengths(lengths):
+        start, end = end, end + (length or 0)
+        parts.append(whole[start:end])
+    assert end == len(whole)
+    return parts

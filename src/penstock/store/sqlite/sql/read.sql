@@ -1,7 +1,7 @@
 -- Reads answer with one row. A row at a time, each would take the interpreter lock again, and wait for a busy loop each
--- time; so rows are gathered as one JSON array, and contents as hexadecimal digits between commas. The LIMIT beside each
--- ORDER BY keeps SQLite from concluding that the order of what is gathered does not matter. "due > 0" stands behind the
--- bounds of due: SQLite walks an index from the first bound it finds.
+-- time; so rows are gathered as one JSON array. Bytes, which JSON cannot hold, are gathered as their lengths and one
+-- BLOB of all of them. The LIMIT beside each ORDER BY keeps SQLite from concluding that the order of what is gathered
+-- does not matter. "due > 0" stands behind the bounds of due: SQLite walks an index from the first bound it finds.
 
 -- name: entries
 -- What stands for {entries} below.
@@ -13,13 +13,15 @@ json_group_array(json_array(
 SELECT number, next_number, now_ms, wall_ms, secret, owner FROM shard
 
 -- name: all_records
-SELECT json_group_array(json_array(kind, key)), group_concat(hex(data)) FROM records
+SELECT json_group_array(json_array(kind, key)), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
+FROM records
 
 -- name: records
-SELECT json_group_array(json_array(kind, key)), group_concat(hex(data)) FROM records WHERE kind = :kind
+SELECT json_group_array(json_array(kind, key)), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
+FROM records WHERE kind = :kind
 
 -- name: log
-SELECT json_group_array(position), group_concat(hex(data))
+SELECT json_group_array(position), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
 FROM (
   SELECT position, data FROM logs
   WHERE kind = :kind AND key = :key AND position > :after ORDER BY position LIMIT :rows_max
@@ -48,7 +50,7 @@ SELECT json_group_array(json_array(grp, messages, first)), coalesce(max(last), :
 FROM (SELECT * FROM grouped ORDER BY first LIMIT -1)
 
 -- name: lane_loose
-SELECT {entries}, group_concat(hex(content))
+SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries
   WHERE queue = :queue AND grp IS NULL AND position > :after AND due <= :due_ms_max
@@ -56,7 +58,7 @@ FROM (
 )
 
 -- name: lane_grouped
-SELECT {entries}, group_concat(hex(content))
+SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries INDEXED BY by_group
   WHERE queue = :queue AND grp = :grp AND grp IS NOT NULL AND position > :after AND due <= :due_ms_max
@@ -64,7 +66,7 @@ FROM (
 )
 
 -- name: scan
-SELECT {entries}, group_concat(hex(content))
+SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries NOT INDEXED
   WHERE seq > :after AND seq <= :upto
@@ -185,14 +187,15 @@ FROM (
 )
 
 -- name: contents_inside
-SELECT json_group_array(seq), group_concat(hex(content))
+SELECT json_group_array(seq), json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
 FROM entries NOT INDEXED WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: content_apart
 SELECT content FROM contents WHERE seq = :seq
 
 -- name: dedup
-SELECT json_group_array(json_array(queue, seq, until_ms)), group_concat(hex(digest))
+SELECT json_group_array(json_array(queue, seq, until_ms)),
+  json_group_array(length(digest)), CAST(group_concat(digest, '') AS BLOB)
 FROM (
   SELECT * FROM dedup
   WHERE queue = :queue
