@@ -126,11 +126,10 @@ class SignedCallers:
             self._directory = directory
             self._cache.clear()
             self._verifier.secrets = directory.secret
-        headers, by_name = self._origins.as_signed(request)
-        now_s = self._now_s()
+        headers = self._origins.as_signed(request)
         try:
             signed = self._verifier.verify(
-                request.method, request.target, headers, by_name, request.body, now_s
+                request.method, request.target, headers, request.body, self._now_s()
             )
             if signed is None:
                 region = self._origins.region_of(request) or self._home.region

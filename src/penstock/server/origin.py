@@ -10,9 +10,10 @@ URLs, and an unsigned request to such a host belongs to that region.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+from penstock.auth.sigv4.canonical import merged_headers
 from penstock.cache import BoundedCache
 from penstock.names import region_of_host
 from penstock.server.client_addresses import Network, is_within, read_ip, without_port
@@ -90,17 +91,13 @@ class Origins:
             scheme, _ = _forwarded(request, scheme, "")
         return scheme == "https"
 
-    def as_signed(self, request: Request) -> tuple[Collection[tuple[bytes, bytes]], Mapping[bytes, bytes]]:
+    def as_signed(self, request: Request) -> Mapping[bytes, bytes]:
         """The headers as the client signed them: a proxy that sets its own Host passes on the client's."""
+        headers = request.headers if request.raw_headers is None else merged_headers(request.raw_headers)
         if not self._proxies or not self._came_by_proxy(request) or not _first(request, b"x-forwarded-host"):
-            return request.raw_headers or request.headers.items(), request.headers
+            return headers
         _, host = _forwarded(request, request.peer.scheme, "")
-        signed_host = host.encode("latin-1")
-        headers = [
-            (name, signed_host if name.lower() == b"host" else value)
-            for name, value in request.raw_headers or request.headers.items()
-        ]
-        return headers, {**request.headers, b"host": signed_host}
+        return {**headers, b"host": host.encode("latin-1")}
 
     def _address(self, request: Request) -> tuple[str, str]:
         """Scheme and host[:port]."""

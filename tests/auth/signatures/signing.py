@@ -13,6 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from penstock.auth.errors import AuthenticationError, InvalidToken
+from penstock.auth.sigv4.canonical import merged_headers
 from penstock.auth.sigv4.clock_skew import to_stamp
 from penstock.auth.sigv4.verify import Signed, Verifier
 
@@ -47,14 +48,10 @@ def secrets(access_key: str, token: str | None) -> str:
 def outcome(
     sent: Sent, verifier: Verifier | None = None, *, after_s: float = 0
 ) -> Signed | AuthenticationError | None:
-    by_name: dict[bytes, bytes] = {}
-    for name, value in sent.headers:
-        key = name.lower()
-        by_name[key] = by_name[key] + b", " + value.strip() if key in by_name else value.strip()
     verifier = verifier or Verifier(secrets)
     try:
         return verifier.verify(
-            sent.method, sent.target, sent.headers, by_name, sent.body, sent.made_s + after_s
+            sent.method, sent.target, merged_headers(sent.headers), sent.body, sent.made_s + after_s
         )
     except AuthenticationError as error:
         assert SECRET not in repr(error) and SECRET not in repr(vars(error))

@@ -22,6 +22,7 @@ from fuzz.signer import (
     sign_url,
 )
 from penstock.auth.errors import AuthenticationError, InvalidToken
+from penstock.auth.sigv4.canonical import merged_headers
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.errors import QueueMissing
 from penstock.services.sqs.resources import read_url
@@ -105,7 +106,7 @@ _REMEMBERING = Verifier(_secret)
 
 def _outcome(verifier: Verifier, sent: Sent) -> Signed | Literal["refused"] | None:
     try:
-        return verifier.verify(*sent, now_s=NOW_S + 1)
+        return verifier.verify(sent.method, sent.target, merged_headers(sent.headers), sent.body, NOW_S + 1)
     except AuthenticationError as error:
         assert SECRET not in str(error)
         return "refused"

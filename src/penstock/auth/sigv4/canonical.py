@@ -8,7 +8,7 @@ parameters. The path is escaped once more than it was sent, as for every service
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -59,35 +59,25 @@ def merged_headers(headers: Headers) -> dict[bytes, bytes]:
 class HeaderLines:
     """A line for each signed header, with every run of white space, line folds included, as one space.
 
-    Clients sign the same headers in every request, mostly with the same values within a second: names are put into
-    a template once, and the lines of the last request are kept.
+    Clients sign the same headers in every request: their names are put into a template once.
     """
 
-    __slots__ = ("_last", "_names", "_template", "_values")
+    __slots__ = ("_names", "_template", "values")
 
     def __init__(self, names: Sequence[bytes]) -> None:
         self._names = names
         self._template = b"".join([b"%b:%%b\n" % name.replace(b"%", b"%%") for name in names])
-        self._values = itemgetter(*names)
-        self._last: tuple[object, bytes] = None, b""
+        self.values: Callable[[Mapping[bytes, bytes]], object] = itemgetter(*names)
+        """What the lines are made of. Raises KeyError for a header that is missing."""
 
     def of(self, headers: Mapping[bytes, bytes]) -> bytes:
         """Raises KeyError for a header that is missing."""
-        values = self._values(headers)
-        last_values, lines = self._last
-        if values == last_values:
-            return lines
-        lines = self._template % values
+        lines = self._template % self.values(headers)
         if lines.count(b"\n") != len(self._names) or (
             b": " in lines or b" \n" in lines or b"  " in lines or _has_other_space(lines)
         ):
             lines = b"".join([b"%b:%b\n" % (name, b" ".join(headers[name].split())) for name in self._names])
-        if len(lines) <= _KEPT_BYTES_MAX:
-            self._last = values, lines
         return lines
-
-
-_KEPT_BYTES_MAX = 1024
 
 
 def _has_other_space(lines: bytes) -> bool:

@@ -9,11 +9,14 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.auth.errors import AuthenticationError, IncompleteSignature, InvalidSignature
 from penstock.auth.sigv4.canonical import HeaderLines, Parameters
 from penstock.names import is_region
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 ALGORITHM = b"AWS4-HMAC-SHA256"
 LIFETIME_S_MAX = 604_800  # of a presigned URL: a week
@@ -43,10 +46,17 @@ class Signed(NamedTuple):
     token: str | None
 
 
+class RequestHead(NamedTuple):
+    """What is signed of a request besides its body: the canonical form up to the hash of the body, in SHA-256."""
+
+    made_of: object  # method, target and values of the signed headers
+    state: HASH
+
+
 class Scope:
     """What is the same in all requests that one client signs on one day, as it was sent."""
 
-    __slots__ = ("checked_names", "covered", "day", "lines", "signed", "signed_headers", "text")
+    __slots__ = ("checked_names", "covered", "day", "head", "lines", "signed", "signed_headers", "text")
 
     def __init__(
         self, signed: Signed, day: bytes, text: bytes, signed_headers: bytes, names: tuple[bytes, ...]
@@ -56,6 +66,7 @@ class Scope:
         self.text = text  # date/region/service/aws4_request
         self.signed_headers = signed_headers
         self.lines = HeaderLines(names)
+        self.head: RequestHead | None = None  # of the last request: mostly the same within a second
         self.covered = _COVERED.union(names)  # headers that cannot be changed without breaking the signature
         self.checked_names: tuple[
             bytes, ...
