@@ -197,9 +197,14 @@ class Backlog(Generic[L]):
 
     def load(self, row: EntryRow) -> Entry:
         """Keep a message that was read from the store."""
+        # Attributes of a named tuple, one by one, take longer than all else here.
+        (
+            seq, _, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source,
+            content, size, version, _, _,
+        ) = row  # fmt: skip
         entry = Entry(
-            row.seq, row.position, row.group, row.enqueued_ms, row.due_ms, row.receives, row.receives_before,
-            row.first_received_ms, row.source, row.content, row.size, row.version,
+            seq, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source, content,
+            size, version,
         )  # fmt: skip
         self._keep(entry)
         return entry
@@ -364,7 +369,8 @@ class Backlog(Generic[L]):
 
     def is_new(self, row: EntryRow) -> bool:
         """Is this row of a read a message that memory does not have and should?"""
-        return not (row.seq in self.index or row.seq in self._removed or row.seq in self.arriving)
+        seq = row[0]
+        return not (seq in self.index or seq in self._removed or seq in self.arriving)
 
     def knows(self, seq: int) -> bool:
         """Can memory say whether this message is in the queue?"""

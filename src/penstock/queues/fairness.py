@@ -48,6 +48,15 @@ class TenantLane(Lane):
             heappush(self.returned, (entry.position, entry.seq, entry))
         self.ready += 1
 
+    def put_all(self, entries: list[Entry]) -> None:
+        """What a read found, in order of position."""
+        if entries and (not self.fresh or entries[0].position > self.fresh[-1].position):
+            self.fresh.extend(entries)
+            self.ready += len(entries)
+        else:
+            for entry in entries:
+                self.put(entry)
+
     def pop(self) -> Entry:
         if self._void:
             self._skip_void()

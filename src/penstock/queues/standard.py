@@ -223,8 +223,8 @@ class StandardQueue(Queue):
         backlog = self.backlog
         if isinstance(read, paging.ReadWaiting):
             for lane, entries in paging.apply_waiting(backlog, read, answer):
-                for entry in entries:
-                    self._put(lane, entry)
+                lane.put_all(entries)
+                self._fairness.offer(lane)
                 backlog.wants_more(lane)
                 backlog.drop_if_empty(lane)
         elif isinstance(read, paging.ReadGroups):

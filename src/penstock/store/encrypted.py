@@ -36,6 +36,7 @@ KEY_VERSIONS = "key_version"
 """Records of this kind have the first bytes of encrypted contents as their key, in hexadecimal digits."""
 
 _new = tuple.__new__
+_CONTENT = EntryRow._fields.index("content")
 _ROWS_PER_READ, _BYTES_PER_READ = 10_000, 8 * 1024 * 1024
 _NO_QUEUE = KeyUse(Space("", ""), None, 5 * MINUTE)
 
@@ -108,6 +109,8 @@ class EncryptedStore:
             raise
         if not self._cipher.encrypts and not self._gone:
             self.append = self._store.append  # type: ignore[method-assign]  # there is nothing to encrypt
+            if not self._versions:
+                self.lane = self._store.lane  # type: ignore[method-assign]  # nor to decrypt
         return state
 
     def _without_key(self) -> bytes | None:
@@ -212,7 +215,11 @@ class EncryptedStore:
             content = self._cipher.decrypt(row.seq, row.content)
         except (KeyUnavailable, DecryptionFailed):
             return row._replace(content=None)
-        return row if content is row.content else row._replace(content=content)
+        if content is row.content:
+            return row
+        values: list[object] = list(row)
+        values[_CONTENT] = content
+        return _new(EntryRow, values)
 
     def contents(self, seqs: Sequence[int]) -> dict[int, bytes]:
         """Raises KeyUnavailable. A damaged content is left out: no key will ever decrypt it."""
