@@ -1,7 +1,8 @@
 -- Reads answer with one row. A row at a time, each would take the interpreter lock again, and wait for a busy loop each
 -- time; so rows are gathered as one JSON array. Bytes, which JSON cannot hold, are gathered as their lengths and one
--- BLOB of all of them. The LIMIT beside each ORDER BY keeps SQLite from concluding that the order of what is gathered
--- does not matter. "due > 0" stands behind the bounds of due: SQLite walks an index from the first bound it finds.
+-- BLOB of all of them; the length is of a BLOB, since a damaged content may be a text and counted in characters.
+-- The LIMIT beside each ORDER BY keeps SQLite from concluding that the order of what is gathered does not matter.
+-- "due > 0" stands behind the bounds of due: SQLite walks an index from the first bound it finds.
 
 -- name: entries
 -- What stands for {entries} below.
@@ -13,15 +14,17 @@ json_group_array(json_array(
 SELECT number, next_number, now_ms, wall_ms, secret, owner FROM shard
 
 -- name: all_records
-SELECT json_group_array(json_array(kind, key)), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
+SELECT json_group_array(json_array(kind, key)),
+  json_group_array(length(CAST(data AS BLOB))), CAST(group_concat(data, '') AS BLOB)
 FROM records
 
 -- name: records
-SELECT json_group_array(json_array(kind, key)), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
+SELECT json_group_array(json_array(kind, key)),
+  json_group_array(length(CAST(data AS BLOB))), CAST(group_concat(data, '') AS BLOB)
 FROM records WHERE kind = :kind
 
 -- name: log
-SELECT json_group_array(position), json_group_array(length(data)), CAST(group_concat(data, '') AS BLOB)
+SELECT json_group_array(position), json_group_array(length(CAST(data AS BLOB))), CAST(group_concat(data, '') AS BLOB)
 FROM (
   SELECT position, data FROM logs
   WHERE kind = :kind AND key = :key AND position > :after ORDER BY position LIMIT :rows_max
@@ -50,7 +53,7 @@ SELECT json_group_array(json_array(grp, messages, first)), coalesce(max(last), :
 FROM (SELECT * FROM grouped ORDER BY first LIMIT -1)
 
 -- name: lane_loose
-SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
+SELECT {entries}, json_group_array(length(CAST(content AS BLOB))), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries
   WHERE queue = :queue AND grp IS NULL AND position > :after AND due <= :due_ms_max
@@ -58,7 +61,7 @@ FROM (
 )
 
 -- name: lane_grouped
-SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
+SELECT {entries}, json_group_array(length(CAST(content AS BLOB))), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries INDEXED BY by_group
   WHERE queue = :queue AND grp = :grp AND grp IS NOT NULL AND position > :after AND due <= :due_ms_max
@@ -66,7 +69,7 @@ FROM (
 )
 
 -- name: scan
-SELECT {entries}, json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
+SELECT {entries}, json_group_array(length(CAST(content AS BLOB))), CAST(group_concat(content, '') AS BLOB)
 FROM (
   SELECT * FROM entries NOT INDEXED
   WHERE seq > :after AND seq <= :upto
@@ -187,7 +190,7 @@ FROM (
 )
 
 -- name: contents_inside
-SELECT json_group_array(seq), json_group_array(length(content)), CAST(group_concat(content, '') AS BLOB)
+SELECT json_group_array(seq), json_group_array(length(CAST(content AS BLOB))), CAST(group_concat(content, '') AS BLOB)
 FROM entries NOT INDEXED WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: content_apart
@@ -195,7 +198,7 @@ SELECT content FROM contents WHERE seq = :seq
 
 -- name: dedup
 SELECT json_group_array(json_array(queue, seq, until_ms)),
-  json_group_array(length(digest)), CAST(group_concat(digest, '') AS BLOB)
+  json_group_array(length(CAST(digest AS BLOB))), CAST(group_concat(digest, '') AS BLOB)
 FROM (
   SELECT * FROM dedup
   WHERE queue = :queue
