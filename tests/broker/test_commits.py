@@ -96,11 +96,62 @@ def test_an_unacknowledged_delete_is_undone_by_a_crash(world: World, queue: str)
     world.create(queue)
     world.send(queue, "m", group="g")
     (message,) = world.receive(queue)
+    world.advance(100)  # by then the receive is durable on a standard queue too
     world.hold_commits()
     world.start(world.broker.delete(world.queue(queue), [message.handle]))
     world.run()
     world.crash()
     assert world.counts(queue) == (0, 1, 0)
+
+
+def test_standard_a_receive_is_written_within_100_ms(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.receive("q")
+    world.advance(99)
+    assert [row.receives for row in world.stored("q")] == [0]
+    world.advance(2)
+    assert [row.receives for row in world.stored("q")] == [1]
+
+
+def test_standard_a_receive_that_was_not_written_is_undone_by_a_crash(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    (message,) = world.receive("q")
+    world.crash()
+    (again,) = world.receive("q")
+    assert (again.content.id, again.receives) == (message.content.id, 1)
+    world.delete("q", message)
+    assert world.counts("q") == (0, 0, 0)
+
+
+def test_standard_a_message_deleted_soon_after_its_receive_is_not_written_twice(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.delete("q", *world.receive("q"))
+    world.advance(SECOND)
+    assert not any(changes.updated for changes in world.store.appended)
+    assert world.stored("q") == []
+
+
+def test_standard_a_clean_stop_writes_receives(world: World) -> None:
+    world.create("q")
+    world.send("q", "m")
+    world.receive("q")
+    world.restart()
+    assert world.counts("q") == (0, 1, 0)
+
+
+def test_standard_receives_that_were_not_written_are_undone_with_a_refused_commit(world: World) -> None:
+    for queue in ("q", "other"):
+        world.create(queue)
+    world.send("q", "m")
+    world.receive("q")
+    world.refuse_next_commit()
+    with pytest.raises(StoreError):
+        world.send("other", "refused")
+    assert world.counts("q") == (1, 0, 0)
+    assert world.bodies("q") == ["m"]
 
 
 def test_standard_a_receive_does_not_wait_for_its_mark(world: World) -> None:
@@ -128,6 +179,7 @@ def test_a_refused_commit_fails_its_requests_and_undoes_them(world: World, queue
     for i in range(8):
         world.send(queue, f"m{i}", group=f"g{i % 2}")
     (message,) = world.receive(queue, 1)
+    world.advance(100)
     counts = world.counts(queue)
     world.refuse_next_commit()
     attempts: list[Promise[Any]] = [

@@ -228,6 +228,7 @@ class Queues:
 
     def _commit(self) -> None:
         changes = self._changes
+        changes.write_later()
         for row in changes.added:
             self.rows[row.seq] = row
         for update in changes.updated.values():

@@ -6,7 +6,7 @@ Written from the behaviour of Amazon SQS, not from the broker: no windows, no in
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.limits import DAY, HOUR, SECOND
 
@@ -36,6 +36,7 @@ class Message:
     first_received_ms: int = 0
     source: str | None = None
     delayed: bool = True  # hidden because it was sent so
+    stored: Message | None = None  # as the store knows it: a receive is written a little later
 
 
 @dataclass
@@ -87,6 +88,7 @@ class StandardModel:
     def send(self, message: Message, delay_ms: int, now_ms: int) -> None:
         message.enqueued_ms = now_ms
         message.due_ms = now_ms + delay_ms
+        message.stored = replace(message)
         self.messages.append(message)
 
     def receive(self, message: Message, visibility_ms: int | None, now_ms: int) -> None:

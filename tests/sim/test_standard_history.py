@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -28,6 +29,19 @@ class StandardHistory(History):
         for queue in (self.work, self.dead):
             self.world.create(queue)
         return StandardModel([self.work, self.dead])
+
+    def settle(self) -> None:
+        """A receive is written a little later: until then a crash or a refused commit undoes it."""
+        if not self.paused:
+            unwritten = self.world.unwritten_ids()
+            for each in self.model.messages:
+                if each.id not in unwritten:
+                    each.stored = replace(each, stored=None)
+        super().settle()
+
+    def start_over(self) -> None:
+        self.acknowledged.messages = [each.stored or each for each in self.acknowledged.messages]
+        super().start_over()
 
     @rule(which=either, count=st.integers(1, 10), group=groups, delay_ms=delays)
     def send(self, which: str, count: int, group: str | None, delay_ms: int | None) -> None:

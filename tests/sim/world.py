@@ -31,7 +31,7 @@ from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName
 from penstock.promise import Promise, start
 from penstock.queues.messages import Outgoing, Received, Sent
-from penstock.queues.receipts import ReceiptSigner
+from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow
 from penstock.store.port import LAST, Mark, Selection, StoreStatus
@@ -262,6 +262,14 @@ class World:
     def stored(self, short: str) -> list[EntryRow]:
         """The messages of a queue that the store has, in order, without their contents."""
         return self.store.select(Selection(self.queue(short).id), rows_max=LAST)
+
+    def unwritten_ids(self) -> set[str]:
+        """Messages whose last receive is not in the store yet."""
+        shard = self.broker._shard
+        seqs = set(shard.changes.later)
+        for changes in shard.uncommitted():
+            seqs |= {*changes.updated, *changes.removed}
+        return {MessageIds(shard.secret)(seq) for seq in seqs}
 
     def purge(self, short: str) -> None:
         self.do(self.broker.purge(self.queue(short)))

@@ -74,6 +74,7 @@ class Broker:
         self._upkeep.stop()
         self._moves.stop()
         self.end_polls()
+        self._shard.write_later()
         await self._shard.settled()
 
     def end_polls(self) -> None:

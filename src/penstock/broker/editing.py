@@ -40,6 +40,7 @@ class Editing:
     ) -> list[EntryRow]:
         """Messages in any state, without their content. ``which`` selects among those of this queue."""
         shard = self._shard
+        shard.write_later()
         await shard.settled()
         which = which._replace(queue=queue.id, after=max(which.after, queue.record.purged_to))
         return await shard.read(partial(shard.store.select, which, order, after=after, rows_max=rows_max))
@@ -96,6 +97,7 @@ class Editing:
             await self._last
         self._last = last = Promise[None]()
         try:
+            self._shard.write_later()
             await self._shard.settled()  # the store is as memory decided
             return await edit()
         finally:

@@ -110,8 +110,11 @@ class LiveQueue:
         shard, waiting, loaded = self._shard, self.waiting, self.memory.loaded
         if loaded and (waiting.long_polls or waiting.short_polls):
             waiting.serve(now_ms)
-        if shard.changes:
+        changes = shard.changes
+        if changes:
             shard.touch(self)
+        if changes.later:
+            shard.touch_later(self)
         if not loaded:
             return
         self.memory.read_ahead(now_ms)

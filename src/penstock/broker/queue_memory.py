@@ -143,6 +143,7 @@ class QueueMemory:
 
     def forget(self) -> None:
         """Throw the memory away; the next use loads it again."""
+        self._shard.write_later()
         self._queue.rules.reset()
         self.loaded = False
         self._generation += 1

@@ -33,7 +33,7 @@ from penstock.errors import (
 from penstock.limits import SECOND, Limits
 from penstock.promise import Promise
 from penstock.queues.messages import Entry
-from penstock.store.changes import POSITION_GAP, Changes, RecordKind
+from penstock.store.changes import POSITION_GAP, Changes, LaterUpdates, RecordKind
 from penstock.store.port import JournalEnd, Mark, ShardState, Store
 
 log = logging.getLogger("penstock.broker")
@@ -43,6 +43,7 @@ T = TypeVar("T")
 _ROWS_ENOUGH = 256
 _TURNS_MAX = 4
 _RETRY_MS = SECOND
+_RECEIVES_WRITTEN_AFTER_MS = 100
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 
 
@@ -61,8 +62,8 @@ class Commit:
 
     __slots__ = ("changes", "done", "joining", "skipped", "undo")
 
-    def __init__(self, number: int, durable: int) -> None:
-        self.changes = Changes(number, durable)
+    def __init__(self, number: int, durable: int, later: LaterUpdates) -> None:
+        self.changes = Changes(number, durable, later)
         self.done: Promise[None] = Promise()
         self.joining: dict[Participant, list[Entry]] = {}  # participant -> messages that join it
         self.undo: dict[
@@ -100,6 +101,8 @@ class Shard:
         self._answers: list[tuple[Promise[Any], Any]] | None = (
             None  # to be given when all participants were notified
         )
+        self._later: LaterUpdates = {}  # updates that wait for a later commit, by seq
+        self._later_of: set[Participant] = set()  # whose they are
         self._scheduled = False
         self._again = False  # a flush was put off because a commit was under way
         self._turns = self._rows = 0  # how often we looked whether more comes, and how much there was
@@ -108,7 +111,7 @@ class Shard:
 
     def _begin(self, number: int) -> None:
         durable = number - 1 if self._under_way is None else number - 2
-        self.open_commit = Commit(number, durable)
+        self.open_commit = Commit(number, durable, self._later)
         self.changes = self.open_commit.changes
 
     changes: Changes
@@ -152,6 +155,21 @@ class Shard:
             self.open_commit.joining[participant] = []
         if not self._scheduled:
             self._schedule()
+
+    def touch_later(self, participant: Participant) -> None:
+        """Updates of this participant were put off: they are written soon, by a commit with others or by one of their
+        own. Until then a crash loses them."""
+        if not self._later_of:
+            self.runtime.at(self.clock.now_ms() + _RECEIVES_WRITTEN_AFTER_MS, self.write_later)
+        self._later_of.add(participant)
+
+    def write_later(self) -> None:
+        """The open commit carries the updates that were put off."""
+        if self._later:
+            self.changes.write_later()
+            for participant in self._later_of:
+                self.touch(participant)
+        self._later_of.clear()
 
     def joining(self, participant: Participant) -> list[Entry]:
         """What joins this participant when the open commit is durable, to be added to. Then ``settled``."""
@@ -344,7 +362,10 @@ class Shard:
         else:
             if isinstance(error, StoreFull) and self.refuses is None:
                 self._refuse_sends(str(error))
-            for participant in {**commit.joining, **later.joining}:
+            concerned = {**commit.joining, **later.joining, **dict.fromkeys(self._later_of)}
+            self._later.clear()
+            self._later_of.clear()
+            for participant in concerned:
                 participant.refused()
         for each in failed:
             each.done.fail(error)

@@ -116,6 +116,7 @@ class Queue(ABC):
         self.advance(now_ms, changes)
         backlog = self.backlog
         cutoff_ms, in_flight_max = backlog.expiry_cutoff_ms(now_ms), self.limits.in_flight_max
+        fifo = self.settings.fifo
         deliveries: list[Delivery] = []
         dead: list[Entry] = []
         shown: list[Entry] = []
@@ -147,7 +148,11 @@ class Queue(ABC):
             if visibility_ms:
                 entry.due_ms = now_ms + visibility_ms
                 backlog.set_timer(entry.due_ms, entry.seq)
-                changes.update(self.id, entry)
+                if fifo:
+                    changes.update(self.id, entry)
+                else:
+                    # Most messages are deleted soon. A receive lost in a crash is only one more delivery.
+                    changes.update_later(self.id, entry)
             else:
                 shown.append(entry)
         self._end_picking(now_ms)

@@ -122,6 +122,8 @@ class RecordKind(Generic[T]):
 
 
 _SHORT_ROWS, _SHORT_BYTES = 512, 256 * 1024
+_NOT_DURABLE = 1 << 62  # more than the number of any commit
+LaterUpdates = dict[int, tuple[int, MessageEntry]]
 _new = tuple.__new__  # a named tuple's own constructor is Python, and takes twice as long
 
 
@@ -132,13 +134,15 @@ class Changes:
     """
 
     __slots__ = (
-        "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows", "logs",
-        "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
+        "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows", "later",
+        "logs", "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
     )  # fmt: skip
 
-    def __init__(self, number: int, durable: int) -> None:
+    def __init__(self, number: int, durable: int, later: LaterUpdates | None = None) -> None:
+        """``later``: updates that were put off, by seq; shared by all commits of a shard."""
         self.number = number
         self.durable = durable
+        self.later = {} if later is None else later
         self.added: list[EntryRow] = []
         self.bytes = 0  # of the contents among them
         self.updated: dict[int, EntryUpdate] = {}
@@ -196,10 +200,24 @@ class Changes:
     def update(self, queue: int, entry: MessageEntry) -> None:
         """A message was received, hidden or shown."""
         entry.commit = self.number
+        if self.later:
+            self.later.pop(entry.seq, None)
         self.updated[entry.seq] = _new(EntryUpdate, (
             entry.seq, queue, entry.position, entry.enqueued_ms, entry.due_ms, entry.receives,
             entry.receives_before, entry.first_received_ms, entry.source,
         ))  # fmt: skip
+
+    def update_later(self, queue: int, entry: MessageEntry) -> None:
+        """A change that a crash may undo: a later commit carries it, unless the message is removed before."""
+        entry.commit = _NOT_DURABLE
+        self.later[entry.seq] = queue, entry
+
+    def write_later(self) -> None:
+        """This commit carries the updates that were put off."""
+        later = list(self.later.values())
+        self.later.clear()
+        for queue, entry in later:
+            self.update(queue, entry)
 
     def move(self, source: int, target: int, entry: MessageEntry) -> None:
         """A message leaves one queue for another, with its new position."""
@@ -210,6 +228,8 @@ class Changes:
     def remove(self, queue: int, entry: MessageEntry | EntryRow) -> None:
         seq = entry.seq
         self.updated.pop(seq, None)
+        if self.later:
+            self.later.pop(seq, None)
         self.removed.append(seq)
         count = self.counts.get(queue)
         if count is None:
