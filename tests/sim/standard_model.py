@@ -21,6 +21,7 @@ class GivenHandle:
     queue: str
     handle: str
     received_ms: int
+    receives: int
 
 
 @dataclass
@@ -126,6 +127,8 @@ class StandardModel:
         # SQS: the handle of an expired receive hides the message again; showing what is visible changes nothing.
         message.due_ms = now_ms + visibility_ms
         message.delayed = False
+        if visibility_ms:  # the handle proves a receive that a crash may have undone
+            message.receives = max(message.receives, given.receives)
         return "ok"
 
     def purge(self, queue: str, now_ms: int) -> None:

@@ -218,6 +218,8 @@ class Queue(ABC):
         if visibility_ms:
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
+            # The handle proves a receive, which a crash may have undone: hidden and never received would be delayed.
+            entry.receives = max(entry.receives, receipt.receives)
             self._hide(entry, now_ms + visibility_ms)
             changes.update(self.id, entry)
         elif entry.state is State.IN_FLIGHT:
