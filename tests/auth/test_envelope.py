@@ -30,7 +30,7 @@ class Bench:
         self.cipher = MessageCipher(self.ring, self.clock)
 
     def encrypt(self, content: bytes = b"content", seq: int = 7, use: KeyUse = MANAGED) -> bytes:
-        (encrypted,) = self.cipher.encrypt([(use, seq, content)])
+        (encrypted,), _ = self.cipher.encrypt([(use, seq, content)])
         return encrypted
 
 
@@ -42,12 +42,19 @@ def bench() -> Bench:
 @given(st.lists(st.tuples(st.sampled_from([MANAGED, ORDERS]), st.integers(0, 2**63 - 1), st.binary())))
 def test_decryption_restores_the_content(contents: list[tuple[KeyUse, int, bytes]]) -> None:
     cipher = Bench().cipher
-    encrypted = cipher.encrypt(contents)
+    encrypted, heads = cipher.encrypt(contents)
     assert len(set(encrypted)) == len(contents)
+    assert heads == {each[: MessageCipher.head_bytes] for each in encrypted}
     for (_, seq, content), each in zip(contents, encrypted, strict=True):
         assert is_encrypted(each)
         assert content not in each or len(content) < 4
         assert cipher.decrypt(seq, each) == content
+
+
+def test_a_content_without_a_key_stays_as_it_is(bench: Bench) -> None:
+    (plain, encrypted), heads = bench.cipher.encrypt([(None, 1, b"plain"), (MANAGED, 2, b"secret")])
+    assert (plain, bench.cipher.decrypt(2, encrypted)) == (b"plain", b"secret")
+    assert heads == {encrypted[: MessageCipher.head_bytes]}
 
 
 @given(st.data())
@@ -151,7 +158,7 @@ def test_a_data_key_encrypts_a_limited_number_of_messages(
 
 
 def test_nonces_are_never_used_twice(bench: Bench) -> None:
-    encrypted = bench.cipher.encrypt([(MANAGED, seq, b"same") for seq in range(1000)])
+    encrypted, _ = bench.cipher.encrypt([(MANAGED, seq, b"same") for seq in range(1000)])
     assert len({each[HEAD : HEAD + 12] for each in encrypted}) == 1000
     assert len({each[:HEAD] for each in encrypted}) == 1
 
@@ -170,7 +177,7 @@ def test_without_a_root_key_there_are_no_keys_and_no_encryption() -> None:
     with pytest.raises(KeyUnavailable) as caught:
         NoEncryption().check(HERE, "alias/aws/sqs")
     assert caught.value.key == "arn:aws:kms:eu-west-1:111122223333:alias/aws/sqs"
-    assert NoEncryption().encrypt([(MANAGED, 1, b"content")]) == [b"content"]
+    assert NoEncryption().encrypt([(MANAGED, 1, b"content")]) == ([b"content"], set())
     assert not NoEncryption().needs_reencryption(MANAGED, b"")
 
 

@@ -50,8 +50,9 @@ class Cipher(Protocol):
     def encrypts(self) -> bool:
         """False: it gives every content back as it is."""
 
-    def encrypt(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
-        """Each content encrypted under the key its queue uses, and bound to its seq. Never fails."""
+    def encrypt(self, contents: Sequence[tuple[KeyUse | None, int, bytes]]) -> tuple[list[bytes], set[bytes]]:
+        """Each content encrypted under the key its queue uses, and bound to its seq; as it is, if that uses none. And
+        how the encrypted ones begin, up to ``head_bytes``. Never fails."""
 
     def decrypt(self, seq: int, content: bytes) -> bytes:
         """Plain contents are given back as they are. Raises KeyUnavailable or DecryptionFailed."""
@@ -156,43 +157,40 @@ class EncryptedStore:
         """The same commit with encrypted contents, and all versions of keys with those that it is the first to use.
 
         Who made the commit still holds it, and it stays plain."""
-        heads: set[str] = set()
-        added, replaced = (self._encrypted_rows(changes.added, uses, heads), changes.replaced)
+        added, heads = self._encrypted_rows(changes.added, uses)
+        replaced = changes.replaced
         if replaced:
-            encrypted = self._encrypted_rows(list(replaced.values()), uses, heads)
-            replaced = {each.seq: each for each in encrypted}
+            rows, others = self._encrypted_rows(list(replaced.values()), uses)
+            replaced = {each.seq: each for each in rows}
+            heads |= others
         if not heads:
             return changes, self._versions
         stored = changes.with_contents(added, replaced)
-        news = heads - self._versions
+        news = {head.hex() for head in heads} - self._versions
         if not news:
             return stored, self._versions
         stored.records = changes.records | {(KEY_VERSIONS, head): b"" for head in news}
         return stored, news | self._versions
 
     def _encrypted_rows(
-        self, rows: list[RowT], uses: dict[int, KeyUse | None], heads: set[str]
-    ) -> list[RowT]:
-        """``heads`` gets the beginnings of the encrypted contents."""
-        wanted: list[tuple[KeyUse, int, bytes]] = []
+        self, rows: list[RowT], uses: dict[int, KeyUse | None]
+    ) -> tuple[list[RowT], set[bytes]]:
+        """The same rows with encrypted contents, and how those begin."""
+        plain: list[tuple[KeyUse | None, int, bytes]] = []
         for row in rows:
-            use = uses.get(row.queue, _NO_QUEUE)
-            if use is not None and row.content is not None:
-                wanted.append((use, row.seq, row.content))
-        if not wanted:
-            return rows
-        encrypted = self._cipher.encrypt(wanted)
-        size = self._cipher.head_bytes
-        heads.update([head.hex() for head in {content[:size] for content in encrypted}])
-        by_seq = {seq: content for (_, seq, _), content in zip(wanted, encrypted, strict=True)}
+            assert row.content is not None, "a new message comes with its content"
+            plain.append((uses.get(row.queue, _NO_QUEUE), row.seq, row.content))
+        contents, heads = self._cipher.encrypt(plain)
+        if not heads:
+            return rows, heads
         # By position: _replace goes by the names of the fields, and is slower.
         place = rows[0]._fields.index("content")
         stored: list[RowT] = []
-        for row in rows:
+        for row, content in zip(rows, contents, strict=True):
             values: list[object] = list(row)
-            values[place] = by_seq.get(row.seq, row.content)
+            values[place] = content
             stored.append(_new(type(row), values))
-        return stored
+        return stored, heads
 
     # -- decrypting ------------------------------------------------------------------------------------------
 

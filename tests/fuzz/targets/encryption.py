@@ -35,7 +35,7 @@ WORDS = [b"\xc1\x01", b"\xc1", b"\x00" * 16, b"\x00\x00\x00\x01", _SEQ.to_bytes(
 
 
 def seeds() -> list[bytes]:
-    sealed = _CIPHER.encrypt([(use, _SEQ, plain) for use in _USES for plain in _PLAIN])
+    sealed, _ = _CIPHER.encrypt([(use, _SEQ, plain) for use in _USES for plain in _PLAIN])
     rooted = [ROOT_KEY.encrypt(b"fuzz", plain, _BOUND_TO) for plain in _PLAIN]
     return [
         _SEQ.to_bytes(8, "big") + content for content in (*sealed, *rooted, *_PLAIN, b"\xc1", b"\xc1\x01")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from struct import iter_unpack
 from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
@@ -69,21 +70,22 @@ class MessageCipher:
         if not found.enabled:
             raise KeyDisabled(found.arn)
 
-    def encrypt(self, contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
-        """Each content encrypted under the key of its queue, and bound to its seq."""
+    def encrypt(self, contents: Sequence[tuple[KeyUse | None, int, bytes]]) -> tuple[list[bytes], set[bytes]]:
+        """Each content encrypted under the key of its queue, and bound to its seq; without a key, as it is. And the
+        different beginnings (``head_bytes``) of the encrypted ones."""
         data_keys: dict[KeyUse, DataKey] = {}
-        nonces = os.urandom(NONCE_BYTES * len(contents))
         encrypted = []
-        for i, (use, seq, content) in enumerate(contents):
+        nonces = iter_unpack(f"{NONCE_BYTES}s", os.urandom(NONCE_BYTES * len(contents)))
+        for (use, seq, content), (nonce,) in zip(contents, nonces, strict=True):
+            if use is None:
+                encrypted.append(content)
+                continue
             data_key = data_keys.get(use)
             if data_key is None:
                 data_key = data_keys[use] = self._data_key(use, len(contents))
-            nonce = nonces[i * NONCE_BYTES : (i + 1) * NONCE_BYTES]
-            head = data_key.head
-            encrypted.append(
-                head + nonce + data_key.cipher.encrypt(nonce, content, head + seq.to_bytes(8, "big"))
-            )
-        return encrypted
+            _, head, cipher, _ = data_key
+            encrypted.append(head + nonce + cipher.encrypt(nonce, content, head + seq.to_bytes(8, "big")))
+        return encrypted, {data_key.head[:_NAMED] for data_key in data_keys.values()}
 
     def decrypt(self, seq: int, content: bytes) -> bytes:
         """Plain contents are returned as they are. Raises KeyMissing, KeyDisabled or DecryptionFailed."""
@@ -153,8 +155,8 @@ class NoEncryption:
         raise KeyMissing(full_arn(space, key))
 
     @staticmethod
-    def encrypt(contents: Sequence[tuple[KeyUse, int, bytes]]) -> list[bytes]:
-        return [content for _, _, content in contents]
+    def encrypt(contents: Sequence[tuple[KeyUse | None, int, bytes]]) -> tuple[list[bytes], set[bytes]]:
+        return [content for _, _, content in contents], set()
 
     @staticmethod
     def decrypt(seq: int, content: bytes) -> bytes:
