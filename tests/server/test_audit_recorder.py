@@ -61,7 +61,8 @@ def answered(
     call.certificate, call.action, call.resource_arn, call.verdict = "CN=worker-7", action, QUEUE_ARN, verdict
     log = EventList(data_events=data_events)
     recorder = AuditRecorder(log, Origins(None, ()), HOME, lambda: NOW_MS, SERVICES)
-    recorder.answered(sqs.SERVICE, sqs.ACTIONS[action], request, call, response, fault)
+    if fault is not None or recorder.wants(sqs.ACTIONS[action]):  # as the dispatcher does
+        recorder.answered(sqs.SERVICE, sqs.ACTIONS[action], request, call, response, fault)
     return log.events
 
 

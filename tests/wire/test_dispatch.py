@@ -276,11 +276,38 @@ def test_an_error_that_no_service_gave_is_in_the_protocol_of_the_request() -> No
         assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")
 
 
-def test_an_error_in_on_end_does_not_change_the_response(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(service: Service, action: Action, request: Echo, *_: Any) -> None:
+class FaultList:
+    """A recorder that wants successful requests of one action only."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        self.recorded: list[tuple[str, str | None]] = []
+
+    def wants(self, action: Action) -> bool:
+        return action.name == self.wanted
+
+    def answered(
+        self, service: Service, action: Action, request: Echo, call: Call, response: Any, fault: Fault | None
+    ) -> None:
+        self.recorded.append((action.name, None if fault is None else fault.code))
+
+
+def test_failures_are_recorded_and_successes_where_they_are_wanted() -> None:
+    recorder = FaultList("Roar")
+    loud = Dispatcher([service("Loud", "", Say=Echo, Roar=Echo)], recorder)
+    for target, body in (("Say", b"{}"), ("Roar", b"{}"), ("Say", b"["), ("Roar", b"[")):
+        loud.answer(json_request(f"Loud.{target}", body), call(), lambda _: None)
+    failures = [("Say", "MalformedInput"), ("Roar", "MalformedInput")]
+    assert recorder.recorded == [("Roar", None), *failures]
+
+
+class FailingRecorder(FaultList):
+    def answered(self, service: Service, action: Action, request: Echo, *_: Any) -> None:
         raise RuntimeError(request.Text)
 
-    failing = Dispatcher([service("Echo", "", Say=Echo)], fail)
+
+def test_an_error_of_the_recorder_does_not_change_the_response(caplog: pytest.LogCaptureFixture) -> None:
+    failing = Dispatcher([service("Echo", "", Say=Echo)], FailingRecorder("Say"))
     answers: list[Response] = []
     failing.answer(json_request("Echo.Say", b'{"Text":"body 4711"}'), call(), answers.append)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"Text":"body 4711"}')]

@@ -91,11 +91,8 @@ class Parts:
         self.broker.start()
         self.health.show("sends", self._send_state)
         services = [service.with_context(context(self)) for service, context in SERVICES]
-        recorder = self.security.recorder
         dispatcher = Dispatcher(
-            services,
-            recorder.answered if recorder is not None else None,
-            authorize if self.security.credentials is not None else None,
+            services, self.security.recorder, authorize if self.security.credentials is not None else None
         )
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
         self.health.done(_LOADING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,8 +36,19 @@ from penstock.wire.service import (
 from penstock.wire.shapes import AtRoot
 
 Done = Callable[[Response], None]
-OnEnd = Callable[[Service, Action, Any, Call, Any, Fault | None], None]
-"""Called at the end of every action with its request and response (None if there was none) and its fault."""
+
+
+class Recorder(Protocol):
+    """What records requests, such as an audit log."""
+
+    def wants(self, action: Action) -> bool:
+        """Whether successful requests of this action are recorded. All others are passed to ``answered``, too."""
+
+    def answered(
+        self, service: Service, action: Action, request: Any, call: Call, response: Any, fault: Fault | None
+    ) -> None:
+        """With the request and the response, None if there was none, and the fault."""
+
 
 Authorize = Callable[[Call, Action, Any], None]
 """(call, action, its resource): raises a domain error, which the service words, if the caller may not do this."""
@@ -56,6 +67,7 @@ class _Route(msgspec.Struct, frozen=True):
     action: Action
     decode: Callable[[Any], msgspec.Struct]
     writer: ResponseWriter
+    recorded: bool  # even if it succeeds
 
 
 _Found = tuple[_Route, ResponseWriter, Any]
@@ -63,10 +75,13 @@ _Found = tuple[_Route, ResponseWriter, Any]
 
 class Dispatcher:
     def __init__(
-        self, services: Iterable[Service], on_end: OnEnd | None = None, authorize: Authorize | None = None
+        self,
+        services: Iterable[Service],
+        recorder: Recorder | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         """Without ``authorize`` every caller may do everything: the server is open."""
-        self._on_end = on_end
+        self._recorder = recorder
         self._authorize = authorize
         self._targets: dict[bytes | None, _Route] = {}  # AWS JSON, by X-Amz-Target
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
@@ -81,7 +96,10 @@ class Dispatcher:
     def _add(self, service: Service) -> None:
         for name in service.protocols:
             protocol = _protocol(name, service)
-            routes = [_Route(service, a, protocol.decoder(a), protocol) for a in service.actions.values()]
+            routes = [
+                _Route(service, action, protocol.decoder(action), protocol, self._records(action))
+                for action in service.actions.values()
+            ]
             match name:
                 case "json-1.0" | "json-1.1":
                     self._targets |= {f"{service.target_prefix}.{r.action.name}".encode(): r for r in routes}
@@ -94,6 +112,9 @@ class Dispatcher:
                 case "rpc-v2-cbor":
                     prefix = service.target_prefix.encode()
                     self._operations |= {(prefix, route.action.name.encode()): route for route in routes}
+
+    def _records(self, action: Action) -> bool:
+        return self._recorder is not None and self._recorder.wants(action)
 
     def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
@@ -126,9 +147,9 @@ class Dispatcher:
                 self._authorize(call, action, call.resource)
             coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
-            _Exchange(None, service, action, writer, call, done, decoded, self._on_end).ended(None, error)
+            _Exchange(None, route, writer, call, done, decoded, self._recorder).ended(None, error)
             return
-        _Exchange(coroutine, service, action, writer, call, done, decoded, self._on_end)()
+        _Exchange(coroutine, route, writer, call, done, decoded, self._recorder)()
 
     def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
         """The action, how to write its response, and what to decode; or the response to a request for no action."""
@@ -203,32 +224,31 @@ def _choose(routes: Iterable[_Route], form: Form, call: Call) -> _Route | None:
 class _Exchange(Running):
     """One request, from the start of its handler to its response."""
 
-    service: Service
-    action: Action
+    route: _Route
     writer: ResponseWriter
     call: Call
     done: Done
     request: msgspec.Struct | None  # None if it could not be decoded
-    on_end: OnEnd | None
+    recorder: Recorder | None
 
     def ended(self, response: Any, error: BaseException | None) -> None:
-        call, fault = self.call, None
+        call, route, fault = self.call, self.route, None
         if error is None:
             try:
-                written = self.writer.success(self.action, response, call.request_id)
+                written = self.writer.success(route.action, response, call.request_id)
             except Exception as unwritable:
                 error = unwritable
         if error is not None:
-            fault = _to_fault(error, self.service, call)
+            fault = _to_fault(error, route.service, call)
             written = self.writer.error(fault, call.request_id)
             if call.if_unread is not None:
                 # The response says that it failed, so the messages that it was to carry go back.
                 give_back, call.if_unread = call.if_unread, None
                 give_back()
         self.done(written)
-        if self.on_end is not None:
+        if self.recorder is not None and (route.recorded or fault is not None):
             try:
-                self.on_end(self.service, self.action, self.request, call, response, fault)
+                self.recorder.answered(route.service, route.action, self.request, call, response, fault)
             except Exception as failure:
                 _log_trace(failure, call)  # the request has its response already
 

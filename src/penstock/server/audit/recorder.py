@@ -1,4 +1,4 @@
-"""Makes audit events: from the dispatcher at the end of every action, and from the routes for refused requests.
+"""Makes audit events: from the dispatcher at the end of an action, and from the routes for refused requests.
 
 Parameters and the event itself are made only for what will be written.
 """
@@ -40,6 +40,10 @@ class AuditRecorder:
         self._origins = origins
         self._home = home  # account and region of requests that could not be verified
         self._now_ms = now_ms
+
+    def wants(self, action: Action) -> bool:
+        """A request that was denied is always recorded; its response is an error."""
+        return self._log.wants(action.audit)
 
     def answered(
         self,
