@@ -232,6 +232,7 @@ def test_nothing_is_hashed_for_an_unknown_key(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("a large body would keep the server busy for anybody")
 
     monkeypatch.setattr(verify, "sha256", hashed)
+    monkeypatch.setattr(verify, "_new_sha256", hashed)
     assert message(outcome(unknown)) == "The security token included in the request is invalid."
     with pytest.raises(AssertionError, match="busy"):
         outcome(sent)

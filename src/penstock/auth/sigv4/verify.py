@@ -15,7 +15,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
-from penstock.auth.errors import IncompleteSignature, InvalidSignature
+from penstock.auth.errors import AuthenticationError, IncompleteSignature, InvalidSignature
 from penstock.auth.sigv4.canonical import (
     canonical_path,
     canonical_query,
@@ -50,7 +50,12 @@ MISMATCH = (
     "Key and signing method. Consult the service documentation for details."
 )
 
-_UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
+_UNSIGNED_PAYLOAD = (
+    b"UNSIGNED-PAYLOAD"  # instead of the hash of the body: the sender leaves the body unsigned
+)
+_new_sha256 = (
+    sha256().copy
+)  # OpenSSL looks an algorithm up by its name each time; a copy of an empty hash has it
 _SIGNATURE_BYTES = 64
 _CACHED_ENTRIES = 4096
 _CACHED_BYTES_MAX = 1024  # of one scope: SDKs need 250
@@ -120,9 +125,9 @@ class Verifier:
             _check_covered(scope, names)
         canonical = _head(scope, method, target, headers).copy()
         if payload_hash is None:
-            payload_hash = sha256(body).hexdigest().encode()
-        else:
-            _check_payload(body, payload_hash)
+            payload_hash = _payload_hash(body)
+        elif payload_hash != _UNSIGNED_PAYLOAD and payload_hash != _payload_hash(body):
+            raise _wrong_payload(payload_hash)
         canonical.update(payload_hash)
         cached_key = self._keys.get((secret, scope.text))
         key = cached_key or SigningKey(secret, scope.text)
@@ -185,15 +190,18 @@ def _head(scope: Scope, method: bytes, target: bytes, headers: Mapping[bytes, by
     return state
 
 
-def _check_payload(body: bytes, claimed: bytes) -> None:
-    """The hash of the body, or the statement that the body is not signed."""
-    if claimed == _UNSIGNED_PAYLOAD or claimed == sha256(body).hexdigest().encode():
-        return
+def _payload_hash(body: bytes) -> bytes:
+    hashed = _new_sha256()
+    hashed.update(body)
+    return hashed.hexdigest().encode()
+
+
+def _wrong_payload(claimed: bytes) -> AuthenticationError:
     if claimed.startswith(b"STREAMING-"):
-        raise IncompleteSignature(
+        return IncompleteSignature(
             f"A body that is signed in pieces ('{printable(claimed)}') is not supported."
         )
-    raise InvalidSignature("The provided 'x-amz-content-sha256' header does not match what was computed.")
+    return InvalidSignature("The provided 'x-amz-content-sha256' header does not match what was computed.")
 
 
 _INNER_PAD = bytes(byte ^ 0x36 for byte in range(256))
