@@ -117,7 +117,7 @@ def test_any_keys_stay_the_same(keys: list[tuple[int, bool]], users: int, inacti
                 each.key.status = "inactive"
                 del files.secrets[each.key.id]
         said, before = described(ring), read_file(files.credentials)
-        encrypted = MessageCipher(ring, ManualClock()).encrypt([(KeyUse(HERE, None, 0), 7, b"content")])
+        encrypted, _ = MessageCipher(ring, ManualClock()).encrypt([(KeyUse(HERE, None, 0), 7, b"content")])
 
         assert files.replace_in_files() == ({files.keyring, files.credentials} if users else {files.keyring})
 
