@@ -24,12 +24,13 @@ MAY_IMPORT = {
     "queues": {"store.changes"},
     "store": set[str](),
     "broker": {"queues", "store.port", "store.changes"},
+    "cluster": {"queues", "store.port", "store.changes", "broker", "wire"},
     "wire": set[str](),
     "auth": set[str](),
     "services": {"queues", "store.changes", "broker", "wire", "auth"},
-    "server": {"queues", "store", "broker", "wire", "auth", "services"},
-    "migrate": {"services", "server"},
-    "cli": {"auth", "migrate", "server"},
+    "server": {"queues", "store", "broker", "cluster", "wire", "auth", "services"},
+    "migrate": {"services", "server", "store"},
+    "cli": {"auth", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }
 

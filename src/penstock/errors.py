@@ -22,6 +22,14 @@ class QueueMissing(PenstockError):
     """No such queue in this account and region."""
 
 
+class NotOwned(PenstockError):
+    """The shard of this queue belongs to another process. Nothing was decided: the request can be passed on."""
+
+    def __init__(self, shard: int) -> None:
+        super().__init__(shard)
+        self.shard = shard
+
+
 class QueueDeletedRecently(PenstockError):
     """The name of a deleted queue cannot be used again yet."""
 
@@ -149,3 +157,7 @@ class StoreRefused(PenstockError):
     """The data directory cannot be used: damaged, in use, or of another program or version.
 
     The text says what to do."""
+
+
+class Unreachable(StoreError):
+    """The process that owns a shard is unknown or does not answer. The request may be repeated."""

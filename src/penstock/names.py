@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 
 import msgspec
 
@@ -49,6 +50,14 @@ class QueueName(msgspec.Struct, frozen=True, order=True):
     @property
     def arn(self) -> str:
         return f"arn:{PARTITION}:sqs:{self.region}:{self.account}:{self.name}"
+
+
+def shard_of(name: QueueName, shards: int) -> int:
+    """The shard that a queue belongs to, for ever: where its messages are stored follows from it."""
+    if shards == 1:
+        return 0
+    key = f"{name.account}/{name.region}/{name.name}".encode()
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % shards
 
 
 class KeyUse(msgspec.Struct, frozen=True):

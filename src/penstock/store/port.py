@@ -177,3 +177,21 @@ class Store(Protocol):
         with an append."""
 
     def status(self) -> StoreStatus: ...
+
+
+class StoreSite(Protocol):
+    """Where shards live: a directory or a database. It stores how many there are, chosen when it is made."""
+
+    shards: int
+    guarantees: str  # one line for the operator: what a failure of the machine or the database can lose
+    is_local: (
+        bool  # a commit may run on the event loop: it waits for a disk of this machine, not for a network
+    )
+
+    def open(self) -> None:
+        """Make or check the site, and read the number of its shards. Raises StoreRefused with what to do."""
+
+    def shard(self, index: int) -> Store:
+        """The store of one shard, not opened."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Several processes: who owns which shard, and passing requests on to the owner."""

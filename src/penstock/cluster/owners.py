@@ -1,0 +1,30 @@
+"""Which process owns which shard, as far as this process knows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Owners(Protocol):
+    shards: int
+
+    def address_of(self, shard: int) -> str | None:
+        """Where the owner is reached: ``host:port`` or the path of a Unix socket. None: not known at present."""
+
+    async def refresh(self, shard: int) -> None:
+        """The owner said that it is not, or does not answer: find out again. Returns when that is done."""
+
+
+class FixedOwners:
+    """Shards that never change hands: the workers of one machine."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        """``addresses``: by shard."""
+        self.shards = len(addresses)
+        self._addresses = addresses
+
+    def address_of(self, shard: int) -> str | None:
+        return self._addresses[shard]
+
+    async def refresh(self, shard: int) -> None:
+        """There is nothing to find out: a worker that died comes back at the same address."""
