@@ -133,25 +133,27 @@ class Reads:
         content_bytes_max: int = CONTENT_BYTES_PER_READ,
     ) -> list[EntryRow]:
         asked = {
-            "queue": which.queue, "after": which.after, "due_ms_max": which.due_ms_max, "rows_max": rows_max,
+            "queue": which.queue, "grp": group, "after": which.after, "due_ms_max": which.due_ms_max,
+            "rows_max": rows_max,
         }  # fmt: skip
-        with self._snapshot():
-            if group is None:
-                found = self._one("lane_loose", **asked)
-            else:
-                found = self._one("lane_grouped", grp=group, **asked)
-            return self._with_contents(found, content_bytes_max)
+        return self._whole("lane_loose" if group is None else "lane_grouped", asked, content_bytes_max)
 
     def scan(self, after: int, upto: int, rows_max: int, content_bytes_max: int) -> list[EntryRow]:
-        with self._snapshot():
-            found = self._one("scan", after=after, upto=upto, rows_max=rows_max)
-            whole = self._with_contents(found, content_bytes_max)
+        whole = self._whole("scan", {"after": after, "upto": upto, "rows_max": rows_max}, content_bytes_max)
         size = 0
         for i, row in enumerate(whole):
             if row.content is None or size >= content_bytes_max:
                 return whole[:i]  # the page is full
             size += len(row.content)
         return whole
+
+    def _whole(self, name: str, asked: dict[str, Any], content_bytes_max: int) -> list[EntryRow]:
+        """Messages with their contents, by one statement. Where some lie apart it takes more, and a snapshot."""
+        found = self._one(name, **asked)
+        if "null" not in found[1]:
+            return self._with_contents(found, content_bytes_max)
+        with self._snapshot():
+            return self._with_contents(self._one(name, **asked), content_bytes_max)
 
     def _with_contents(self, found: tuple[Any, ...], bytes_left: int) -> list[EntryRow]:
         rows, *inside = found
