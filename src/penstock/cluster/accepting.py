@@ -1,0 +1,281 @@
+"""Accepts the connections of other processes of the cluster and answers their calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from penstock.cluster.channel import Channel, LinkLimits
+from penstock.cluster.frames import (
+    AnswerFrame,
+    CallFrame,
+    CancelFrame,
+    ErrorFrame,
+    Frame,
+    FrameError,
+    Payloads,
+    PieceFrame,
+    PingFrame,
+    split_payload,
+)
+from penstock.cluster.handshake import LinkSecurity
+from penstock.errors import PenstockError, Unreachable
+from penstock.promise import run
+
+log = logging.getLogger("penstock.cluster")
+
+_TEXT_MAX = 512  # of an error
+_RETURNABLE_BYTES_MAX = 32 * 1024 * 1024
+_SOCKET_PATH_BYTES_MAX = 107  # Linux
+_LOG_REFUSED_S = 60.0
+
+
+class IncomingCall:
+    """One call of a peer. It is answered by one call of :meth:`answer` or :meth:`fail`."""
+
+    __slots__ = ("_link", "cancelled", "id", "on_cancel", "payload")
+
+    def __init__(self, link: IncomingLink, number: int, payload: bytes) -> None:
+        self._link = link
+        self.id = number
+        self.payload = payload
+        self.cancelled = False
+        self.on_cancel: Callable[[], None] | None = None  # called once, if the answer is not wanted any more
+
+    def answer(self, payload: bytes, if_unread: Callable[[], None] | None = None) -> None:
+        """``if_unread`` is called if the answer did not reach the client."""
+        self.on_cancel = None
+        if self.cancelled:
+            if if_unread is not None:
+                if_unread()
+        else:
+            self._link.answer(self.id, payload, if_unread)
+
+    def fail(self, error: BaseException | None) -> None:
+        self.on_cancel = None
+        if not self.cancelled:
+            self._link.fail(self.id, error)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.on_cancel is not None:
+            callback, self.on_cancel = self.on_cancel, None
+            callback()
+
+
+Answering = Callable[[IncomingCall], None]
+
+
+def answered_by(handler: Callable[[bytes], Coroutine[Any, Any, bytes]]) -> Answering:
+    """What the coroutine returns is the answer; its error, if it is one of :mod:`penstock.errors`, the caller's too."""
+
+    def answering(call: IncomingCall) -> None:
+        def done(payload: bytes | None, error: BaseException | None) -> None:
+            if error is None:
+                call.answer(payload or b"")
+            else:
+                call.fail(error)
+
+        run(handler(call.payload), done)
+
+    return answering
+
+
+class IncomingLink:
+    """The calls of one peer."""
+
+    def __init__(self, listener: LinkListener) -> None:
+        self._listener = listener
+        limits = listener.limits
+        self.channel = Channel(self, "accepts", listener.security, limits)
+        self.is_open = False
+        self.running: dict[int, IncomingCall] = {}
+        self._payloads = Payloads(limits.unfinished_bytes_max)
+        # Answers of the last one to two ticks whose messages can be returned, with their size: a client may have
+        # disconnected while its answer was on the way.
+        self._returnable: dict[int, tuple[Callable[[], None], int]] = {}
+        self._returnable_before: dict[int, tuple[Callable[[], None], int]] = {}
+        self._returnable_bytes = 0
+
+    def answer(self, number: int, payload: bytes, if_unread: Callable[[], None] | None) -> None:
+        del self.running[number]
+        if len(payload) > self._listener.limits.payload_bytes_max:
+            if if_unread is not None:
+                if_unread()
+            self.fail(number, Unreachable("The response is too large to be passed on by another node."))
+            return
+        ahead, last = split_payload(payload)
+        for piece in ahead:
+            self.channel.send(PieceFrame(number, piece), len(piece))
+        self.channel.send(AnswerFrame(number, last), len(last))
+        if if_unread is not None and self._returnable_bytes + len(payload) <= _RETURNABLE_BYTES_MAX:
+            self._returnable[number] = if_unread, len(payload)
+            self._returnable_bytes += len(payload)
+        self._listener.answered()
+
+    def fail(self, number: int, error: BaseException | None) -> None:
+        self.running.pop(number, None)
+        if not isinstance(error, PenstockError):
+            log.error("a call of another node failed", exc_info=error)
+            error = Unreachable("Another node failed to answer. Its log says why.")
+        arguments = [each if isinstance(each, int) else str(each)[:_TEXT_MAX] for each in error.args]
+        self.channel.send(ErrorFrame(number, type(error).__name__, arguments), _TEXT_MAX)
+        self._listener.answered()
+
+    def tick(self) -> None:
+        self._returnable_bytes -= sum([size for _, size in self._returnable_before.values()])
+        self._returnable_before, self._returnable = self._returnable, {}
+        self.channel.tick()
+
+    # Called by the channel.
+
+    def opened(self) -> None:
+        self.is_open = True
+
+    def received(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            match frame:
+                case CallFrame():
+                    self._start(frame)
+                case CancelFrame():
+                    self._cancel(frame.id)
+                case PieceFrame():
+                    self._payloads.add(frame)
+                case PingFrame():
+                    self.channel.send(frame)
+                case _:
+                    raise FrameError("a frame that only the side that accepted may send")
+
+    def closed(self, reason: str) -> None:
+        self._listener.ended(self, reason)
+        running, self.running = self.running, {}
+        self._returnable, self._returnable_before = {}, {}  # whether the client has them is not known
+        for call in running.values():
+            call.cancel()
+        self._listener.answered()
+
+    def _start(self, frame: CallFrame) -> None:
+        if frame.id in self.running:
+            raise FrameError("two calls with one number")
+        call = self.running[frame.id] = IncomingCall(self, frame.id, self._payloads.whole(frame))
+        answering = self._listener.handlers.get(frame.kind)
+        if answering is None:
+            call.fail(Unreachable(f"Another node does not know the call {frame.kind[:32]!r}."))
+            return
+        try:
+            answering(call)
+        except Exception as error:
+            if frame.id in self.running:
+                call.fail(error)
+            else:
+                log.exception("a call of another node failed after its answer")
+
+    def _cancel(self, number: int) -> None:
+        call = self.running.pop(number, None)
+        if call is not None:
+            call.cancel()
+            self._listener.answered()
+            return
+        self._payloads.drop(number)
+        for recent in (self._returnable, self._returnable_before):
+            if number in recent:
+                give_back, size = recent.pop(number)
+                self._returnable_bytes -= size
+                give_back()
+
+
+class LinkListener:
+    def __init__(self, security: LinkSecurity, limits: LinkLimits | None = None) -> None:
+        self.security = security
+        self.limits = limits or LinkLimits()
+        self.handlers: dict[str, Answering] = {}  # by kind of call
+        self._servers: list[asyncio.Server] = []
+        self._links: set[IncomingLink] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._idle: asyncio.Event | None = None
+        self._log_refused_at = 0.0
+
+    def handle(self, kind: str, handler: Callable[[bytes], Coroutine[Any, Any, bytes]]) -> None:
+        self.handlers[kind] = answered_by(handler)
+
+    async def listen(self, address: str) -> str:
+        """Returns the address with its port, if that was 0. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if "/" in address:
+            server = await loop.create_unix_server(self._accept, _private_path(address))
+            os.chmod(address, 0o600)
+        else:
+            assert self.security.secret, "a port needs a secret"
+            host, _, port = address.rpartition(":")
+            server = await loop.create_server(
+                self._accept, host.strip("[]"), int(port), ssl=self.security.accept_tls
+            )
+            address = f"{host}:{server.sockets[0].getsockname()[1]}"
+        self._servers.append(server)
+        if self._ticker is None:
+            self._tick()
+        return address
+
+    async def close(self, grace_s: float) -> None:
+        """Accept nothing new, wait for running calls at most for ``grace_s``, then close every connection."""
+        for server in self._servers:
+            server.close()
+        self._idle = asyncio.Event()
+        self.answered()
+        try:
+            await asyncio.wait_for(self._idle.wait(), grace_s)
+        except TimeoutError:
+            log.warning("calls of other nodes are not answered after %g s", grace_s)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for link in list(self._links):
+            link.channel.finish()
+
+    # Called by the links.
+
+    def answered(self) -> None:
+        if self._idle is not None and not any(link.running for link in self._links):
+            self._idle.set()
+
+    def ended(self, link: IncomingLink, reason: str) -> None:
+        self._links.discard(link)
+        now = asyncio.get_running_loop().time()
+        if not link.is_open and now >= self._log_refused_at:
+            self._log_refused_at = now + _LOG_REFUSED_S
+            log.warning("refused a connection to the cluster's address: %s", reason)
+
+    def _accept(self) -> asyncio.Protocol:
+        strangers = [link for link in self._links if not link.is_open]
+        if len(strangers) >= self.limits.strangers_max:
+            return _Refusing()
+        link = IncomingLink(self)
+        self._links.add(link)
+        return link.channel
+
+    def _tick(self) -> None:
+        for link in list(self._links):
+            link.tick()
+        self._ticker = asyncio.get_running_loop().call_later(self.limits.tick_s, self._tick)
+
+
+class _Refusing(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _private_path(address: str) -> str:
+    """Where only this user can connect. Raises OSError."""
+    path = Path(address)
+    if len(os.fsencode(address)) > _SOCKET_PATH_BYTES_MAX:
+        raise OSError(f"the path of the socket {address} is longer than {_SOCKET_PATH_BYTES_MAX} bytes")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.parent.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise OSError(f"others can read {path.parent}, where workers reach each other: chmod 700 it")
+    if path.is_socket():
+        path.unlink()  # of a process that was killed
+    return address

@@ -1,0 +1,207 @@
+"""The frames of a link, without a socket: bytes in, frames out.
+
+Frames travel in records: four bytes of length, then a MessagePack array of frames. All frames that one turn of the
+event loop leaves for a peer share a record, so that a busy link costs one write and one encryption for many calls.
+A payload longer than ``PIECE_BYTES`` goes ahead in pieces, so that no record is larger than ``RECORD_BYTES_MAX``.
+
+Before both sides have proved that they know the cluster's secret, a record holds one of the three short messages of
+the handshake and nothing else is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+VERSION = 1
+"""Of frames, and of what they carry. Processes of different versions do not talk to each other."""
+
+PIECE_BYTES = 256 * 1024
+RECORD_BYTES_MAX = 1024 * 1024  # a piece and a full batch before it, with room to spare
+HANDSHAKE_BYTES_MAX = 128
+FRAME_COST = 64  # bytes of a frame besides its payload, at most
+
+_LENGTH_BYTES = 4
+
+
+class FrameError(Exception):
+    """What arrived is not a frame. The connection ends: nothing after it can be understood."""
+
+
+# The handshake, in this order. The one who connects proves itself first: a stranger gets 32 random bytes.
+
+
+class HelloFrame(msgspec.Struct, array_like=True, tag=1):
+    version: int
+    nonce: bytes
+
+
+class ChallengeFrame(msgspec.Struct, array_like=True, tag=2):
+    nonce: bytes
+
+
+class ProofFrame(msgspec.Struct, array_like=True, tag=3):
+    proof: bytes
+
+
+# Everything after it. Numbers of calls are chosen by the one who connected.
+
+
+class CallFrame(msgspec.Struct, array_like=True, tag=4):
+    id: int
+    kind: str
+    payload: bytes
+
+
+class AnswerFrame(msgspec.Struct, array_like=True, tag=5):
+    id: int
+    payload: bytes
+
+
+class ErrorFrame(msgspec.Struct, array_like=True, tag=6):
+    """The call failed with an error of :mod:`penstock.errors`."""
+
+    id: int
+    name: str
+    arguments: list[str | int]
+
+
+class PieceFrame(msgspec.Struct, array_like=True, tag=7):
+    """A part of the payload of the call or answer with this number, which follows."""
+
+    id: int
+    payload: bytes
+
+
+class CancelFrame(msgspec.Struct, array_like=True, tag=8):
+    """The client does not wait for the answer any more, or could not be given it."""
+
+    id: int
+
+
+class PingFrame(msgspec.Struct, array_like=True, tag=9):
+    """Answered with the same, so that both sides hear from each other."""
+
+
+HandshakeFrame = HelloFrame | ChallengeFrame | ProofFrame
+Frame = CallFrame | AnswerFrame | ErrorFrame | PieceFrame | CancelFrame | PingFrame
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_handshake = msgspec.msgpack.Decoder(HandshakeFrame).decode
+_decode = msgspec.msgpack.Decoder(list[Frame]).decode
+
+
+class RecordCipher(Protocol):
+    """Encrypts the records of one direction of a link, or decrypts those of the other."""
+
+    overhead: int
+
+    def encrypt(self, record: bytes) -> bytes: ...
+
+    def decrypt(self, record: bytes) -> bytes:
+        """Raises FrameError."""
+
+
+def handshake_record(frame: HandshakeFrame) -> bytes:
+    return _with_length(_encode(frame))
+
+
+def record_of(frames: Sequence[Frame], cipher: RecordCipher | None) -> bytes:
+    record = _encode(frames)
+    return _with_length(record if cipher is None else cipher.encrypt(record))
+
+
+def _with_length(record: bytes) -> bytes:
+    return len(record).to_bytes(_LENGTH_BYTES, "big") + record
+
+
+def split_payload(payload: bytes) -> tuple[list[bytes], bytes]:
+    """The pieces that go ahead, and the rest that the frame itself carries."""
+    if len(payload) <= PIECE_BYTES:
+        return [], payload
+    starts = range(0, len(payload), PIECE_BYTES)
+    *ahead, last = [payload[start : start + PIECE_BYTES] for start in starts]
+    return ahead, last
+
+
+class FrameReader:
+    """Holds at most one unfinished record."""
+
+    __slots__ = ("_cipher", "_size_max", "_unread")
+
+    def __init__(self) -> None:
+        self._unread = bytearray()
+        self._size_max = HANDSHAKE_BYTES_MAX
+        self._cipher: RecordCipher | None = None
+
+    def authenticated(self, cipher: RecordCipher | None) -> None:
+        """The handshake is over: what follows are frames, encrypted if there is a cipher."""
+        self._cipher = cipher
+        self._size_max = RECORD_BYTES_MAX if cipher is None else RECORD_BYTES_MAX + cipher.overhead
+
+    def feed(self, data: bytes) -> None:
+        self._unread += data
+
+    def handshake_frames(self) -> Iterator[HandshakeFrame]:
+        """Those that have arrived. The loop may end early, when the handshake does."""
+        while (record := self._next_record()) is not None:
+            try:
+                yield _decode_handshake(record)
+            except msgspec.DecodeError:
+                raise FrameError("not a message of the handshake") from None
+
+    def frames(self) -> Iterator[list[Frame]]:
+        """Those that have arrived, by record."""
+        while (record := self._next_record()) is not None:
+            if self._cipher is not None:
+                record = self._cipher.decrypt(record)
+            try:
+                yield _decode(record)
+            except msgspec.DecodeError as error:
+                raise FrameError(f"not a record of frames: {error}") from None
+
+    def _next_record(self) -> bytes | None:
+        unread = self._unread
+        if len(unread) < _LENGTH_BYTES:
+            return None
+        size = int.from_bytes(unread[:_LENGTH_BYTES], "big")
+        if size > self._size_max:
+            raise FrameError(f"a record of {size} bytes, where at most {self._size_max} are allowed")
+        end = _LENGTH_BYTES + size
+        if len(unread) < end:
+            return None
+        record = bytes(unread[_LENGTH_BYTES:end])
+        del unread[:end]
+        return record
+
+
+class Payloads:
+    """Puts payloads together that arrive in pieces."""
+
+    __slots__ = ("_bytes", "_bytes_max", "_pieces")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._pieces: dict[int, list[bytes]] = {}
+        self._bytes = 0
+        self._bytes_max = bytes_max  # of all unfinished ones together
+
+    def add(self, frame: PieceFrame) -> None:
+        self._bytes += len(frame.payload) + FRAME_COST
+        if self._bytes > self._bytes_max:
+            raise FrameError(f"more than {self._bytes_max} bytes of unfinished payloads")
+        self._pieces.setdefault(frame.id, []).append(frame.payload)
+
+    def whole(self, frame: CallFrame | AnswerFrame) -> bytes:
+        if not self._pieces:
+            return frame.payload
+        pieces = self._pieces.pop(frame.id, None)
+        if pieces is None:
+            return frame.payload
+        self._bytes -= sum(map(len, pieces)) + FRAME_COST * len(pieces)
+        return b"".join((*pieces, frame.payload))
+
+    def drop(self, number: int) -> None:
+        pieces = self._pieces.pop(number, ())
+        self._bytes -= sum(map(len, pieces)) + FRAME_COST * len(pieces)
