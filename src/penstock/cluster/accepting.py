@@ -72,7 +72,7 @@ Answering = Callable[[IncomingCall], None]
 
 
 def answered_by(handler: Callable[[bytes], Coroutine[Any, Any, bytes]]) -> Answering:
-    """What the coroutine returns is the answer; its error, if it is one of :mod:`penstock.errors`, the caller's too."""
+    """What the coroutine returns is the answer. An error of :mod:`penstock.errors` is raised at the caller, too."""
 
     def answering(call: IncomingCall) -> None:
         def done(payload: bytes | None, error: BaseException | None) -> None:
@@ -227,10 +227,11 @@ class LinkListener:
             server.close()
         self._idle = asyncio.Event()
         self.answered()
-        try:
-            await asyncio.wait_for(self._idle.wait(), grace_s)
-        except TimeoutError:
-            log.warning("calls of other nodes are not answered after %g s", grace_s)
+        if not self._idle.is_set():
+            try:
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+            except TimeoutError:
+                log.warning("calls of other nodes are not answered after %g s", grace_s)
         if self._ticker is not None:
             self._ticker.cancel()
         for link in list(self._links):

@@ -38,6 +38,7 @@ from penstock.promise import Promise
 log = logging.getLogger("penstock.cluster")
 
 _FORGET_S = 60.0
+_STOPS = "this process stops"
 
 CallDone = Callable[[bytes | None, Exception | None], None]
 
@@ -114,7 +115,7 @@ class Link:
             self._connecting.cancel()
         for channel in (self._channel, self._shaking_hands):
             if channel is not None:
-                channel.close("this process stops")
+                channel.close(_STOPS)
 
     # Connecting.
 
@@ -143,7 +144,7 @@ class Link:
     def _socket_opened(self, task: asyncio.Task[None]) -> None:
         self._connecting = None
         if task.cancelled():
-            self.closed("this process stops")
+            self.closed(_STOPS)
         elif (error := task.exception()) is not None:
             self.closed(str(error) or "no connection within the time")
 
@@ -189,7 +190,7 @@ class Link:
         self._payloads = Payloads(limits.unfinished_bytes_max)
         longest = min(limits.backoff_s_min * 2**self._failures, limits.backoff_s_max)
         self._not_before = loop.time() + longest * random.uniform(0.5, 1)
-        if not self._failures:
+        if not self._failures and reason != _STOPS:
             log.warning("no connection to %s: %s", self.address, reason)
         self._failures = min(self._failures + 1, 16)
         calls, self._calls = self._calls, {}
