@@ -24,6 +24,7 @@ def command(**flags: object) -> None:
       penstock serve --memory --port 0
       penstock serve --config /etc/penstock/penstock.toml --log-format json
       penstock serve --host 0.0.0.0 --public-url https://queues.example.com
+      penstock serve --workers 4
       PENSTOCK_PORT=4566 penstock serve
 
     \b
@@ -31,15 +32,17 @@ def command(**flags: object) -> None:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
     config = configured(flags)
-    # SIGHUP reloads files once the server runs. Until then it must not end the process.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from penstock.server.lifecycle import StartError, StoreFailed, TemporaryStartError, run
+    # They have a meaning once the server runs. Until then they must not end the process.
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError, run
+    from penstock.server.workers.start import run_workers
 
     try:
-        run(config)
+        (run if config.workers == 1 else run_workers)(config)
     except TemporaryStartError as error:
         raise Breakdown(str(error)) from None
     except StartError as error:
         raise Failure(str(error)) from None
-    except StoreFailed as error:
+    except ServerFailed as error:
         raise Breakdown(str(error)) from None

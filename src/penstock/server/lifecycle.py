@@ -16,7 +16,8 @@ import resource
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ from penstock.server.security import SETUP_ERRORS
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import DeclaredQueueError
-from penstock.server.startup_report import amount, banner, format_bytes, startup_report
+from penstock.server.startup_report import banner, describe_recovery, startup_report
 
 T = TypeVar("T")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -59,22 +60,26 @@ class TemporaryStartError(StartError):
     """The same start may succeed later: something it needs was not available in time."""
 
 
-class StoreFailed(Exception):
+class ServerFailed(Exception):
     """One line for the operator: why the server stopped."""
 
 
 def run(config: Config) -> None:
-    """Serve until asked to stop. Raises StartError or StoreFailed."""
+    """Serve until asked to stop. Raises StartError or ServerFailed."""
     human = set_up_logs(config.log_level, config.log_format)
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.set_threshold(*_GC_THRESHOLDS)
-    config = replace(config, max_connections=_raise_descriptor_limit(config.max_connections))
+    config = prepare_process(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, human))
 
 
+def prepare_process(config: Config) -> Config:
+    """For the loop of a server. Returns the settings with the number of connections that the system allows."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    return replace(config, max_connections=_raise_descriptor_limit(config.max_connections))
+
+
 def _raise_descriptor_limit(connections_max: int) -> int:
-    """Returns the number of connections that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -88,31 +93,35 @@ def _raise_descriptor_limit(connections_max: int) -> int:
 async def _serve(config: Config, human: bool) -> None:
     stop = _StopRequest()
     stop.watch_signals()
-    reloads = _Reloads()
-    reloads.watch_signal()
-    try:
-        parts = Parts(config, stop.fail)
-    except RootKeyUnavailable as error:
-        raise TemporaryStartError(str(error)) from None
-    except SETUP_ERRORS as error:
-        raise StartError(str(error)) from None
+    loop = asyncio.get_running_loop()
+    reloads = Reloads()
+    loop.add_signal_handler(signal.SIGHUP, reloads.request)
+    loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several workers")
+    parts = compose(lambda: Parts(config, stop.fail))
     try:
         addresses = await _listen(config, parts)
-        recovered = await _load(config, parts)
-        # Modules and tables live as long as the process: the collector need not visit them again.
-        gc.collect()
-        gc.freeze()
+        started = time.perf_counter()
+        await load(config, parts)
+        recovered = describe_recovery(*parts.broker.recovery, time.perf_counter() - started)
         reloads.start(parts)
-        _announce(startup_report(config, addresses, recovered, parts.security.encryption.status), human)
-        if config.print_ready:
-            with suppress(OSError):  # standard output may be closed
-                sys.stdout.write("Ready.\n")
-                sys.stdout.flush()
+        announce(
+            startup_report(config, addresses, recovered, parts.security.encryption.status), human, config
+        )
         await stop.requested.wait()
         await _stop(config, parts, stop)
     finally:
         reloads.stop()
         parts.close()
+
+
+def compose(make: Callable[[], T]) -> T:
+    """Make the parts of a server. Raises StartError."""
+    try:
+        return make()
+    except RootKeyUnavailable as error:
+        raise TemporaryStartError(str(error)) from None
+    except SETUP_ERRORS as error:
+        raise StartError(str(error)) from None
 
 
 class _StopRequest:
@@ -136,8 +145,8 @@ class _StopRequest:
         self.requested.set()
 
 
-class _Reloads:
-    """Reloads changed files once a second, and all files on SIGHUP.
+class Reloads:
+    """Reloads changed files once a second, and all files on request (SIGHUP).
 
     A timer instead of a task: one reload takes one turn of the loop, however busy the loop is.
     """
@@ -146,9 +155,6 @@ class _Reloads:
         self._parts: Parts
         self._requested = False
         self._timer: asyncio.TimerHandle | None = None
-
-    def watch_signal(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
 
     def start(self, parts: Parts) -> None:
         self._parts = parts
@@ -159,7 +165,7 @@ class _Reloads:
             self._timer.cancel()
             self._timer = None
 
-    def _on_signal(self) -> None:
+    def request(self) -> None:
         self._requested = True
         if self._timer is not None:  # otherwise the reload follows the start
             self._timer.cancel()
@@ -178,40 +184,49 @@ async def _listen(config: Config, parts: Parts) -> list[Address]:
     tls = parts.security.tls.context if parts.security.tls is not None else None
     opened: list[Address] = []
     for address in config.addresses:
-        try:
+        with listen_errors(address):
             port = await parts.listener.listen(address.host, address.port, tls)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if error.errno == errno.EADDRINUSE:
-                reason = "another process listens there; stop it, or choose another port with --port"
-            elif error.errno == errno.EACCES:
-                reason += "; ports below 1024 need root or CAP_NET_BIND_SERVICE"
-            raise StartError(f"cannot listen on {address}: {reason}") from None
         opened.append(Address(address.host, port))
     return opened
 
 
-async def _load(config: Config, parts: Parts) -> str:
-    """Returns a summary of what was recovered."""
-    started = time.perf_counter()
+@contextmanager
+def listen_errors(address: Address) -> Iterator[None]:
+    """Raises StartError for an OSError."""
     try:
-        await _result(start(parts.load()))
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "another process listens there; stop it, or choose another port with --port"
+        elif error.errno == errno.EACCES:
+            reason += "; ports below 1024 need root or CAP_NET_BIND_SERVICE"
+        raise StartError(f"cannot listen on {address}: {reason}") from None
+
+
+async def load(config: Config, parts: Parts) -> None:
+    """Open the store and become ready. Raises StartError."""
+    try:
+        await outcome(start(parts.load()))
     except DeclaredQueueError as error:
         raise StartError(f"cannot create the declared queues: {error} ({config.file})") from None
     except PenstockError as error:
         raise StartError(str(error) or type(error).__name__) from None
-    ms = (time.perf_counter() - started) * 1000
-    found = parts.broker.recovery
-    what = (amount(found.queues, "queue"), amount(found.messages, "message"), format_bytes(found.bytes))
-    return f"{', '.join(what)} in {ms:.0f} ms"
+    # Modules and tables live as long as the process: the collector need not visit them again.
+    gc.collect()
+    gc.freeze()
 
 
-def _announce(report: dict[str, str | list[str]], human: bool) -> None:
+def announce(report: dict[str, str | list[str]], human: bool, config: Config) -> None:
     if human:
         sys.stderr.write(banner(report))
         sys.stderr.flush()
     else:
         log.info("ready", extra=report)
+    if config.print_ready:
+        with suppress(OSError):  # standard output may be closed
+            sys.stdout.write("Ready.\n")
+            sys.stdout.flush()
 
 
 async def _stop(config: Config, parts: Parts, stop: _StopRequest) -> None:
@@ -220,12 +235,12 @@ async def _stop(config: Config, parts: Parts, stop: _StopRequest) -> None:
     await parts.listener.close(config.stop_timeout)
     if stop.failure is not None:
         # The state of the disk is unknown: writing more would only hide that.
-        raise StoreFailed(f"stopped because the store can no longer be trusted: {stop.failure}")
-    await _result(start(parts.unload()))
+        raise ServerFailed(f"stopped because the store can no longer be trusted: {stop.failure}")
+    await outcome(start(parts.unload()))
     log.info("stopped")
 
 
-async def _result(promise: Promise[T]) -> T:
+async def outcome(promise: Promise[T]) -> T:
     """Wait for a promise of the broker on the event loop."""
     done = asyncio.Event()
     promise.on_done(lambda _: done.set())

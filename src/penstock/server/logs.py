@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 import time
+from functools import partial
 from typing import IO, Any
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -50,12 +51,16 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
-    """``style``: human, json, or auto (human if the stream is a terminal). Returns whether it is human."""
+def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker: int | None = None) -> bool:
+    """``style``: human, json, or auto (human if the stream is a terminal). Returns whether it is human.
+
+    ``worker``: the number of this process among several, a field of every line."""
     stream = stream or sys.stderr
     human = style == "human" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(HumanFormatter() if human else JsonFormatter())
+    if worker is not None:
+        handler.addFilter(partial(_number, worker))
     root = logging.getLogger("penstock")
     root.handlers[:] = [handler]
     root.propagate = False
@@ -66,6 +71,11 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None) -> bool:
     loop_log.propagate = False
     loop_log.setLevel(logging.WARNING)
     return human
+
+
+def _number(worker: int, record: logging.LogRecord) -> bool:
+    record.worker = worker
+    return True
 
 
 def _quoted(value: object) -> str:

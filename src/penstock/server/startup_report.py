@@ -10,11 +10,12 @@ from penstock.server.settings.config import Config
 
 
 def startup_report(
-    config: Config, addresses: Sequence[Address], recovered: str, encryption: str
+    config: Config, addresses: Sequence[Address], recovered: str, encryption: str, workers: str = ""
 ) -> dict[str, str | list[str]]:
     """In the order shown. ``addresses`` as they were opened, with their ports."""
     audit_file = config.audit_file
     return {
+        **({"workers": workers} if workers else {}),
         "listening": f"{config.scheme}://{addresses[0]}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": "in memory" if config.memory else str(config.data.absolute()),
@@ -33,6 +34,11 @@ def banner(report: dict[str, str | list[str]]) -> str:
     lines["listening"] = ", ".join(report["addresses"])
     rows = "".join(f"  {name:<11} {value}\n" for name, value in lines.items())
     return f"\nPenstock {__version__}\n\n{rows}\n"
+
+
+def describe_recovery(queues: int, messages: int, size: int, seconds: float) -> str:
+    what = (amount(queues, "queue"), amount(messages, "message"), format_bytes(size))
+    return f"{', '.join(what)} in {seconds * 1000:.0f} ms"
 
 
 def describe_durability(config: Config) -> str:

@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         if response.stream is not None:
             self._stream = asyncio.get_running_loop().create_task(self._write_stream(request, response))
             return
-        close = listener.stopping or not request.keep_alive or self.reserved
+        close = listener.closes_after_response or not request.keep_alive or self.reserved
         # HTTP/1.0 closes unless both sides ask for the opposite.
         connection = CLOSE if close else KEEP_ALIVE if request.version == "1.0" else b""
         head_only = request.method == b"HEAD"
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         transport, stream = self._transport, response.stream
         assert stream is not None
         chunked = request.version != "1.0"
-        close = self._listener.stopping or not request.keep_alive or not chunked or self.reserved
+        close = self._listener.closes_after_response or not request.keep_alive or not chunked or self.reserved
         connection = CLOSE if close else b""
         transport.write(encode_stream_head(response, self._listener.date.line, connection, chunked=chunked))
         try:
@@ -371,7 +371,7 @@ class Connection(asyncio.Protocol):
             if (close_stream := getattr(stream, "aclose", None)) is not None:
                 await close_stream()
         if not transport.is_closing():
-            if close or self._listener.stopping:
+            if close or self._listener.closes_after_response:
                 self._close_write_side()
             self._advance()
 

@@ -16,6 +16,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 
@@ -60,6 +61,7 @@ class Listener:
         self.tls: ssl.SSLContext | None = None
         """Used for each new connection: another context may be set at any time."""
         self.stopping = False
+        self.closes_after_response = False
         self.buffered_bytes = 0  # of requests of all connections that do not run yet
         self.date = DateHeader()
         self.deadlines: list[float]
@@ -82,14 +84,18 @@ class Listener:
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on one more address; returns its port, a free one if 0 is given. Raises OSError."""
-        self.tls = tls
         opened = await open_sockets(host, port)
-        self._sockets += opened
-        self._accept_from(opened)
-        if self._ticker is None:
-            self._tick()
+        self.accept(opened, tls)
         bound: int = opened[0].getsockname()[1]
         return bound
+
+    def accept(self, listening: list[socket.socket], tls: ssl.SSLContext | None) -> None:
+        """Accept connections from sockets that listen already."""
+        self.tls = tls
+        self._sockets += listening
+        self._accept_from(listening)
+        if self._ticker is None:
+            self._tick()
 
     def _accept_from(self, sockets: list[socket.socket]) -> None:
         for listening in sockets:
@@ -218,15 +224,28 @@ class Listener:
 
     # Stopping.
 
-    def stop_accepting(self) -> None:
-        """Take no new connections. Idle ones close, the others after the response they wait for."""
-        self.stopping = True
+    async def retire(self, idle_s: float, grace_s: float) -> None:
+        """Hand the listening sockets over to another process without failing a request: each connection is closed
+        with its next response, or after ``idle_s`` without a request."""
+        self.close_sockets()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), idle_s)
+        await self.close(grace_s)
+
+    def close_sockets(self) -> None:
+        """Take no new connections. The open ones go on, each until its next response."""
+        self.closes_after_response = True
         if self._accept_pause is not None:
             self._accept_pause.cancel()
         for listening in self._sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
         self._sockets = []
+
+    def stop_accepting(self) -> None:
+        """Take no new connections. Idle ones close, the others after the response they wait for."""
+        self.stopping = True
+        self.close_sockets()
         for connection, task in list(self._connections.items()):
             if task is None:
                 connection.stop()
@@ -317,7 +336,7 @@ class Listener:
             self._log_refused_at = self._now + _LOG_REFUSED_S
 
 
-async def open_sockets(host: str, port: int) -> list[socket.socket]:
+async def open_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
     """Listen on every address of the host; with port 0 on a free port, the same for all. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -327,6 +346,8 @@ async def open_sockets(host: str, port: int) -> list[socket.socket]:
             listening = socket.socket(family, kind, protocol)
             sockets.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 # Otherwise :: would take the port of 0.0.0.0, too.
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -85,6 +85,9 @@ class Config:
         Path | None, PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."
     ] = None
     memory: Annotated[bool, BOOLEAN, "Keep everything in memory: nothing survives a stop."] = False
+    workers: Annotated[
+        int, integer(1, 64), "Worker processes that share the port and the shards of the data."
+    ] = 1
     durability: Annotated[
         str,
         choice("commit", "interval", "system"),

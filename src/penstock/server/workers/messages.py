@@ -1,0 +1,117 @@
+"""What the supervisor and a worker say to each other: one JSON object a line, over a pair of sockets.
+
+A worker that is started reports ``Prepared`` and waits. The supervisor lets it ``Take`` its shards; it reports
+``Opened`` when the others may pass requests on to it, and ``Ready``. A worker that is replaced has to ``Release``
+its shards, its successor takes them, and then it may ``Retire``. In a stop every worker has to ``Stop`` and reports
+``Quiet`` when its clients are answered; only when all are may they ``Close`` their stores: until then they answer
+each other.
+
+A worker learns from the end of the stream that the supervisor has died.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.server.settings.config import Config
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is started with."""
+
+    config: Config  # its own share of the limits
+    number: int  # from 1
+    workers: int
+    shards: int  # of the store; this worker owns every one whose number modulo ``workers`` is ``number - 1``
+    address: str  # path of the Unix socket on which it has to take requests of the other workers
+    listening: list[list[int]]  # descriptors of the listening sockets, for each address
+    at_once: bool
+    """Accept connections from the beginning, to answer health checks during a long start. Otherwise they wait until
+    the shards are open."""
+
+
+# -- from the supervisor to a worker -------------------------------------------------------------------------
+
+
+class Take(msgspec.Struct, frozen=True, tag=True):
+    """Open the shards and serve."""
+
+
+class Release(msgspec.Struct, frozen=True, tag=True):
+    """Close the shards and accept no more connections; requests for the shards go to the successor from now on."""
+
+
+class Retire(msgspec.Struct, frozen=True, tag=True):
+    """Exit when the open connections have got their last response."""
+
+
+class Reload(msgspec.Struct, frozen=True, tag=True):
+    """Read certificates, credentials and keys again."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Accept nothing new, answer long polls, finish running requests."""
+
+
+class Close(msgspec.Struct, frozen=True, tag=True):
+    """Close the store and exit."""
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    address: str | None  # where requests can be passed on to it; None while it is not there
+    ready: bool
+    sends: str  # as on the health page
+
+
+class Workers(msgspec.Struct, frozen=True, tag=True):
+    """All workers, as the supervisor sees them now."""
+
+    states: list[WorkerState]
+
+
+Command = Take | Release | Retire | Reload | Stop | Close | Workers
+
+
+# -- from a worker to the supervisor -------------------------------------------------------------------------
+
+
+class Prepared(msgspec.Struct, frozen=True, tag=True):
+    """Settings and files are in order; the shards are not open yet."""
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """Requests for the shards are answered."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The declared queues exist, too. What was recovered, and a line for the report of the start."""
+
+    queues: int
+    messages: int
+    size: int
+    encryption: str
+
+
+class Sends(msgspec.Struct, frozen=True, tag=True):
+    """The state of sends has changed, as with a full disk."""
+
+    state: str
+
+
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """The files of the shards are closed."""
+
+
+class Quiet(msgspec.Struct, frozen=True, tag=True):
+    """All clients are answered."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """One line for the operator. The worker ends."""
+
+    text: str
+    store: bool = False  # the store can no longer be trusted: all must stop
+    temporary: bool = False  # the same start may succeed later
+
+
+Report = Prepared | Opened | Ready | Sends | Released | Quiet | Failed

@@ -1,0 +1,286 @@
+"""The supervisor: opens the port, starts the workers, restarts one that dies, replaces and stops them in order.
+
+It serves nothing and reads no message, so that it has no reason to fail. Workers that find it gone stop at once.
+
+A rolling restart (SIGUSR2) replaces the workers one after the other by new processes, which run the program as it
+is installed then. The old worker closes its shards and the new one opens them; requests for them wait meanwhile, at
+any worker. The old one passes on what its open connections still ask, and exits when they are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError
+from penstock.server.settings.config import Config
+from penstock.server.workers.messages import (
+    Assignment,
+    Close,
+    Command,
+    Failed,
+    Opened,
+    Prepared,
+    Quiet,
+    Ready,
+    Release,
+    Released,
+    Reload,
+    Report,
+    Retire,
+    Sends,
+    Stop,
+    Take,
+    Workers,
+    WorkerState,
+)
+from penstock.server.workers.process import WORKER_COMMAND, WorkerProcess
+
+log = logging.getLogger("penstock.workers")
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_CLOSE_S = 30.0  # to write the last commits and close the files
+
+
+class CrashLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that dies so often is not restarted again: the server stops."""
+
+    deaths_max: int = 10
+    within_s: float = 60.0
+    pause_s: float = 0.5  # before another start if it died before it was ready
+
+
+class Supervisor:
+    def __init__(
+        self,
+        config: Config,
+        shards: int,
+        directory: Path,
+        listening: Sequence[list[list[int]]],
+        on_ready: Callable[[list[Ready]], None],
+        *,
+        command: Sequence[str] = WORKER_COMMAND,
+        crashes: CrashLimits | None = None,
+    ) -> None:
+        """``config``: of one worker; ``directory``: for the sockets between workers, private; ``listening``: the
+        descriptors of each worker."""
+        self._config = config
+        self._shards = shards
+        self._directory = directory
+        self._listening = listening
+        self._on_ready = on_ready
+        self._command = command
+        self._crashes = crashes or CrashLimits()
+        self._numbers = range(1, len(listening) + 1)
+        self._current: dict[int, WorkerProcess] = {}  # by number: owns the shards, or will
+        self._successors: dict[int, WorkerProcess] = {}  # by number: prepared, in a rolling restart
+        self._running: dict[WorkerProcess, asyncio.Task[None]] = {}
+        self._deaths: dict[int, deque[float]] = defaultdict(deque)
+        self._started = 0
+        self._announced = False
+        self._ending = asyncio.Event()
+        self._failure: StartError | ServerFailed | None = None
+        self._rolling: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Until a signal asks to stop. Raises StartError or ServerFailed."""
+        self._watch_signals()
+        for number in self._numbers:
+            self._current[number] = self._start(number, at_once=True)
+        await self._ending.wait()
+        await self._stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _STOP_SIGNALS:
+            loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._tell_all, Reload())
+        loop.add_signal_handler(signal.SIGUSR2, self._on_restart_signal)
+
+    def _on_stop_signal(self) -> None:
+        if self._ending.is_set():  # the second signal
+            for worker in self._running:
+                worker.kill()
+            os._exit(1)
+        self._ending.set()
+
+    def _on_restart_signal(self) -> None:
+        if self._config.memory:
+            log.error("no rolling restart: with memory, a worker that ends loses its messages")
+        elif self._rolling is not None and not self._rolling.done():
+            log.warning("a rolling restart is under way")
+        elif self._announced and not self._ending.is_set():
+            self._rolling = asyncio.get_running_loop().create_task(self._replace_all())
+
+    # Workers, and what they report.
+
+    def _start(self, number: int, *, at_once: bool = False) -> WorkerProcess:
+        self._started += 1
+        assignment = Assignment(
+            config=self._config, number=number, workers=len(self._numbers), shards=self._shards,
+            # Never used again: nothing that was meant for a worker that has died reaches its successor.
+            address=str(self._directory / f"{number}.{self._started}"),
+            listening=self._listening[number - 1], at_once=at_once,
+        )  # fmt: skip
+        worker = WorkerProcess(assignment, self._command)
+        self._running[worker] = asyncio.get_running_loop().create_task(self._follow(worker))
+        return worker
+
+    async def _follow(self, worker: WorkerProcess) -> None:
+        try:
+            await worker.run(self._on_report)
+        finally:
+            self._on_end(worker)
+
+    def _on_end(self, worker: WorkerProcess) -> None:
+        del self._running[worker]
+        Path(worker.address).unlink(missing_ok=True)
+        if self._current.get(worker.number) is worker and not self._ending.is_set():
+            self._on_death(worker)
+
+    def _on_report(self, worker: WorkerProcess, report: Report) -> None:
+        match report:
+            case Prepared():
+                self._broadcast()
+                if (
+                    self._current.get(worker.number) is worker
+                ):  # otherwise its predecessor has to release first
+                    worker.send(Take())
+            case Opened():
+                self._broadcast()
+            case Ready():
+                self._broadcast()
+                if not self._announced and all(each.ready for each in self._current.values()):
+                    self._announced = True
+                    self._on_ready([each.ready for each in self._current.values() if each.ready])
+            case Sends(state):
+                worker.sends = state
+                self._broadcast()
+            case Failed():
+                self._on_failure(worker, report)
+
+    def _broadcast(self) -> None:
+        """Who serves which shards, and how each is."""
+        current = [self._current[number] for number in self._numbers]
+        states = [
+            WorkerState(each.address if each.is_open else None, each.ready is not None, each.sends)
+            for each in current
+        ]
+        self._tell_all(Workers(states))
+
+    def _tell_all(self, command: Command) -> None:
+        for worker in self._running:
+            worker.send(command)
+
+    # Failures.
+
+    def _on_failure(self, worker: WorkerProcess, report: Failed) -> None:
+        if report.store:
+            self._fail(ServerFailed(report.text))
+        elif not self._announced:
+            self._fail((TemporaryStartError if report.temporary else StartError)(report.text))
+        else:
+            log.error("worker %d does not start: %s", worker.number, report.text)
+
+    def _on_death(self, worker: WorkerProcess) -> None:
+        """It ended without being asked to."""
+        number, limits, now = worker.number, self._crashes, time.monotonic()
+        deaths = self._deaths[number]
+        deaths.append(now)
+        while deaths[0] < now - limits.within_s:
+            deaths.popleft()
+        self._broadcast()
+        if len(deaths) >= limits.deaths_max:
+            self._fail(
+                ServerFailed(
+                    f"stopped because worker {number} died {len(deaths)} times within {limits.within_s:.0f} seconds, "
+                    f"the last time with {worker.how_it_ended}: the log says what it did before"
+                )
+            )
+            return
+        log.error("worker %d has died with %s; it is restarted", number, worker.how_it_ended)
+        if number not in self._successors:
+            pause_s = 0 if worker.ready is not None else limits.pause_s
+            asyncio.get_running_loop().call_later(pause_s, self._restart, number)
+
+    def _restart(self, number: int) -> None:
+        if not self._ending.is_set():
+            self._current[number] = self._start(number)
+
+    def _fail(self, error: StartError | ServerFailed) -> None:
+        self._failure = self._failure or error
+        self._ending.set()
+
+    # Rolling restart.
+
+    async def _replace_all(self) -> None:
+        log.info("rolling restart begins")
+        for number in self._numbers:
+            if not await self._replace(number):
+                return
+        log.info("rolling restart is complete")
+
+    async def _replace(self, number: int) -> bool:
+        old = self._current[number]
+        successor = self._successors[number] = self._start(number)
+        prepared = await successor.until(Prepared)
+        if prepared:
+            old.is_open = False
+            self._broadcast()  # requests for its shards wait from now on, wherever they are
+            old.send(Release())
+            if not await _all([old.until(Released)], _CLOSE_S):
+                old.kill()
+                await old.ended()  # that closes its files, too
+        del self._successors[number]
+        if not prepared:
+            log.error(
+                "rolling restart stopped: the successor of worker %d ended with %s; the workers go on as they are",
+                number, successor.how_it_ended,
+            )  # fmt: skip
+            if old.exit_code is not None:
+                self._restart(number)
+            return False
+        self._current[number] = successor
+        if successor.exit_code is not None:
+            self._restart(number)
+        successor.send(Take())
+        served = await successor.until(Ready)  # if it dies, it is restarted like every worker
+        old.send(Retire())
+        await old.ended()
+        return served and not self._ending.is_set()
+
+    # Stop.
+
+    async def _stop(self) -> None:
+        log.info("stopping")
+        if self._rolling is not None:
+            self._rolling.cancel()
+        self._tell_all(Stop())
+        await _all((worker.until(Quiet) for worker in self._running), self._config.stop_timeout + _CLOSE_S)
+        self._tell_all(Close())
+        await _all((worker.ended() for worker in self._running), _CLOSE_S)
+        for worker in list(self._running):
+            log.error("worker %d does not end; it is killed", worker.number)
+            worker.kill()
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+        log.info("stopped")
+
+
+async def _all(waits: Iterable[Coroutine[Any, Any, object]], within_s: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*waits), within_s)
+        return True
+    return False
