@@ -133,3 +133,15 @@ def test_an_invalid_path_is_one_line_for_the_operator(tmp_path: Path) -> None:
             AuditFile(wrong, bytes_max=LARGE, keep=1).check()
     with pytest.raises(AuditError, match="not a regular file"):
         AuditFile(tmp_path / "pipe", bytes_max=LARGE, keep=1).check()
+
+
+def test_several_processes_write_and_rotate_one_file(tmp_path: Path) -> None:
+    path, line = tmp_path / "audit.jsonl", b"x" * 99 + b"\n"
+    writers = [AuditFile(path, bytes_max=1000, keep=100, shared=True) for _ in range(3)]
+    for number in range(60):
+        writers[number % 3].append(line)
+    for writer in writers:
+        writer.close()
+    files = sorted(each for each in tmp_path.iterdir() if not each.name.startswith("."))
+    assert [each.stat().st_size for each in files] == [1000] * 6
+    assert b"".join(each.read_bytes() for each in files) == line * 60

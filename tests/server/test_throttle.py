@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.throttle import Throttle
+from penstock.server.throttle import SharedThrottle, Throttle, shared_allowances
 
 PAUSES = st.lists(st.floats(0, 3), min_size=1, max_size=200)
 
@@ -27,6 +29,16 @@ def test_each_caller_has_its_own_rate() -> None:
 def test_a_burst_of_zero_still_allows_the_rate() -> None:
     throttle = Throttle(2, 0)
     assert [throttle.accept("a", now / 4) for now in range(5)] == [True, False, True, False, True]
+
+
+def test_processes_share_an_allowance() -> None:
+    descriptor = shared_allowances()
+    one, other = (SharedThrottle(10, 5, descriptor, b"key") for _ in range(2))
+    assert [each.accept("a", 7.0) for each in (one, other) * 3] == [True] * 5 + [False]
+    assert other.accept("b", 7.0)
+    assert other.accept("a", 7.11) and not one.accept("a", 7.11)
+    assert sum((one, other)[step % 2].accept("a", 7.2 + step / 1000) for step in range(10_000)) == 100
+    os.close(descriptor)
 
 
 @given(st.sampled_from([0.5, 1, 7, 1000]), st.integers(0, 50), PAUSES)

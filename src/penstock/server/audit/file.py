@@ -2,15 +2,17 @@
 
 A file that would grow past its size becomes ``NAME.1``, the one before ``NAME.2``, and so on; the oldest is removed.
 A file that was moved away by another program (logrotate) is left alone, and a new one is started. Files are created
-readable for their owner only.
+readable for their owner only. Several processes can write one file: each holds a lock while it appends or rotates.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+
+from penstock.auth.secret_files import change_lock
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
 
@@ -22,8 +24,10 @@ class AuditError(Exception):
 class AuditFile:
     """Raises OSError for what the disk refuses; the next call opens the file again."""
 
-    def __init__(self, path: Path, *, bytes_max: int, keep: int) -> None:
+    def __init__(self, path: Path, *, bytes_max: int, keep: int, shared: bool = False) -> None:
+        """``shared``: other processes write it, too."""
         self.path = path
+        self._shared = shared
         self._bytes_max = bytes_max
         self._keep = keep
         self._fd: int | None = None
@@ -38,6 +42,10 @@ class AuditFile:
 
     def append(self, lines: bytes) -> None:
         """All or nothing: what was written before the disk refused is cut off again."""
+        with change_lock(self.path) if self._shared else nullcontext():
+            self._append(lines)
+
+    def _append(self, lines: bytes) -> None:
         if self._moved():
             self.close()
         fd = self._opened()

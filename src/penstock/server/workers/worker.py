@@ -77,6 +77,7 @@ class WorkerServer:
             self._parts = compose(lambda: Parts(self._config, self._on_store_failure))
         except StartError as error:
             return self._failed(error)
+        self._show_health()
         if self._assignment.at_once:
             self._accept()
         self._control.report(Prepared())
@@ -99,6 +100,13 @@ class WorkerServer:
 
     def _know(self, states: list[WorkerState]) -> None:
         self._states = states
+
+    def _show_health(self) -> None:
+        """The page of every worker speaks for all."""
+        number, workers = self._assignment.number, self._assignment.workers
+        health = self._parts.health
+        health.show("worker", lambda: f"{number} of {workers}")
+        health.show("workers", lambda: f"{sum(each.ready for each in self._states)} of {workers} ready")
 
     def _accept(self) -> None:
         tls = self._parts.security.tls

@@ -1,0 +1,44 @@
+"""The worker processes of a running server, as the system shows them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from e2e.process import ServerProcess
+
+
+def workers_of(server: ServerProcess) -> dict[int, int]:
+    """The process ids of the supervisor's children, by worker: in the order of their start."""
+    parent = server.process.pid
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            found.append((int(fields[19]), int(stat.parent.name)))
+    return {number: pid for number, (_, pid) in enumerate(sorted(found), start=1)}
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition: object, within_s: float = 20) -> None:
+    """Wait for something in another process."""
+    assert callable(condition)
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
