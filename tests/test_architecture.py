@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "auth": set[str](),
     "services": {"queues", "store.changes", "broker", "wire", "auth"},
     "server": {"queues", "store", "broker", "cluster", "wire", "auth", "services"},
-    "migrate": {"services", "server", "store"},
+    "migrate": {"queues", "broker", "services", "server", "store"},
     "cli": {"auth", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }

@@ -62,7 +62,8 @@ class FifoQueue(Queue):
             tools.limits, tools.budget, record.settings.retention_ms, record.purged_to, GroupLane
         )
         self.dedup = DedupMemory(tools.dedup_usage, record.name.account)
-        self._send_digest = tools.send_digest
+        self._former = tools.former
+        self._send_digest = tools.former.send_digests(record.id) or tools.send_digest
         self._rotation: deque[GroupLane] = deque()  # groups whose first message can go out, in their order
         self._picked = 0  # how many messages of the first group the receive under way has picked
         self._blocked_by_frontier = (
@@ -89,7 +90,7 @@ class FifoQueue(Queue):
             first = self.dedup.find(digest, now_ms)
             if first is not None:
                 # SQS: a duplicate answers as the first send did.
-                sent.append(Sent(self.message_id(first), first))
+                sent.append(self._former.first_send(first) or Sent(self.message_id(first), first))
                 continue
             number = self.next_number()
             id = self.message_id(number)

@@ -15,6 +15,7 @@ from penstock.errors import PenstockError, VisibilityTooLong
 from penstock.limits import SECOND, Limits
 from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
+from penstock.queues.former_shards import NO_FORMER_SHARDS, FormerShards
 from penstock.queues.messages import Delivery, Entry, ReceiveResult, State, position_of
 from penstock.queues.receipts import Receipt
 from penstock.queues.redrive import is_dead_letter
@@ -33,6 +34,7 @@ class Tools(NamedTuple):
     next_number: Callable[[], int]
     message_id: Callable[[int], str]
     send_digest: Callable[[str, str | None], bytes]
+    former: FormerShards = NO_FORMER_SHARDS
 
 
 class NotInMemory(Exception):

@@ -197,6 +197,12 @@ class Changes:
             count[0] += 1
             count[1] += size
 
+    def add_row(self, row: EntryRow) -> None:
+        """A message as another store kept it."""
+        self.added.append(row)
+        self.bytes += row.size
+        self._count(row.queue, 1, row.size)
+
     def update(self, queue: int, entry: MessageEntry) -> None:
         """A message was received, hidden or shown."""
         entry.commit = self.number

@@ -21,6 +21,10 @@ LAST = (1 << 63) - 1
 """No number, position or time is beyond this one."""
 
 
+UNFINISHED = "unfinished_migration"
+"""A shard with a record of this kind is being filled from another store, and is not complete: it must not serve."""
+
+
 class Mark(NamedTuple):
     """What a shard remembers beside its journal, written with every commit."""
 

@@ -1,0 +1,96 @@
+"""A migration from one store to another, from the first check to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from penstock.broker.catalogue import QUEUES
+from penstock.errors import StoreBroken, StoreRefused
+from penstock.migrate.stores.checking import StoreCheck, Sums
+from penstock.migrate.stores.contents import ContentMover
+from penstock.migrate.stores.copying import OpenShard, StoreCopy
+from penstock.migrate.stores.mapping import ShardMapping
+from penstock.store.encrypted import Cipher
+from penstock.store.port import UNFINISHED, StoreSite
+
+
+class Amount(NamedTuple):
+    """What a store holds."""
+
+    shards: int
+    queues: int
+    messages: int
+    bytes: int
+
+
+class Steps(NamedTuple):
+    """Called with how many messages were copied or read so far."""
+
+    copied: Callable[[int], None]
+    checked: Callable[[int], None]
+
+
+@contextmanager
+def opened(site: StoreSite) -> Iterator[list[OpenShard]]:
+    """All shards of a store, taken for this process: no other one can serve them meanwhile. Raises StoreRefused."""
+    with ExitStack() as stack:
+        site.open()
+        stack.callback(site.close)
+        shards = []
+        for index in range(site.shards):
+            store = site.shard(index)
+            shards.append(OpenShard(store, store.open()))
+            stack.callback(store.close)
+        yield shards
+
+
+def amount(sources: list[OpenShard]) -> Amount:
+    """What is to be migrated. Raises StoreRefused if the source is not complete itself."""
+    if any(UNFINISHED in state.records for _, state in sources):
+        raise StoreRefused(
+            "the source is the target of a migration that was not finished: finish it by repeating its command"
+        )
+    usage = [used for _, state in sources for used in state.usage.values()]
+    return Amount(
+        len(sources),
+        sum(len(state.records.get(QUEUES.name, {})) for _, state in sources),
+        sum(used.messages for used in usage),
+        sum(used.bytes for used in usage),
+    )
+
+
+class Migration:
+    def __init__(self, sources: list[OpenShard], targets: int, cipher: Callable[[], Cipher | None]) -> None:
+        """``cipher`` is called if contents have to be encrypted again; None: there is no root key. Raises
+        StoreRefused."""
+        self.amount = amount(sources)
+        self._sources = sources
+        self._mapping = mapping = ShardMapping([state for _, state in sources], targets)
+        self.encrypts_again = mapping.must_decrypt
+        found = cipher() if self.encrypts_again else None
+        if self.encrypts_again and found is None:
+            raise StoreRefused(
+                "stored messages are encrypted, and those of some shards get other numbers, to which their "
+                "encryption is bound: give --root-key-file and --keyring as to the server"
+            )
+        self._contents = ContentMover(found)
+        self.resumed = False
+        self.left_out = 0  # messages of queues that do not exist any more: no client could ever get them
+
+    def run(self, targets: list[OpenShard], steps: Steps) -> Sums:
+        """Copy, compare, and let the target serve. Answers what each queue holds. Raises StoreRefused, or StoreBroken
+        if the target is not what was written."""
+        copy = StoreCopy(self._sources, targets, self._mapping, self._contents)
+        self.resumed = copy.resumed
+        if not copy.is_verified:
+            copy.run(steps.copied)
+        stores = [target.store for target in targets]
+        check = StoreCheck(self._sources, stores, self._mapping, self._contents, steps.checked)
+        sums, wrong = check.differences()
+        self.left_out = check.left_out
+        if wrong:
+            raise StoreBroken("; ".join(wrong))
+        copy.finish()
+        return sums

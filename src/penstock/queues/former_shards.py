@@ -1,0 +1,72 @@
+"""Shards of another store that messages of this shard were migrated from.
+
+A migrated message keeps what its clients know of it, though its number and the secret of its shard may be others
+now: receipt handles stay valid, and a duplicate of a send from before is answered as the first send was. So a shard
+remembers, for each range of its numbers that came from elsewhere, the secret of that shard and by how much the
+numbers were raised. Ranges never overlap; numbers beyond all of them are the shard's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.errors import HandleInvalid
+from penstock.queues.dedup import SendDigests
+from penstock.queues.messages import Sent
+from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
+from penstock.store.changes import RecordKind
+
+
+class FormerShard(msgspec.Struct, frozen=True):
+    first: int  # of the numbers that came from it, as they are now
+    end: int
+    raised_by: int
+    shard: int  # its index in the other store
+    secret: bytes
+
+    def raised(self, by: int) -> FormerShard:
+        """As another store remembers it that takes these numbers over, raised once more."""
+        return FormerShard(self.first + by, self.end + by, self.raised_by + by, self.shard, self.secret)
+
+
+FORMER_SHARDS = RecordKind("former_shard", FormerShard)
+
+
+class FormerShards:
+    def __init__(self, shards: Iterable[FormerShard] = (), *, keyed_by_shard: bool = True) -> None:
+        """``keyed_by_shard``: digests of sends are keyed by the secret of the shard, and not by a root key."""
+        self._shards = list(shards)
+        self._keyed_by_shard = keyed_by_shard
+
+    def read(self, handle: str, queue: int) -> Receipt:
+        """The receipt in a handle that a former shard gave out, in the numbers of today. Raises HandleInvalid."""
+        for shard in self._shards:
+            try:
+                receipt = ReceiptSigner(shard.secret, shard.shard).read(handle, queue - shard.raised_by)
+            except HandleInvalid:
+                continue
+            seq = receipt.seq + shard.raised_by
+            if shard.first <= seq < shard.end:  # else it was given out after the migration
+                return Receipt(queue, seq, receipt.receives, receipt.received_ms)
+        raise HandleInvalid
+
+    def first_send(self, number: int) -> Sent | None:
+        """What the send with this number was answered, if it was sent to a former shard."""
+        shard = self._of(number)
+        if shard is None:
+            return None
+        first = number - shard.raised_by
+        return Sent(MessageIds(shard.secret)(first), first)
+
+    def send_digests(self, queue: int) -> SendDigests | None:
+        """Under which digests a queue that was created in a former shard remembers its sends, then and now."""
+        shard = self._of(queue) if self._keyed_by_shard else None
+        return None if shard is None else SendDigests(shard.secret)
+
+    def _of(self, number: int) -> FormerShard | None:
+        return next((shard for shard in self._shards if shard.first <= number < shard.end), None)
+
+
+NO_FORMER_SHARDS = FormerShards()
