@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import Any
 
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.errors import StoreError, StoreUnknown
 from penstock.names import QueueName, shard_of
 from penstock.queues.messages import Attribute, Content, encode_content
 from penstock.queues.receipts import MessageIds
@@ -20,21 +22,48 @@ ACCOUNT = "111122223333"
 NOW_MS = 1_700_000_000_000
 
 
-class MemorySite:
-    """Shards in memory; a factory puts something around each of them."""
+class Interruption:
+    """Lets so many appends pass; the next one fails, after it was made or not, and so do all others."""
 
+    def __init__(self, appends: int, *, made: bool) -> None:
+        self._left = appends
+        self._made = made
+        self.happened = False
+
+    def append(self, append: Callable[[], Set[int]]) -> Set[int]:
+        self._left -= 1
+        if self._left >= 0:
+            return append()
+        if self._made and not self.happened:
+            append()
+        self.happened = True
+        raise StoreUnknown("the connection is lost") if self._made else StoreError("the connection is lost")
+
+
+class InterruptedStore(MemoryStore):
+    interruption: Interruption | None = None
+
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        append = partial(super().append, changes, mark)
+        return append() if self.interruption is None else self.interruption.append(append)
+
+
+class MemorySite:
     guarantees = "nothing survives"
     is_local = True
 
-    def __init__(self, shards: int, around: Callable[[MemoryStore], Store] = lambda store: store) -> None:
+    def __init__(self, shards: int) -> None:
         self.shards = shards
-        self.stores = [MemoryStore() for _ in range(shards)]
-        self._around = around
+        self.stores = [InterruptedStore() for _ in range(shards)]
+
+    def interrupt(self, interruption: Interruption | None) -> None:
+        for store in self.stores:
+            store.interruption = interruption
 
     def open(self) -> None: ...
 
     def shard(self, index: int) -> Store:
-        return self._around(self.stores[index])
+        return self.stores[index]
 
     def close(self) -> None: ...
 

@@ -18,6 +18,7 @@ from penstock.names import QueueName
 from penstock.queues.backlog import Budget, Restored
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.fifo import FifoQueue
+from penstock.queues.former_shards import FormerShard, FormerShards
 from penstock.queues.messages import (
     Counts,
     Delivery,
@@ -49,6 +50,7 @@ class Queues:
         self.dedup_usage = DedupUsage(limits)
         self.rows: dict[int, EntryRow] = {}
         self.sends: list[DedupRow] = []
+        self._records: dict[str, QueueRecord] = {}
         self._queues: dict[str, StandardQueue | FifoQueue] = {}
         self._receipts = ReceiptSigner(SECRET)
         self._number = 0
@@ -80,7 +82,18 @@ class Queues:
             created_ms=0,
             modified_ms=0,
         )
+        self._records[name] = record
         self._queues[name] = (FifoQueue if fifo else StandardQueue)(record, self._tools)
+
+    def migrate(self, secret: bytes) -> None:
+        """As after a migration to a store with another secret."""
+        former = FormerShards([FormerShard(1, self._number + 1, 0, 0, SECRET)])
+        self._tools = self._tools._replace(
+            message_id=MessageIds(secret), send_digest=SendDigests(secret), former=former
+        )
+        for name, record in self._records.items():
+            self._queues[name] = type(self._queues[name])(record, self._tools)
+        self.reload()
 
     def rules(self, name: str) -> StandardQueue | FifoQueue:
         return self._queues[name]

@@ -11,6 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.broker.catalogue import QUEUES
+from penstock.errors import StoreBroken
 from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.copying import BYTES_PER_PAGE, ROWS_PER_PAGE, OpenShard
 from penstock.migrate.stores.mapping import ShardMapping
@@ -77,7 +78,8 @@ class StoreCheck:
 
     def differences(self) -> tuple[Sums, list[str]]:
         """What each queue of the target holds, and a line for everything that is not as it should be."""
-        wrong = list(self._wrong_records())
+        if wrong := list(self._wrong_records()):
+            return {}, wrong
         expected, found = self._source_sums(), self._target_sums()
         for name in sorted(expected.keys() | found.keys()):
             if expected.get(name) != found.get(name):
@@ -92,7 +94,7 @@ class StoreCheck:
 
     def _wrong_records(self) -> Iterator[str]:
         expected: list[dict[str, dict[str, bytes]]] = [
-            {FORMER_SHARDS.name: {str(each.first): FORMER_SHARDS.encode(each) for each in target.former}}
+            {FORMER_SHARDS.name: {each.key: each.data for each in target.former_records}}
             for target in self._mapping.targets
         ]
         for source in range(len(self._sources)):
@@ -137,7 +139,9 @@ class StoreCheck:
             kept = min((by for by in shard.raised_by.values() if by), default=LAST)  # numbers up to here
             for row in self._rows(store):
                 content = self._compared(row, raised=row.seq > kept)
-                sums[names[row.queue]].add_message(row._replace(content=content))
+                if (name := names.get(row.queue)) is None:
+                    raise StoreBroken(f"message {row.seq} of the target is in no queue")
+                sums[name].add_message(row._replace(content=content))
         return sums
 
     def _compared(self, row: EntryRow, *, raised: bool) -> bytes:

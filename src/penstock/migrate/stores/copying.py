@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -86,9 +86,11 @@ def fingerprint(sources: Sequence[OpenShard]) -> Progress:
 class FilledShard:
     """A shard of the target."""
 
-    def __init__(self, shard: OpenShard, mark: Mark, progress: Progress) -> None:
+    def __init__(self, shard: OpenShard, mark: Mark, progress: Progress, *, is_marked: bool) -> None:
+        """``is_marked``: it has the record of its progress."""
         self.store = shard.store
         self.progress = progress
+        self.is_marked = is_marked
         self._number = shard.state.end.number
         self._mark = mark
         self._versions: set[str] = set()  # records of key versions that this run has written
@@ -118,7 +120,11 @@ class FilledShard:
         changes.records[UNFINISHED, _KEY] = None if progress is None else PROGRESS.encode(progress)
         self.store.append(changes, self._mark)
         self._number = changes.number
-        self.progress = progress or self.progress
+        self.progress, self.is_marked = progress or self.progress, progress is not None
+
+
+class AlreadyComplete(StoreRefused):
+    """The target was filled from this source before. It may have served since: it is not touched."""
 
 
 class StoreCopy:
@@ -141,9 +147,9 @@ class StoreCopy:
         for target, progress in zip(targets, found, strict=True):
             # A shard without the record is either not begun or, once all were verified, complete.
             if progress is None and target.state.end.number and not self.is_verified:
-                raise StoreRefused("the target is not empty: give a new directory or an empty database")
+                self._refuse_used(targets)
         self._targets = [
-            FilledShard(target, shard.mark, progress or self._fresh)
+            FilledShard(target, shard.mark, progress or self._fresh, is_marked=progress is not None)
             for target, shard, progress in zip(targets, mapping.targets, found, strict=True)
         ]
 
@@ -165,6 +171,16 @@ class StoreCopy:
             )
         return found
 
+    def _refuse_used(self, targets: Sequence[OpenShard]) -> NoReturn:
+        former = [target.state.records.get(FORMER_SHARDS.name, {}) for target in targets]
+        if former == [
+            {each.key: each.data for each in shard.former_records} for shard in self._mapping.targets
+        ]:
+            raise AlreadyComplete(
+                "the target is a complete copy of the source already: start the server on it"
+            )
+        raise StoreRefused("the target is not empty: give a new directory or an empty database")
+
     @property
     def messages(self) -> int:
         """How many were copied so far, by this run or an earlier one."""
@@ -182,11 +198,7 @@ class StoreCopy:
         """Before anything else is written, every shard of the target says that it is not complete."""
         for target, shard in zip(self._targets, self._mapping.targets, strict=True):
             if target.progress.place == START:
-                former = [
-                    StoredRecord(FORMER_SHARDS.name, str(each.first), FORMER_SHARDS.encode(each))
-                    for each in shard.former
-                ]
-                target.append(former, START, set())
+                target.append(shard.former_records, START, set())
 
     def _write(self, page: Page) -> None:
         parts: dict[int, list[Item]] = defaultdict(list)
@@ -202,7 +214,8 @@ class StoreCopy:
         first = self._targets[0]
         first.save(msgspec.structs.replace(first.progress, verified=True))
         for target in reversed(self._targets):
-            target.save(None)
+            if target.is_marked:
+                target.save(None)
 
     # -- reading the source ----------------------------------------------------------------------------------
 

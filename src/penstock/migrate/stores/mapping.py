@@ -36,6 +36,11 @@ class TargetShard(NamedTuple):
     mark: Mark
     former: Sequence[FormerShard]
 
+    @property
+    def former_records(self) -> list[StoredRecord]:
+        kind = FORMER_SHARDS
+        return [StoredRecord(kind.name, str(each.first), kind.encode(each)) for each in self.former]
+
 
 class MovedQueue(NamedTuple):
     """A queue of the source, and where it goes."""

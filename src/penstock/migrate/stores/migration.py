@@ -13,7 +13,7 @@ from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.copying import OpenShard, StoreCopy
 from penstock.migrate.stores.mapping import ShardMapping
 from penstock.store.encrypted import Cipher
-from penstock.store.port import UNFINISHED, StoreSite
+from penstock.store.port import UNFINISHED, Store, StoreSite
 
 
 class Amount(NamedTuple):
@@ -80,17 +80,22 @@ class Migration:
         self.left_out = 0  # messages of queues that do not exist any more: no client could ever get them
 
     def run(self, targets: list[OpenShard], steps: Steps) -> Sums:
-        """Copy, compare, and let the target serve. Answers what each queue holds. Raises StoreRefused, or StoreBroken
-        if the target is not what was written."""
+        """Copy, compare, and let the target serve. Answers what each queue holds; nothing, if an earlier run has
+        compared everything and was interrupted then. Raises StoreRefused, AlreadyComplete, or StoreBroken if the
+        target does not hold what was written."""
         copy = StoreCopy(self._sources, targets, self._mapping, self._contents)
         self.resumed = copy.resumed
+        sums: Sums = {}
         if not copy.is_verified:
             copy.run(steps.copied)
-        stores = [target.store for target in targets]
-        check = StoreCheck(self._sources, stores, self._mapping, self._contents, steps.checked)
+            sums = self._check([target.store for target in targets], steps)
+        copy.finish()
+        return sums
+
+    def _check(self, targets: list[Store], steps: Steps) -> Sums:
+        check = StoreCheck(self._sources, targets, self._mapping, self._contents, steps.checked)
         sums, wrong = check.differences()
         self.left_out = check.left_out
         if wrong:
             raise StoreBroken("; ".join(wrong))
-        copy.finish()
         return sums
