@@ -137,6 +137,10 @@ class StoreBusy(StoreError):
     """Too much waits to be written: the disk is slower than what is sent."""
 
 
+class StoreAway(StoreError):
+    """The database cannot be reached for the time being."""
+
+
 class StoreLost(StoreError):
     """The shard is no longer ours: someone else wrote at our position."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ from penstock.clock import SystemClock
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Store
+from penstock.store.postgres.site import PostgresSite
 from penstock.store.sqlite.store import SqliteStore
+from postgres import PostgresServer, running_postgres
 
 
 def encrypted(path: Path, store: Store) -> Store:
@@ -36,17 +40,46 @@ MEMORY: dict[Path, MemoryStore] = {}
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "sqlite": lambda path: SqliteStore(path / "data"),
     "memory": memory,
-    "encrypted-sqlite": lambda path: encrypted(path, SqliteStore(path / "data")),
-    "encrypted-memory": lambda path: encrypted(path, memory(path)),
 }
+ISOLATIONS = ("read committed", "serializable")
+STORES = [*MAKERS, *(f"postgres, {isolation}" for isolation in ISOLATIONS)]
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=[*STORES, *(f"encrypted {name}" for name in STORES)])
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
-    driver = Driver(lambda: MAKERS[request.param](tmp_path))
+    name = request.param.removeprefix("encrypted ")
+    if name in MAKERS:
+        make = partial(MAKERS[name], tmp_path)
+    else:
+        sites, shard = request.getfixturevalue("sites"), next(SHARDS)
+        make = partial(sites[name].shard, shard)
+    driver = Driver(make if name == request.param else lambda: encrypted(tmp_path, make()))
     yield driver
     driver.store.close()
     MEMORY.clear()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
+SHARDS = count()
+
+
+@pytest.fixture(scope="session")
+def sites(postgres: PostgresServer) -> Iterator[dict[str, PostgresSite]]:
+    """One of each isolation. Each test has a shard of its own, beside what the others left in the same tables."""
+    sites = {}
+    for isolation in ISOLATIONS:
+        setting = isolation.replace(" ", "\\ ")
+        url = postgres.url(postgres.new_database(), default_transaction_isolation=setting)
+        site = sites[f"postgres, {isolation}"] = PostgresSite(url, shards=10_000)
+        site.open()
+    yield sites
+    for site in sites.values():
+        site.close()
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from store_driver import T0, Driver, row
 
 from penstock.store.changes import DedupRow
 from penstock.store.port import LAST, Selection
+from penstock.store.sql_files import load, script
 from penstock.store.sqlite import read, statements
 from penstock.store.sqlite.store import SqliteStore
 
-READS = statements.load("read")
-WRITES = statements.load("write")
+READS = load("sqlite", "read")
+WRITES = load("sqlite", "write")
 
 PLANS = {
     "log": ["PRIMARY KEY (kind=? AND key=? AND position>?)"],
@@ -49,7 +50,7 @@ SORTED = ("groups", "by_position_in_flight", "by_position_of_old")  # a sort is 
 @pytest.fixture(scope="module")
 def empty() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(statements.script("schema"))
+        connection.executescript(script("sqlite", "schema"))
         yield connection
 
 

@@ -105,6 +105,7 @@ class StoreStatus(NamedTuple):
     refuses: str | None = None  # why it takes no new messages for the time being
     free_bytes: int | None = None  # where the data lives
     used_bytes: int | None = None
+    is_away: bool = False  # it cannot be reached: nothing can be read or written
 
 
 class Store(Protocol):

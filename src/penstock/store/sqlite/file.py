@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from penstock.errors import StoreBroken, StoreRefused
-from penstock.store.sqlite import statements
+from penstock.store.sql_files import script
 from penstock.store.sqlite.disk import sync_file
 
 log = logging.getLogger("penstock.store")
@@ -43,7 +43,7 @@ CHECKPOINT_PAGES = 1000
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 BUSY_MS = 5000  # no other process writes; a backup tool may hold a lock for a moment
 
-MIGRATIONS: Sequence[str] = (statements.script("migrate_1"), statements.script("migrate_2"))
+MIGRATIONS: Sequence[str] = (script("sqlite", "migrate_1"), script("sqlite", "migrate_2"))
 """``MIGRATIONS[0]`` leads from format version 1 to 2, and so on; ``sql/schema.sql`` is always the present format."""
 
 _MAGIC = b"SQLite format 3\x00"
@@ -162,7 +162,7 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(
         f"BEGIN;\nPRAGMA application_id = {APPLICATION_ID};\n"
-        f"PRAGMA user_version = {format_version()};\n{statements.script('schema')}\nCOMMIT;"
+        f"PRAGMA user_version = {format_version()};\n{script('sqlite', 'schema')}\nCOMMIT;"
     )
     connection.execute(
         "INSERT INTO shard (id, number, next_number, now_ms, wall_ms, secret) VALUES (1, 0, 1, 0, 0, ?)",
@@ -303,7 +303,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as model:
-        model.executescript(statements.script("schema"))
+        model.executescript(script("sqlite", "schema"))
         missing = _schema(model) - _schema(connection)
     if missing:
         raise StoreRefused(f"{path} lacks {', '.join(sorted(missing))}, it is damaged: {_RESTORE}")

@@ -28,11 +28,11 @@ from penstock.store.port import (
     ShardState,
     Usage,
 )
+from penstock.store.sql_files import load
 from penstock.store.sqlite.disk import store_error
 from penstock.store.sqlite.file import rollback
-from penstock.store.sqlite.statements import load
 
-_SQL = load("read")
+_SQL = load("sqlite", "read")
 _encode = msgspec.json.Encoder().encode
 _entries = msgspec.json.Decoder(list[EntryRow]).decode
 _lists = msgspec.json.Decoder(list[list[Any]]).decode

@@ -1,34 +1,17 @@
-"""SQL lives in ``sql/*.sql``, each statement under a ``-- name:`` line; loaded once.
+"""Statements for many rows.
 
-A statement for many rows has ``{rows}`` where its VALUES go. Its text is made for powers of two of rows, so that the
+Such a statement has ``{rows}`` where its VALUES go. Its text is made for powers of two of rows, so that the
 cache of prepared statements holds them all, and any number of rows takes a handful of statements.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import chain
 
 ROWS_PER_STATEMENT_MAX = 512
-
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-
-
-def script(name: str) -> str:
-    """A whole file."""
-    return (files("penstock.store.sqlite") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-
-
-def load(name: str) -> dict[str, str]:
-    """The named statements of a file."""
-    _, *parts = _NAME.split(script(name))
-    texts = {key: text.strip() for key, text in zip(parts[::2], parts[1::2], strict=True)}
-    entries = texts.pop("entries", "").rpartition("below.\n")[2]
-    return {key: text.replace("{entries}", entries) for key, text in texts.items()}
 
 
 @cache

@@ -15,7 +15,8 @@ import msgspec
 from penstock.errors import StoreLost
 from penstock.store.changes import Changes, EntryRow, Replacement
 from penstock.store.port import LAST, Mark
-from penstock.store.sqlite.statements import execute_rows, for_rows, load
+from penstock.store.sql_files import load
+from penstock.store.sqlite.statements import execute_rows, for_rows
 
 CONTENT_INSIDE_MAX = 2048
 """Larger contents lie apart from their entry, so that a receive does not rewrite them."""
@@ -23,7 +24,7 @@ CONTENT_INSIDE_MAX = 2048
 FORGET_ROWS_MAX = 2000
 """So many remembered sends of a queue are forgotten in one commit; the rest gets a mark."""
 
-SQL = load("write")
+SQL = load("sqlite", "write")
 _NOTHING: Set[int] = frozenset()
 _encode = msgspec.json.Encoder().encode
 

@@ -1,0 +1,124 @@
+"""The site of a store on PostgreSQL: one schema of a database with the tables of all shards.
+
+The first process to open it makes the tables; others wait for the row that says which format they have. Later formats
+come with migrations, each in a transaction of its own with the number of the format that it leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.errors import DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation
+from psycopg.errors import Error as DatabaseError
+
+from penstock.errors import StoreRefused
+from penstock.store.postgres.connection import (
+    SQL,
+    TRIES_MAX,
+    Connection,
+    Database,
+    Readers,
+    is_conflict,
+    store_error,
+)
+from penstock.store.postgres.store import PostgresStore
+from penstock.store.sql_files import script
+
+SHARDS = 32
+MIGRATIONS: Sequence[str] = (script("postgres", "schema"),)
+"""``MIGRATIONS[0]`` leads from format version 0, nothing, to 1, and so on."""
+
+_MADE_MEANWHILE = (DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation)
+
+
+class PostgresSite:
+    is_local = False
+
+    def __init__(
+        self,
+        url: str,
+        shards: int = SHARDS,
+        *,
+        schema: str = "penstock",
+        migrations: Sequence[str] = MIGRATIONS,
+    ) -> None:
+        """``shards``: how many a new site gets. An existing one keeps its number."""
+        self.shards = shards
+        self.guarantees = ""
+        self.database = Database(url, schema)
+        self._migrations = migrations
+        self._readers = Readers(self.database)
+
+    def open(self) -> None:
+        connection = self.database.connect()
+        try:
+            self._create(connection)
+            self.guarantees = guarantees(*connection.execute(SQL["durability"]).fetchone() or ())
+        except DatabaseError as error:
+            raise StoreRefused(
+                f"the tables of the store cannot be made or read: {store_error(error)}: check that the user may "
+                "create a schema in this database, or create the schema penstock for it"
+            ) from error
+        finally:
+            connection.close()
+
+    def _create(self, connection: Connection) -> None:
+        for tries in range(TRIES_MAX):
+            try:
+                (is_there,) = connection.execute(SQL["find"]).fetchone() or (False,)
+                if not is_there:
+                    self.database.create_schema(connection)
+                    connection.execute(SQL["create"], prepare=False)
+                self._migrate(connection)
+                return
+            except DatabaseError as error:
+                connection.rollback()
+                # IF NOT EXISTS of two processes at once: one of them still fails.
+                if not (is_conflict(error) or isinstance(error, _MADE_MEANWHILE)) or tries == TRIES_MAX - 1:
+                    raise
+
+    def _migrate(self, connection: Connection) -> None:
+        newest = len(self._migrations)
+        connection.execute(SQL["insert"], (self.shards,))
+        while True:
+            with connection.transaction():
+                # One process at a time: the row is locked until the transaction ends.
+                version, self.shards = connection.execute(SQL["lock"]).fetchone() or (0, self.shards)
+                if version > newest:
+                    raise StoreRefused(
+                        f"the store was written by a newer version of Penstock (format {version}, this one knows "
+                        f"{newest}): install that version again"
+                    )
+                if version == newest:
+                    return
+                connection.execute(self._migrations[version], prepare=False)
+                connection.execute(SQL["set_version"], (version + 1,))
+
+    def shard(self, index: int) -> PostgresStore:
+        if not 0 <= index < self.shards:
+            raise StoreRefused(f"the store has {self.shards} shards: there is no shard {index}")
+        return PostgresStore(self.database, self._readers, index)
+
+    def close(self) -> None:
+        self._readers.close()
+
+
+def guarantees(version: str, fsync: str | None, commit: str | None, standbys: str | None) -> str:
+    """One line: what a failure of the database can lose. From its settings, each None where it has no such."""
+    if "CockroachDB" in version or "-YB-" in version:
+        return "the database replicates each commit by consensus and should lose nothing; not tested with this engine"
+    if fsync == "off":
+        return "fsync is off: a crash of the database's machine can lose or damage all messages"
+    if commit == "off":
+        return "synchronous_commit is off: a crash or failover of the database can lose acknowledged messages"
+    if not standbys or commit == "local":
+        return (
+            "no synchronous standby: a crash of the database loses nothing, a failover to a standby can lose the "
+            "last acknowledged messages"
+        )
+    if commit == "remote_write":
+        return (
+            f"synchronous standby ({standbys}), synchronous_commit is remote_write: a failover loses nothing "
+            "unless the standby's machine crashes too"
+        )
+    return f"synchronous standby ({standbys}): a failover to it loses nothing"

