@@ -103,7 +103,7 @@ class CommitStatements:
         if put:
             self._add("put_records", (self._shard, *columns("ttb", put)))
         if removed:
-            self._add("remove_records", (self._shard, *columns("tt", removed)))
+            self._add("remove_records", (*columns("tt", removed), self._shard))
 
 
 def remove_void_rows(connection: Connection, shard: int, writer: bytes, rows_max: int) -> bool:

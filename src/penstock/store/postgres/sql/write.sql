@@ -109,7 +109,8 @@ SELECT %s, * FROM unnest(%s, %s, %s)
 ON CONFLICT (shard, kind, key) DO UPDATE SET data = excluded.data
 
 -- name: remove_records
-DELETE FROM records WHERE shard = %s AND (kind, key) IN (SELECT * FROM unnest(%s, %s))
+DELETE FROM records USING unnest(%s, %s) AS gone (kind, key)
+WHERE records.shard = %s AND records.kind = gone.kind AND records.key = gone.key
 
 -- name: append_logs
 INSERT INTO logs (shard, kind, key, position, data) SELECT %s, * FROM unnest(%s, %s, %s, %s)
@@ -124,9 +125,11 @@ INSERT INTO dedup (shard, queue, seq, digest, until_ms) SELECT %s, * FROM unnest
 -- So many rows; a mark stands for the rest.
 WITH forgotten AS (
   DELETE FROM dedup
-  WHERE shard = %(shard)s AND queue = %(queue)s AND seq IN (
-    SELECT seq FROM dedup WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= %(seq)s
-    ORDER BY seq LIMIT %(rows_max)s
+  WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= (
+    SELECT max(seq) FROM (
+      SELECT seq FROM dedup WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= %(seq)s
+      ORDER BY seq LIMIT %(rows_max)s
+    ) AS first
   )
   RETURNING seq
 )
@@ -139,7 +142,7 @@ SELECT queue, position, seq FROM voids WHERE shard = %s ORDER BY queue LIMIT 1
 
 -- name: remove_void_entries
 -- So many rows, where a large content counts as one row for each KiB.
-DELETE FROM entries WHERE shard = %(shard)s AND seq IN (
+DELETE FROM entries WHERE shard = %(shard)s AND seq = ANY(ARRAY(
   SELECT seq FROM (
     SELECT seq, sum(1 + size / 1024) OVER (ORDER BY position, seq) - (1 + size / 1024) AS before FROM (
       (
@@ -154,13 +157,15 @@ DELETE FROM entries WHERE shard = %(shard)s AND seq IN (
     ) AS first
   ) AS counted
   WHERE before < %(rows_max)s
-)
+))
 
 -- name: remove_void_sends
 DELETE FROM dedup
-WHERE shard = %(shard)s AND queue = %(queue)s AND seq IN (
-  SELECT seq FROM dedup WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= %(seq)s
-  ORDER BY seq LIMIT %(rows_max)s
+WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= (
+  SELECT max(seq) FROM (
+    SELECT seq FROM dedup WHERE shard = %(shard)s AND queue = %(queue)s AND seq <= %(seq)s
+    ORDER BY seq LIMIT %(rows_max)s
+  ) AS first
 )
 
 -- name: end_void
