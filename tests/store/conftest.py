@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from store_driver import Driver
@@ -18,9 +19,11 @@ from penstock.clock import SystemClock
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Store
-from penstock.store.postgres.site import PostgresSite
 from penstock.store.sqlite.store import SqliteStore
-from postgres import PostgresServer, running_postgres
+
+if TYPE_CHECKING:  # imported when used: the other stores can be tested without psycopg
+    from penstock.store.postgres.site import PostgresSite
+    from postgres import PostgresServer
 
 
 def encrypted(path: Path, store: Store) -> Store:
@@ -61,6 +64,8 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
+    from postgres import running_postgres
+
     with running_postgres() as server:
         yield server
 
@@ -71,6 +76,8 @@ SHARDS = count()
 @pytest.fixture(scope="session")
 def sites(postgres: PostgresServer) -> Iterator[dict[str, PostgresSite]]:
     """One of each isolation. Each test has a shard of its own, beside what the others left in the same tables."""
+    from penstock.store.postgres.site import PostgresSite
+
     sites = {}
     for isolation in ISOLATIONS:
         setting = isolation.replace(" ", "\\ ")

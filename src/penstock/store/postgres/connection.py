@@ -50,7 +50,7 @@ def is_away(error: DatabaseError) -> bool:
     """Can the database not be reached, or did the connection break? Then nothing is known of what was sent last."""
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError)
-    return error.sqlstate.startswith(_AWAY)
+    return bool(error.sqlstate.startswith(_AWAY))
 
 
 def store_error(error: DatabaseError) -> StoreError:
