@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "queues": {"store.changes"},
     "store": set[str](),
     "broker": {"queues", "store.port", "store.changes"},
-    "cluster": {"queues", "store.port", "store.changes", "broker", "wire"},
+    "cluster": {"queues", "store.port", "store.changes", "store.leases", "broker", "wire"},
     "wire": set[str](),
     "auth": set[str](),
     "services": {"queues", "store.changes", "broker", "wire", "auth"},

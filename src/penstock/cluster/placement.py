@@ -67,15 +67,17 @@ def next_moves(
     moves_max: int,
 ) -> list[Move]:
     """What to do now: every shard without an owner is taken at once, of the others at most ``moves_max`` are on their
-    way at a time, those included that are ``moving`` already. Wishes come first, then nodes that drain, then
-    balance."""
+    way at a time. Wishes come first, then nodes that drain, then balance.
+
+    ``moving``: those that their owner is still loading. They count, and move on only for a wish or a drain."""
     targets = placed(owners, takers, wishes)
     taken, planned = [], []
     for shard, target in sorted(targets.items()):
         source = owners[shard]
         if source is None:
             taken.append(Move(shard, None, target))
-        elif source != target and shard not in moving:
+        elif source != target and not (shard in moving and source in takers and shard not in wishes):
             planned.append(Move(shard, source, target))
     planned.sort(key=lambda move: (wishes.get(move.shard) != move.target, move.source in takers))
-    return taken + planned[: max(0, moves_max - len(moving))]
+    others = set(moving) - {move.shard for move in planned}
+    return taken + planned[: max(0, moves_max - len(others))]

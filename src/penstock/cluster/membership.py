@@ -1,0 +1,394 @@
+"""A node of a cluster: it stays alive in the database, and owns the shards that fall to it.
+
+Once a second it renews its row and reads all rows (``store/leases.py``). From these every node computes the same
+placement (``cluster/placement.py``) and does its own part: takes shards without an owner, loads what it was given,
+hands over what belongs elsewhere. A hand-over finishes what was begun, closes the shard, and then changes the lease;
+requests that come meanwhile wait in :meth:`Membership.refresh` until the next owner has loaded it.
+
+A node that could not renew its row stops serving its shards before others may take them, by its own clock. So it does
+not answer from memory that is out of date. What is written does not depend on that: the journal of a shard refuses
+the commits of an earlier owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from penstock import __version__
+from penstock.cluster.placement import next_moves
+from penstock.errors import PenstockError, StoreError
+from penstock.store.leases import ClusterView, LeaseRow, Leases
+
+log = logging.getLogger("penstock.cluster")
+
+T = TypeVar("T")
+
+
+class Times(NamedTuple):
+    """In seconds."""
+
+    renew: float = 1.0
+    look: float = 0.1  # instead, while requests wait for a shard
+    serve: float = 4.0  # after the last renewal, by the clock of the node
+    valid: float = (
+        5.0  # after the last renewal, by the clock of the database: then others may take its shards
+    )
+    patience: float = 5.0  # how long a request waits for a shard that changes hands
+
+
+TIMES = Times()
+MOVES_MAX = 4  # planned ones, at a time
+
+# On Linux the monotonic clock stands still while the machine is suspended; leases run out all the same.
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_time() -> float:
+    return time.clock_gettime(_CLOCK)
+
+
+class ShardHost(Protocol):
+    """What serves shards in this process."""
+
+    async def open(self, shard: int) -> None:
+        """Take the journal and load. Raises PenstockError."""
+
+    async def close(self, shard: int) -> None:
+        """Answer what was asked, make all that was decided durable, and forget it. Raises PenstockError."""
+
+    def drop(self, shard: int) -> None:
+        """The shard may be another's: answer nothing from its memory from now on. Does nothing if it is not open."""
+
+
+class Caller(Protocol):
+    """Runs blocking calls of the database elsewhere, one after the other."""
+
+    def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class Membership:
+    """Implements ``Owners``."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        call: Caller,
+        host: ShardHost,
+        address: str,
+        shards: int,
+        *,
+        hint: Callable[[Iterable[str]], None] = lambda addresses: None,
+        clock: Callable[[], float] = boot_time,
+        times: Times = TIMES,
+    ) -> None:
+        """``hint``: ask the nodes with these addresses to look at the rows soon."""
+        self.shards = shards
+        self.address = address
+        self._leases = leases
+        self._call = call
+        self._host = host
+        self._hint = hint
+        self._clock = clock
+        self._times = times
+        self.id = ""
+        self.is_draining = False
+        self.view = ClusterView((), ())
+        self.held: dict[int, int] = {}  # shards that this node serves -> epoch of the lease
+        self._busy: dict[int, asyncio.Task[None]] = {}  # shards that are being loaded or handed over
+        self._serve_until = 0.0
+        self._unbroken_since = float("-inf")  # since when every renewal came in time
+        self._lapse_timer: asyncio.TimerHandle | None = None
+        self._look = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []  # for the next view
+        self._watchers = 0  # those that wait for a change
+        self._is_leaving = False
+        self._drops = 0  # how often all shards were dropped
+        self._runs: asyncio.Task[None] | None = None
+
+    # -- who owns what ---------------------------------------------------------------------------------------
+
+    def address_of(self, shard: int) -> str | None:
+        """None if no other node serves it at present."""
+        lease = self._lease(shard)
+        node = self.view.node(lease.owner) if lease is not None and lease.is_serving else None
+        return node.address if node is not None and node.id != self.id else None
+
+    async def refresh(self, shard: int) -> None:
+        """Wait until the shard is served by an owner that was not known before, or here; not for ever."""
+        before, end = self._lease(shard), self._clock() + self._times.patience
+
+        def is_served() -> bool:
+            now = self._lease(shard)
+            if now is None or not now.is_serving:
+                return False
+            return before is None or not before.is_serving or now.epoch != before.epoch
+
+        await self._watch(lambda: shard in self.held or is_served(), end)
+
+    async def _watch(self, holds: Callable[[], bool], end: float) -> None:
+        """Read the rows again and again until something holds."""
+        self._watchers += 1
+        self._look.set()
+        loop = asyncio.get_running_loop()
+        try:
+            while not holds() and (left := end - self._clock()) > 0:
+                seen = loop.create_future()
+                self._waiting.append(seen)
+                timer = loop.call_later(left, _resolve, seen)
+                await seen
+                timer.cancel()
+        finally:
+            self._watchers -= 1
+
+    def look(self) -> None:
+        """Another node changed a lease: read the rows soon."""
+        self._look.set()
+
+    def _lease(self, shard: int) -> LeaseRow | None:
+        return self.view.leases[shard] if shard < len(self.view.leases) else None
+
+    # -- may this node serve? --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """For every request: after a pause of the process the timer may be late."""
+        if self.held and self._clock() >= self._serve_until:
+            self._lapse()
+
+    def _lapse(self) -> None:
+        if self._clock() < self._serve_until:
+            self._set_timer()
+            return
+        if self.held:
+            log.error("the database was not reached in time: %d shards are no longer served", len(self.held))
+        self._unbroken_since = float("inf")
+        self._drop_all()
+
+    def _set_timer(self) -> None:
+        if self._lapse_timer is not None:
+            self._lapse_timer.cancel()
+        left = max(0.0, self._serve_until - self._clock())
+        self._lapse_timer = asyncio.get_running_loop().call_later(left, self._lapse)
+
+    def _drop_all(self) -> None:
+        self._drops += 1
+        for shard in {*self.held, *self._busy}:
+            self._drop(shard)
+
+    def _drop(self, shard: int) -> None:
+        self.held.pop(shard, None)
+        self._host.drop(shard)
+
+    def lost(self, shard: int) -> None:
+        """The journal refused a commit: another process opened the shard."""
+        if shard in self.held:
+            log.warning("shard %d was opened by another node", shard)
+            self._drop(shard)
+            self._look.set()
+
+    @property
+    def is_connected(self) -> bool:
+        """Alive, and the database was reached lately."""
+        return self._clock() < self._serve_until
+
+    @property
+    def is_loaded(self) -> bool:
+        """It serves every shard that it owns."""
+        return all(lease.shard in self.held for lease in self.view.leases if lease.owner == self.id)
+
+    # -- the life of a node ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the cluster. Raises StoreError if the database cannot be reached."""
+        await self._register()
+        await self._renew()
+        self._runs = asyncio.create_task(self._run())
+
+    async def drain(self, within_s: float) -> None:
+        """Hand over all shards, as far as there are nodes that take them and time."""
+        self.is_draining = True
+        end = self._clock() + within_s
+        try:
+            await self._call(partial(self._leases.drain, self.address, is_draining=True))
+            await self._watch(lambda: not (self._owns_any() and self._others()), end)
+        except StoreError as error:
+            log.warning("the shards cannot be handed over before the stop: %s", error)
+
+    async def leave(self) -> None:
+        """Close what is left and leave the cluster; others take the shards at once."""
+        self._is_leaving = True
+        self._look.set()
+        if self._runs is not None:
+            await self._runs
+        await asyncio.gather(*self._busy.values(), return_exceptions=True)
+        for shard in list(self.held):
+            del self.held[shard]
+            try:
+                await self._host.close(shard)
+            except PenstockError as error:
+                log.warning("shard %d was not closed cleanly: %s", shard, error)
+        if self._lapse_timer is not None:
+            self._lapse_timer.cancel()
+        try:
+            await self._call(partial(self._leases.leave, self.id))
+        except StoreError as error:
+            log.warning("the database does not know that this node ended: %s", error)
+        self._hint(node.address for node in self.view.nodes if node.id != self.id)
+
+    def _owns_any(self) -> bool:
+        return any(lease.owner == self.id for lease in self.view.leases)
+
+    def _others(self) -> bool:
+        return any(node.id != self.id and not node.is_draining for node in self.view.nodes)
+
+    async def _run(self) -> None:
+        failing = False
+        while True:
+            pause = self._times.look if self._watchers else self._times.renew
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), pause)
+            self._look.clear()
+            if self._is_leaving:
+                return
+            try:
+                await self._renew()
+            except StoreError as error:
+                if not failing:
+                    log.error("the database cannot be reached: %s", error)
+                failing = True
+                await asyncio.sleep(self._times.look)
+            except Exception:
+                log.exception("membership failed; trying again")
+                await asyncio.sleep(self._times.renew)
+            else:
+                if failing:
+                    log.warning("the database is reached again")
+                failing = False
+
+    async def _register(self) -> None:
+        self.id = secrets.token_hex(8)
+        valid_ms = int(self._times.valid * 1000)
+        await self._call(
+            partial(
+                self._leases.register, self.id, self.address, __version__,
+                is_draining=self.is_draining, valid_ms=valid_ms,
+            )
+        )  # fmt: skip
+
+    async def _renew(self) -> None:
+        asked_at = self._clock()
+        # Right after an outage of the database all nodes are late: each gets the time to come back.
+        judges = asked_at - self._unbroken_since >= self._times.valid
+        valid_ms = int(self._times.valid * 1000)
+        view = await self._call(
+            partial(self._leases.renew, self.id, valid_ms=valid_ms, remove_expired=judges)
+        )
+        if view is None:
+            log.error("this node was removed from the cluster because it was late: joining again")
+            self._unbroken_since = float("inf")
+            self._drop_all()
+            await self._register()
+            self._look.set()
+            return
+        if self._unbroken_since == float("inf"):
+            self._unbroken_since = asked_at
+        self._serve_until = asked_at + self._times.serve
+        self._set_timer()
+        self.view = view
+        if (me := view.node(self.id)) is not None:
+            self.is_draining = me.is_draining
+        if self.is_connected:
+            self._do_own_part(view)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            _resolve(future)
+
+    # -- shards come and go ----------------------------------------------------------------------------------
+
+    def _do_own_part(self, view: ClusterView) -> None:
+        for shard, epoch in list(self.held.items()):
+            lease = view.leases[shard]
+            if (lease.owner, lease.epoch) != (self.id, epoch) and shard not in self._busy:
+                log.warning("shard %d belongs to another node now", shard)
+                self._drop(shard)
+        targets = self._targets(view)
+        for lease in view.leases:
+            if lease.shard in self._busy:
+                continue
+            target = targets.get(lease.shard)
+            if lease.owner == self.id and target is not None:
+                self._begin(lease.shard, self._hand_over(lease, target))
+            elif lease.owner == self.id and not (lease.is_serving and lease.shard in self.held):
+                self._begin(lease.shard, self._serve(lease))
+            elif target == self.id:
+                self._begin(lease.shard, self._claim(lease))
+
+    def _targets(self, view: ClusterView) -> dict[int, str]:
+        """Of the shards that are to change hands now: the id of the node."""
+        alive = {node.id for node in view.nodes}
+        takers = {node.id for node in view.nodes if not node.is_draining}
+        by_address = {node.address: node.id for node in view.nodes}
+        owners = {lease.shard: lease.owner if lease.owner in alive else None for lease in view.leases}
+        wishes = {lease.shard: by_address[lease.wish] for lease in view.leases if lease.wish in by_address}
+        moving = [lease.shard for lease in view.leases if owners[lease.shard] and not lease.is_serving]
+        moves = next_moves(owners, takers, wishes, moving, MOVES_MAX)
+        return {move.shard: move.target for move in moves}
+
+    def _begin(self, shard: int, work: Coroutine[Any, Any, None]) -> None:
+        self._busy[shard] = task = asyncio.create_task(work)
+        task.add_done_callback(partial(self._ended, shard))
+
+    def _ended(self, shard: int, task: asyncio.Task[None]) -> None:
+        if self._busy.get(shard) is task:
+            del self._busy[shard]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, PenstockError):
+            log.warning("shard %d cannot be loaded or handed over yet: %s", shard, error)
+        elif error is not None:
+            log.error("shard %d cannot be loaded or handed over", shard, exc_info=error)
+
+    async def _claim(self, lease: LeaseRow) -> None:
+        if await self._call(partial(self._leases.claim, lease.shard, lease.epoch, self.id)):
+            await self._serve(lease._replace(owner=self.id, epoch=lease.epoch + 1, is_serving=False))
+
+    async def _serve(self, lease: LeaseRow) -> None:
+        """Load the shard if necessary, and say so in its row."""
+        shard, epoch = lease.shard, lease.epoch
+        if self.held.get(shard) != epoch:
+            if lease.is_serving:
+                # It was dropped, or a hand-over did not end: others wait for a change of the row.
+                if not await self._call(partial(self._leases.hand_over, shard, epoch, self.id, self.id)):
+                    return
+                epoch += 1
+            drops = self._drops
+            await self._host.open(shard)
+            if drops != self._drops:
+                self._host.drop(shard)
+                return
+            self.held[shard] = epoch
+        if not await self._call(partial(self._leases.serving, shard, epoch, self.id)):
+            self._drop(shard)
+        self._hint(node.address for node in self.view.nodes if node.id != self.id)
+        self._look.set()
+
+    async def _hand_over(self, lease: LeaseRow, target: str) -> None:
+        if lease.shard in self.held:
+            del self.held[lease.shard]
+            await self._host.close(lease.shard)
+        await self._call(partial(self._leases.hand_over, lease.shard, lease.epoch, self.id, target))
+        node = self.view.node(target)
+        self._hint([node.address] if node is not None else [])
+        self._look.set()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

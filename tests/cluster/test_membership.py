@@ -1,0 +1,201 @@
+"""Nodes that join, leave, die, pause and lose replies: who owns what, and that nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cluster.simulated import World
+from penstock.cluster.membership import TIMES
+
+SEEDS = range(8)
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world() -> Iterator[MakeWorld]:
+    worlds: list[World] = []
+
+    def make(seed: int, **more: Any) -> World:
+        worlds.append(World(seed, **more))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+def shares(world: World) -> list[int]:
+    """How many shards each live node serves; every shard is served once."""
+    assert all(len(nodes) == 1 for nodes in world.serving().values()), world.serving()
+    return sorted(len(node.member.held) for node in world.nodes.values() if not node.is_dead)
+
+
+def trouble(world: World, seconds: float, *, pauses: float) -> None:
+    """Load, while nodes are paused for longer than their lease and killed, and replies are lost."""
+    end = world.now + seconds
+    while world.now < end:
+        world.run(world.random.uniform(0.5, 4), requests_per_s=40)
+        alive = [node for node in world.nodes.values() if not node.is_dead and node.paused_until <= world.now]
+        match world.random.randrange(4):
+            case 0 if len(alive) > 1:
+                world.pause(world.random.choice(alive), world.random.uniform(0.5, pauses))
+            case 1 if len(alive) > 2:
+                victim = world.random.choice(alive)
+                world.kill(victim)
+                world.join(f"{victim.address}+")
+    world.loss = 0.0
+    world.run(25, requests_per_s=40)
+    world.settle()
+
+
+def test_nodes_that_start_together_share_the_shards_and_later_ones_get_theirs(make_world: MakeWorld) -> None:
+    world = make_world(1, nodes=3, shards=12)
+    world.run(5)
+    assert shares(world) == [4, 4, 4]
+    world.join("late")
+    world.run(5)
+    assert shares(world) == [3, 3, 3, 3]
+
+
+def test_the_shards_of_a_dead_node_are_served_again_soon(make_world: MakeWorld) -> None:
+    world = make_world(2, nodes=3, shards=12)
+    world.run(5)
+    world.kill(world.nodes["node-1"])
+    world.run(TIMES.valid + TIMES.renew + 1)
+    assert shares(world) == [6, 6]
+
+
+def test_a_planned_move_answers_every_request(make_world: MakeWorld) -> None:
+    world = make_world(3, nodes=3, shards=12)
+    world.run(5)
+    world.leases.drain("node-0", is_draining=True)
+    requests = world.run(4, requests_per_s=60)
+    assert world.nodes["node-0"].member.held == {}
+    assert shares(world) == [0, 6, 6]
+    world.leases.drain("node-0", is_draining=False)
+    requests += world.run(4, requests_per_s=60)
+    assert shares(world) == [4, 4, 4]
+    world.run(TIMES.patience)
+    assert all(request.is_done for request in requests)
+    assert world.refused == 0
+    world.settle()
+    assert not world.violations
+
+
+def test_a_node_that_stops_hands_everything_over_and_nothing_fails(make_world: MakeWorld) -> None:
+    world = make_world(4, nodes=3, shards=12)
+    world.run(5)
+    leaving = world.nodes["node-2"]
+
+    async def stop() -> None:
+        await leaving.member.drain(within_s=5)
+        leaving.accepts = False
+        await asyncio.sleep(1)  # the time in which a server ends the requests that it has begun
+        await leaving.member.leave()
+
+    leaving.loop.call_soon(leaving.start, stop())
+    requests = world.run(5, requests_per_s=60)
+    assert [node.address for node in world.leases.view().nodes] == ["node-0", "node-1"]
+    world.run(TIMES.patience)
+    assert all(request.is_done for request in requests)
+    world.kill(leaving)
+    assert shares(world) == [6, 6]
+
+
+def test_the_last_node_leaves_at_once(make_world: MakeWorld) -> None:
+    world = make_world(5, nodes=1, shards=4)
+    world.run(3)
+    node = world.nodes["node-0"]
+
+    async def stop() -> None:
+        await node.member.drain(within_s=60)
+        await node.member.leave()
+
+    node.loop.call_soon(node.start, stop())
+    world.run(3)
+    assert world.leases.view().nodes == ()
+
+
+def test_an_operator_places_a_shard(make_world: MakeWorld) -> None:
+    world = make_world(6, nodes=3, shards=6)
+    world.run(5)
+    elsewhere = next(node for node in world.nodes.values() if 0 not in node.member.held)
+    world.leases.wish(0, elsewhere.address)
+    world.run(3)
+    assert 0 in elsewhere.member.held
+    assert shares(world) == [2, 2, 2]
+
+
+def test_while_the_database_is_away_nothing_is_served_and_then_each_node_goes_on_with_its_own(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(7, nodes=3, shards=12)
+    world.run(5)
+    before = {node.address: set(node.member.held) for node in world.nodes.values()}
+    world.is_cut = True
+    world.run(TIMES.serve + 0.5)
+    assert all(nodes == [] for nodes in world.serving().values())
+    assert not any(node.member.is_connected for node in world.nodes.values())
+    world.run(20)
+    world.is_cut = False
+    world.run(3)
+    assert {node.address: set(node.member.held) for node in world.nodes.values()} == before
+    assert all(node.member.is_connected and node.member.is_loaded for node in world.nodes.values())
+
+
+def test_a_short_outage_of_the_database_changes_no_owner(make_world: MakeWorld) -> None:
+    world = make_world(8, nodes=3, shards=12)
+    world.run(5)
+    epochs = [lease.epoch for lease in world.leases.view().leases]
+    world.is_cut = True
+    world.run(2)
+    world.is_cut = False
+    world.run(10)
+    assert [lease.epoch for lease in world.leases.view().leases] == epochs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_history_loses_an_acknowledged_change_or_reads_an_old_one(
+    make_world: MakeWorld, seed: int
+) -> None:
+    world = make_world(seed, loss=0.03)
+    trouble(world, 60, pauses=20)
+    assert not world.violations
+    assert sum(world.acknowledged.values()) > 200, "the load was too light to prove anything"
+    shares(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_owners_whose_clocks_are_wrong_lose_no_acknowledged_change(make_world: MakeWorld, seed: int) -> None:
+    """They serve for hours after their lease: two owners believe that they have the shard. Only reads may be old."""
+    world = make_world(seed, loss=0.03, times=TIMES._replace(serve=10_000.0))
+    trouble(world, 60, pauses=20)
+    assert not [text for text in world.violations if "was read" not in text]
+    assert world.served_twice > 0, "no two owners at a time: this proves nothing"
+
+
+def test_a_store_that_commits_without_the_guard_is_found(make_world: MakeWorld) -> None:
+    found = []
+    for seed in SEEDS:
+        world = make_world(seed, loss=0.03, times=TIMES._replace(serve=10_000.0), guarded=False)
+        trouble(world, 60, pauses=20)
+        found += [text for text in world.violations if "is stored" in text]
+        if found:
+            break
+    assert found
+
+
+def test_a_node_that_does_not_look_at_its_clock_is_found(make_world: MakeWorld) -> None:
+    found = []
+    for seed in SEEDS:
+        world = make_world(seed, checked=False)
+        trouble(world, 60, pauses=20)
+        found += [text for text in world.violations if "was read" in text]
+        if found:
+            break
+    assert found
