@@ -322,7 +322,7 @@ class Node:
             done = await peer.answer(request)
             self.world.at(self.world.delay(), lambda: self.loop.call_soon(outcome.set_result, done))
 
-        self.world.at(self.world.delay(), lambda: peer.loop.call_soon(peer.start, there()))
+        self.world.at(self.world.delay(), lambda: peer.loop.call_soon(lambda: peer.start(there())))
         return outcome
 
     async def answer(self, request: Request) -> bool:

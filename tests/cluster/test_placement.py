@@ -9,7 +9,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cluster.placement import Move, next_moves, placed
+from penstock.cluster.placement import ShardMove, next_moves, placed
 
 NODES = ("a", "b", "c", "d", "e")
 Owners = dict[int, str | None]
@@ -101,20 +101,20 @@ def test_all_nodes_find_the_same_whatever_order_they_read_the_rows_in(
 
 def test_a_new_node_gets_its_share_in_small_steps() -> None:
     owners: Owners = dict.fromkeys(range(8), "a")
-    assert next_moves(owners, ("a", "b"), {}, (), 2) == [Move(4, "a", "b"), Move(5, "a", "b")]
-    assert next_moves(owners, ("a", "b"), {}, (6,), 2) == [Move(4, "a", "b")]
+    assert next_moves(owners, ("a", "b"), {}, (), 2) == [ShardMove(4, "a", "b"), ShardMove(5, "a", "b")]
+    assert next_moves(owners, ("a", "b"), {}, (6,), 2) == [ShardMove(4, "a", "b")]
     assert next_moves(owners, ("a", "b"), {}, (6, 7), 2) == []
 
 
 def test_shards_without_an_owner_do_not_wait_for_planned_moves() -> None:
     owners: Owners = {0: None, 1: "a", 2: None, 3: "a"}
-    assert next_moves(owners, ("a", "b"), {}, (1,), 1) == [Move(0, None, "b"), Move(2, None, "b")]
+    assert next_moves(owners, ("a", "b"), {}, (1,), 1) == [ShardMove(0, None, "b"), ShardMove(2, None, "b")]
 
 
 def test_a_wish_comes_first_and_another_shard_makes_room() -> None:
     owners: Owners = {0: "a", 1: "a", 2: "b", 3: "b"}
-    assert next_moves(owners, ("a", "b"), {0: "b"}, (), 1) == [Move(0, "a", "b")]
-    assert next_moves(owners | {0: "b"}, ("a", "b"), {0: "b"}, (), 1) == [Move(3, "b", "a")]
+    assert next_moves(owners, ("a", "b"), {0: "b"}, (), 1) == [ShardMove(0, "a", "b")]
+    assert next_moves(owners | {0: "b"}, ("a", "b"), {0: "b"}, (), 1) == [ShardMove(3, "b", "a")]
 
 
 def test_a_wish_for_a_node_that_is_away_waits() -> None:

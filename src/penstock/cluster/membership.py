@@ -67,7 +67,7 @@ class ShardHost(Protocol):
         """The shard may be another's: answer nothing from its memory from now on. Does nothing if it is not open."""
 
 
-class Caller(Protocol):
+class DatabaseCalls(Protocol):
     """Runs blocking calls of the database elsewhere, one after the other."""
 
     def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
@@ -79,7 +79,7 @@ class Membership:
     def __init__(
         self,
         leases: Leases,
-        call: Caller,
+        call: DatabaseCalls,
         host: ShardHost,
         address: str,
         shards: int,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 
-class Move(NamedTuple):
+class ShardMove(NamedTuple):
     shard: int
     source: str | None  # None: it has no owner, and the target takes it
     target: str
@@ -65,7 +65,7 @@ def next_moves(
     wishes: Mapping[int, str],
     moving: Collection[int],
     moves_max: int,
-) -> list[Move]:
+) -> list[ShardMove]:
     """What to do now: every shard without an owner is taken at once, of the others at most ``moves_max`` are on their
     way at a time. Wishes come first, then nodes that drain, then balance.
 
@@ -75,9 +75,9 @@ def next_moves(
     for shard, target in sorted(targets.items()):
         source = owners[shard]
         if source is None:
-            taken.append(Move(shard, None, target))
+            taken.append(ShardMove(shard, None, target))
         elif source != target and not (shard in moving and source in takers and shard not in wishes):
-            planned.append(Move(shard, source, target))
+            planned.append(ShardMove(shard, source, target))
     planned.sort(key=lambda move: (wishes.get(move.shard) != move.target, move.source in takers))
     others = set(moving) - {move.shard for move in planned}
     return taken + planned[: max(0, moves_max - len(others))]
