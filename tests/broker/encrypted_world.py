@@ -40,8 +40,8 @@ class EncryptedWorld(World):
         state = self.encrypted.open()
         self.runtime = SimulatedRuntime(self.clock, self._choose)
         self.shard = Shard(self.encrypted, self.runtime, self.clock, self.limits, state, self.fatal.append)
-        self.broker = Broker(self.shard, self.keys)
-        self.broker.start()
+        self.broker = Broker(self.limits, keys=self.keys)
+        self.broker.open_shard(self.shard)
         ring = self.ring
         self.reencryption = Reencryption(
             self.encrypted, self.shard, lambda: ring.keys.file.generation, self.progress, self.keep

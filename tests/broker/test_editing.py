@@ -18,7 +18,7 @@ KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 
 def rows(world: World, name: str, order: Order = Order.POSITION, **more: int) -> list[EntryRow]:
     queue = world.queue(name)
-    return world.do(world.broker.editing.list(queue, Selection(queue.id, **more), order, rows_max=100))
+    return world.do(world.broker.editing(queue).list(queue, Selection(queue.id, **more), order, rows_max=100))
 
 
 def fill(world: World, name: str, *bodies: str) -> dict[str, int]:
@@ -39,7 +39,8 @@ def work_off(world: World, name: str) -> list[str]:
 def replace(world: World, name: str, seq: int, body: str, if_version: int) -> int:
     stored = decode_content(world.store.contents([seq])[seq])
     content = msgspec.structs.replace(stored, body=body)
-    return world.do(world.broker.editing.replace_content(world.queue(name), seq, content, if_version))
+    queue = world.queue(name)
+    return world.do(world.broker.editing(queue).replace_content(queue, seq, content, if_version))
 
 
 @KINDS
@@ -113,10 +114,10 @@ def test_a_message_in_flight_is_not_edited(world: World, name: str) -> None:
     with pytest.raises(MessageInFlight):
         replace(world, name, seqs["a"], "edited", if_version=1)
     with pytest.raises(MessageInFlight):
-        world.do(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+        world.do(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
     world.delete(name, received)
     with pytest.raises(MessageNotAvailable):
-        world.do(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+        world.do(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
 
 
 @KINDS
@@ -125,7 +126,7 @@ def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
     world.counts(name)
     world.hold_commits()
     world.poll(name, 1)
-    edit = world.start(world.broker.editing.move_to_back(world.queue(name), seqs["a"]))
+    edit = world.start(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
     world.release_commits()
     with pytest.raises(MessageInFlight):
         edit.result()
@@ -134,7 +135,8 @@ def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
 @KINDS
 def test_moving_before_another_to_the_front_and_to_the_back(world: World, name: str) -> None:
     seqs = fill(world, name, *"abcdef")
-    queue, editing = world.queue(name), world.broker.editing
+    queue = world.queue(name)
+    editing = world.broker.editing(queue)
     world.do(editing.move_before(queue, seqs["e"], seqs["b"]))
     world.do(editing.move_before(queue, seqs["f"], seqs["b"]))
     world.do(editing.move_to_front(queue, seqs["d"]))
@@ -147,7 +149,8 @@ def test_moving_before_another_to_the_front_and_to_the_back(world: World, name: 
 
 def test_edits_at_the_same_time_choose_different_positions(world: World) -> None:
     seqs = fill(world, "q", *"abcde")
-    queue, editing = world.queue("q"), world.broker.editing
+    queue = world.queue("q")
+    editing = world.broker.editing(queue)
     edits = [world.start(editing.move_before(queue, seqs[body], seqs["b"])) for body in "cde"]
     world.run()
     assert all(edit.done for edit in edits)
@@ -156,7 +159,8 @@ def test_edits_at_the_same_time_choose_different_positions(world: World) -> None
 
 def test_between_two_messages_there_is_room_for_twenty(roomy: World) -> None:
     seqs = fill(roomy, "q", *(f"m{i}" for i in range(30)))
-    queue, editing = roomy.queue("q"), roomy.broker.editing
+    queue = roomy.queue("q")
+    editing = roomy.broker.editing(queue)
     moved = 0
     with pytest.raises(NoRoomBetween):
         for body in list(seqs)[2:]:

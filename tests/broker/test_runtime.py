@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.runtime import CommitPlacement, LoopRuntime
+from penstock.broker.runtime import CommitPlacement, LoopRuntime, Worker
 from penstock.clock import SystemClock
 from penstock.promise import Promise
 
@@ -64,7 +64,9 @@ def test_a_disk_that_recovers_is_used_from_the_loop_again() -> None:
 
 def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
     async def run() -> T:
-        runtime = LoopRuntime(asyncio.get_running_loop(), SystemClock())
+        loop = asyncio.get_running_loop()
+        reader = Worker("penstock-reader", loop)
+        runtime = LoopRuntime(loop, SystemClock(), reader)
         try:
             outcome, done = test(runtime), asyncio.Event()
             outcome.on_done(lambda _: done.set())
@@ -73,6 +75,7 @@ def on_a_loop(test: Callable[[LoopRuntime], Promise[T]]) -> T:
             return outcome.result()
         finally:
             runtime.close()
+            reader.close()
 
     return asyncio.run(run())
 

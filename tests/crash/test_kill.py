@@ -13,8 +13,8 @@ import pytest
 from crash.ledger import Ledger
 from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Load, ServerAddress
 from e2e.process import ServerProcess
+from penstock.server.compose import site_of
 from penstock.server.settings.config import Config
-from penstock.server.startup_report import describe_durability
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
 FEWER_ROUNDS = max(3, ROUNDS // 4)
@@ -72,7 +72,7 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, durability: s
     data = ("--data", str(tmp_path / "data"), "--durability", durability)
 
     server = ServerProcess(*data)
-    assert server.facts["durability"] == describe_durability(Config(durability=durability))
+    assert server.facts["durability"] == site_of(Config(durability=durability)).guarantees
     address.open(server.port)
     make_queues(Client(address))
     load = Load(address, ledger, SEED)

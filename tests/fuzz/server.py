@@ -139,8 +139,8 @@ class FuzzServer:
         self.runtime = SimulatedRuntime(self.clock)
         self.store = CountingStore()
         shard = Shard(self.store, self.runtime, self.clock, Limits(), self.store.open(), _stop)
-        self.broker = Broker(shard)
-        self.broker.start()
+        self.broker = Broker(Limits())
+        self.broker.open_shard(shard)
         self._principals: dict[bytes, Principal] = {
             b"anonymous": ANONYMOUS,
             **{name.encode(): accounts().principal(name) for name in accounts().keys},

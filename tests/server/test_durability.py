@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.server.compose import sync_policy
+from penstock.server.compose import site_of, sync_policy
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.server.startup_report import describe_durability
 
 
 def test_by_default_every_commit_is_synced() -> None:
     assert sync_policy(Config()) == ("full", None)
     assert (
-        describe_durability(Config())
+        site_of(Config()).guarantees
         == "every response waits until its change is on disk (fsync on every commit)"
     )
 
@@ -21,17 +20,17 @@ def test_by_default_every_commit_is_synced() -> None:
 def test_an_interval() -> None:
     config = load_config({"durability": "interval", "durability_interval": "250ms"}, {})
     assert sync_policy(config) == ("normal", 0.25)
-    assert "a power cut can lose what was acknowledged in the last 0.25 s" in describe_durability(config)
+    assert "a power cut can lose what was acknowledged in the last 0.25 s" in site_of(config).guarantees
 
 
 def test_left_to_the_system() -> None:
     config = load_config({"durability": "system"}, {})
     assert sync_policy(config) == ("normal", None)
-    assert "left to the operating system" in describe_durability(config)
+    assert "left to the operating system" in site_of(config).guarantees
 
 
 def test_memory_is_not_durable() -> None:
-    assert describe_durability(Config(memory=True)) == "none: nothing survives a stop"
+    assert site_of(Config(memory=True)).guarantees == "none: nothing survives a stop"
 
 
 @pytest.mark.parametrize(

@@ -151,10 +151,12 @@ class Server:
         self.shard = Shard(
             self.store, self.runtime, self.clock, Limits(), self.store.open(), self.fatal.append
         )
-        self.broker = Broker(self.shard, self.encryption.guard)
+        self.broker = Broker(Limits(), keys=self.encryption.guard)
+        self.broker.open_shard(self.shard)
 
     def start(self) -> None:
-        self.encryption.start(self.store, self.shard, self.broker)
+        self.encryption.start(self.broker)
+        self.encryption.opened(self.store, self.shard, 1)
 
     def do(self, what: Coroutine[Promise[Any], None, T]) -> T:
         outcome = start(what)

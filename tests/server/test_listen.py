@@ -100,15 +100,15 @@ def test_the_flag_is_given_several_times_and_its_mistake_is_one_line() -> None:
 
 
 def test_the_report_shows_all_addresses_and_who_has_access() -> None:
-    shown = startup_report(Config(memory=True), [A, C], "nothing", "off")
+    shown = startup_report(Config(memory=True), [A, C], "nothing", "off", "none")
     assert shown["listening"] == "http://127.0.0.1:9324"
     assert shown["addresses"] == ["http://127.0.0.1:9324", "http://[::1]:4566"]
     assert shown["access"] == "open: every request is accepted, from this machine only"
     assert "http://127.0.0.1:9324, http://[::1]:4566\n" in banner(shown)
-    outside = startup_report(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off")
+    outside = startup_report(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off", "none")
     assert "WARNING" in str(outside["access"]) and "port 4566 " in str(outside["access"])
     both = startup_report(
-        Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off"
+        Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off", "none"
     )
     assert "ports 4566 or 9324 " in str(both["access"])
     assert "http://[::1]:9324 " in str(both["try"])

@@ -55,7 +55,10 @@ class FakeBroker:
         held = self.queues.values()
         return sorted(q.name for q in held if q.settings.redrive and q.settings.redrive.target == target)
 
-    async def settled(self) -> None:
+    def check_owned(self, name: QueueName) -> None:
+        pass
+
+    async def settled(self, queue: Any = None) -> None:
         pass
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> Any:

@@ -146,8 +146,8 @@ class World:
         self._receipts = ReceiptSigner(state.secret)
         self.runtime = SimulatedRuntime(self.clock, self._choose)
         self.shard = Shard(self.store, self.runtime, self.clock, self.limits, state, self.fatal.append)
-        self.broker = Broker(self.shard, self._keys)
-        self.broker.start()
+        self.broker = Broker(self.limits, keys=self._keys)
+        self.broker.open_shard(self.shard)
 
     def __enter__(self) -> World:
         return self
@@ -265,7 +265,7 @@ class World:
 
     def unwritten_ids(self) -> set[str]:
         """Messages whose last receive is not in the store yet."""
-        shard = self.broker._shard
+        shard = self.shard
         seqs = set(shard.changes.later)
         for changes in shard.uncommitted():
             seqs |= {*changes.updated, *changes.removed}

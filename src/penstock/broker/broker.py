@@ -1,125 +1,164 @@
-"""The broker: the one object that services call. It puts the parts together and changes the catalogue.
+"""The broker: the one object that services call. It finds the shard of a queue and changes what exists.
+
+A queue belongs to one of a fixed number of shards (:func:`penstock.names.shard_of`). This process owns some of them,
+and answers only for their queues: everything else raises NotOwned, always before anything was decided. What bounds
+the memory and the accounts of a process is shared by all its shards.
 
 Every method runs on the loop, decides without waiting, and awaits only what its answer rests on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Mapping, Sequence, Set
+from heapq import merge
+from typing import Any
 
 import msgspec
 
-from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
-from penstock.broker.live_queue import LiveQueue, Outcomes, QueueContext
-from penstock.broker.move_tasks import MoveTaskRecord, MoveTasks
+from penstock.broker.live_queue import LiveQueue, Outcomes
+from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.partition import Partition, Recovery, Shared
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.broker.upkeep import Upkeep
+from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
-from penstock.errors import PurgedRecently
-from penstock.names import QueueName, Space
+from penstock.errors import NotOwned, PurgedRecently, QueueMissing
+from penstock.limits import Limits
+from penstock.names import QueueName, Space, shard_of
 from penstock.queues.backlog import Budget
-from penstock.queues.dedup import DedupUsage, SendDigests
+from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
-from penstock.queues.queue import Tools
-from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 
 
-class Recovery(NamedTuple):
-    """What a start found."""
-
-    queues: int
-    messages: int
-    bytes: int
-
-
 class Broker:
-    def __init__(self, shard: Shard, keys: KeyGuard | None = None, dedup_key: bytes | None = None) -> None:
-        """``dedup_key``: keys the digests of sends, where messages are encrypted."""
-        self.clock = shard.clock
-        self.limits = limits = shard.limits
+    def __init__(
+        self,
+        limits: Limits,
+        shards: int = 1,
+        keys: KeyGuard | None = None,
+        dedup_key: bytes | None = None,
+    ) -> None:
+        """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
+        encrypted."""
+        self.limits = limits
+        self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
-        self._shard = shard
-        tools = Tools(
-            limits, self.budget, self.dedup_usage, shard.next_number, MessageIds(shard.secret),
-            SendDigests(dedup_key or shard.secret),
-        )  # fmt: skip
-        context = QueueContext(shard, tools, ReceiptSigner(shard.secret), keys or NoGuard())
-        self._catalogue = catalogue = Catalogue(context)
-        self.by_name: Mapping[QueueName, LiveQueue] = catalogue.by_name
-        self._quotas = quotas = Quotas(shard, catalogue)
-        context.deliver, context.exists = catalogue.deliver, catalogue.exists
-        context.check_quota = quotas.check_messages if quotas.bounds_messages else None
-        self._upkeep = Upkeep(shard, self.budget, catalogue)
-        self._moves = MoveTasks(shard, catalogue)
-        self.editing = Editing(shard)
-        usage = shard.usage.values()
-        messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
-        self.recovery = Recovery(len(self.queues()), messages, size)
-        shard.watch(lambda commit: self._upkeep.relieve_memory())
+        self._quotas = Quotas(limits)
+        by_name: dict[QueueName, LiveQueue] = {}
+        self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
+        relief = MemoryRelief(self.budget, by_name)
+        self._shared = Shared(
+            by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key
+        )
+        self._partitions: dict[int, Partition] = {}
 
-    def start(self) -> None:
-        """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""
-        self._shard.start()
-        self._upkeep.start()
-        self._moves.start()
+    # -- shards ----------------------------------------------------------------------------------------------
+
+    @property
+    def owned(self) -> Set[int]:
+        return self._partitions.keys()
+
+    def open_shard(self, shard: Shard) -> None:
+        """Serve the queues of a shard, and begin the work on it that no request asks for."""
+        assert shard.index not in self._partitions and shard.index < self.shards
+        partition = self._partitions[shard.index] = Partition(shard, self._shared)
+        partition.start()
+
+    async def close_shard(self, index: int) -> None:
+        """Give a shard back: its waiting receives get NotOwned, and everything decided is made durable."""
+        await self._partitions.pop(index).close()
+
+    def lose_shard(self, index: int) -> None:
+        """A shard was lost or its store is broken: its requests get NotOwned, and nothing more is written."""
+        self._partitions.pop(index).abandon()
 
     async def stop(self) -> None:
         """End every wait and make all that was decided durable."""
-        self._upkeep.stop()
-        self._moves.stop()
-        self.end_polls()
-        self._shard.write_later()
-        await self._shard.settled()
+        for partition in list(self._partitions.values()):
+            await partition.stop()
 
     def end_polls(self) -> None:
         """Answer every waiting receive with nothing."""
-        for queue in self._catalogue:
-            queue.waiting.end()
+        for partition in self._partitions.values():
+            partition.end_polls()
 
-    async def settled(self) -> None:
-        """Wait until everything decided so far is durable."""
-        await self._shard.settled()
+    async def settled(self, queue: LiveQueue | None = None) -> None:
+        """Wait until everything decided so far about a queue, or about all, is durable."""
+        if queue is not None:
+            await queue.shard.settled()
+            return
+        for partition in list(self._partitions.values()):
+            await partition.shard.settled()
+
+    @property
+    def recovery(self) -> Recovery:
+        """What the shards held when they were opened."""
+        found = [partition.recovery for partition in self._partitions.values()]
+        return Recovery(*map(sum, zip(*found, strict=True))) if found else Recovery(0, 0, 0)
 
     @property
     def sends_refused(self) -> str | None:
         """Why sends are refused at present, such as a full disk; None if they are accepted."""
-        return self._shard.refuses
+        reasons = (partition.shard.refuses for partition in self._partitions.values())
+        return next((reason for reason in reasons if reason is not None), None)
 
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: messages in memory are read again from the store, which checks the keys."""
-        self._upkeep.reload_all()
+        for partition in self._partitions.values():
+            partition.upkeep.reload_all()
+
+    def check_owned(self, name: QueueName) -> None:
+        """A queue was not found here. Raises NotOwned if it can exist elsewhere."""
+        self.partition(shard_of(name, self.shards))
+
+    def partition(self, index: int) -> Partition:
+        """Raises NotOwned."""
+        partition = self._partitions.get(index)
+        if partition is None:
+            raise NotOwned(index)
+        return partition
+
+    def _partition_of(self, queue: LiveQueue) -> Partition:
+        """Raises NotOwned: the shard may have been given back since the queue was found."""
+        queue.shard.check_owned()
+        return self._partitions[queue.shard.index]
 
     # -- queues ----------------------------------------------------------------------------------------------
 
     def find(self, name: QueueName) -> LiveQueue:
-        """Raises QueueMissing."""
-        return self._catalogue.find(name)
+        """Raises QueueMissing or NotOwned."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            self.check_owned(name)
+            raise QueueMissing
+        return queue
 
     def queues(self) -> list[LiveQueue]:
         """Those of all accounts and regions."""
-        return list(self._catalogue)
+        return list(self.by_name.values())
 
     def names(self, space: Space, prefix: str = "") -> list[QueueName]:
-        return self._catalogue.names(space, prefix)
+        """Those of owned shards, sorted."""
+        return list(merge(*(each.catalogue.names(space, prefix) for each in self._partitions.values())))
 
     def sources_of(self, name: QueueName) -> list[QueueName]:
-        """The queues that name this one as their dead-letter queue."""
-        return self._catalogue.sources_of(name)
+        """The queues of owned shards that name this one as their dead-letter queue, sorted."""
+        return list(merge(*(each.catalogue.sources_of(name) for each in self._partitions.values())))
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
-        self._shard.check_sends()
-        self._catalogue.check_name_free(name, self.clock.now_ms())
+        partition = self.partition(shard_of(name, self.shards))
+        shard, catalogue = partition.shard, partition.catalogue
+        shard.check_sends()
+        catalogue.check_name_free(name, shard.clock.now_ms())
         self._quotas.check_new_queue(name.account)
-        wall_ms = self.clock.wall_ms()
-        queue = self._catalogue.create(
+        wall_ms = shard.clock.wall_ms()
+        queue = catalogue.create(
             QueueRecord(
-                id=self._shard.next_number(),
+                id=shard.next_number(),
                 name=name,
                 settings=settings,
                 tags=tags,
@@ -127,37 +166,45 @@ class Broker:
                 modified_ms=wall_ms,
             )
         )
-        await self._shard.settled()
+        await shard.settled()
         return queue
 
     async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
-        record = msgspec.structs.replace(queue.record, settings=settings, modified_ms=self.clock.wall_ms())
-        self._catalogue.save(queue, record)
-        queue.configure(settings, self.clock.now_ms())
-        await self._shard.settled()
+        partition, clock = self._partition_of(queue), queue.shard.clock
+        record = msgspec.structs.replace(queue.record, settings=settings, modified_ms=clock.wall_ms())
+        partition.catalogue.save(queue, record)
+        queue.configure(settings, clock.now_ms())
+        await queue.shard.settled()
 
     async def tag(self, queue: LiveQueue, tags: dict[str, str]) -> None:
-        self._catalogue.save(queue, msgspec.structs.replace(queue.record, tags=tags))
-        await self._shard.settled()
+        self._partition_of(queue).catalogue.save(queue, msgspec.structs.replace(queue.record, tags=tags))
+        await queue.shard.settled()
 
     async def drop(self, queue: LiveQueue) -> None:
-        self._catalogue.remove(queue, self.clock.now_ms())
-        self._moves.source_deleted(queue)
-        await self._shard.settled()
-        self._upkeep.maintain()
+        partition = self._partition_of(queue)
+        partition.catalogue.remove(queue, queue.shard.clock.now_ms())
+        partition.moves.source_deleted(queue)
+        await queue.shard.settled()
+        partition.upkeep.maintain()
 
     async def purge(self, queue: LiveQueue) -> None:
-        now_ms = self.clock.now_ms()
+        partition, shard = self._partition_of(queue), queue.shard
+        now_ms = shard.clock.now_ms()
         # SQS: one purge per minute.
         if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
             raise PurgedRecently(queue.name.name)
-        number = self._shard.next_number()
+        number = shard.next_number()
         upto = position_of(number)
-        self._catalogue.save(queue, msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms))
-        self._shard.changes.purge(queue.id, upto, number)
+        record = msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms)
+        partition.catalogue.save(queue, record)
+        shard.changes.purge(queue.id, upto, number)
         queue.purge(upto, now_ms)
-        await self._shard.settled()
-        self._upkeep.maintain()
+        await shard.settled()
+        partition.upkeep.maintain()
+
+    def editing(self, queue: LiveQueue) -> Editing:
+        """For messages of this queue, without receiving them."""
+        return self._partition_of(queue).editing
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -197,16 +244,17 @@ class Broker:
         only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
         await source.memory.load()
-        task = self._moves.begin(source, destination, rate, only_to)
-        await self._shard.settled()
+        partition = self._partition_of(source)
+        task = partition.moves.begin(source, destination, rate, only_to)
+        await source.shard.settled()
         # On the next turn of the loop: the answer to this request comes first.
-        self._shard.runtime.soon(lambda: self._moves.run(task.id))
+        source.shard.runtime.soon(lambda: partition.moves.run(task.id))
         return task
 
     def moves(self, source: LiveQueue) -> list[MoveTaskRecord]:
-        return self._moves.of(source)
+        return self._partition_of(source).moves.of(source)
 
     async def cancel_move(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
-        task = self._moves.cancel(source, task_id)
-        await self._shard.settled()
+        task = self._partition_of(source).moves.cancel(source, task_id)
+        await source.shard.settled()
         return task

@@ -1,4 +1,4 @@
-"""The catalogue: which queues exist, and which names of deleted queues cannot be used yet."""
+"""The catalogue of a shard: which queues exist in it, and which names of deleted queues cannot be used yet."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _MANAGED_REUSE_MS = 5 * MINUTE
 
 
 class Catalogue:
-    def __init__(self, context: QueueContext) -> None:
+    def __init__(self, context: QueueContext, by_name: dict[QueueName, LiveQueue]) -> None:
+        """``by_name``: the queues of all shards of this process, to which those of this shard are added."""
         self._context = context
         self._shard = shard = context.shard
-        self.by_name: dict[QueueName, LiveQueue] = {}
+        self._by_name = by_name
         self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
         self._records = shard.table(QUEUES, self._undone)
@@ -40,19 +41,24 @@ class Catalogue:
             self._enter(record)
 
     def __iter__(self) -> Iterator[LiveQueue]:
-        return iter(list(self.by_name.values()))
+        return iter(list(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
 
     def find(self, name: QueueName) -> LiveQueue:
-        queue = self.by_name.get(name)
+        """A queue of this shard. Raises QueueMissing."""
+        queue = self.get(name)
         if queue is None:
             raise QueueMissing
         return queue
 
     def get(self, name: QueueName) -> LiveQueue | None:
-        return self.by_name.get(name)
+        queue = self._by_name.get(name)
+        return queue if queue is not None and queue.shard is self._shard else None
 
     def exists(self, name: QueueName) -> bool:
-        return name in self.by_name
+        return self.get(name) is not None
 
     def names(self, space: Space, prefix: str) -> list[QueueName]:
         names = self._names.get(space, [])
@@ -70,7 +76,7 @@ class Catalogue:
     def sources_of(self, target: QueueName) -> list[QueueName]:
         return sorted(
             queue.name
-            for queue in self.by_name.values()
+            for queue in self._by_id.values()
             if queue.settings.redrive is not None and queue.settings.redrive.target == target
         )
 
@@ -127,19 +133,19 @@ class Catalogue:
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
         queue = LiveQueue(record, self._context)
-        self.by_name[record.name] = self._by_id[record.id] = queue
+        self._by_name[record.name] = self._by_id[record.id] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
     def _leave(self, queue: LiveQueue) -> None:
         queue.deleted = True
-        del self.by_name[queue.name]
+        del self._by_name[queue.name]
         del self._by_id[queue.id]
         names = self._names[queue.name.space]
         names.remove(queue.name.name)
         if not names:
             del self._names[queue.name.space]
-        queue.waiting.end(deleted=True)
+        queue.waiting.end(QueueMissing())
         queue.memory.forget()
 
     def _undone(self, key: str, record: QueueRecord | None) -> None:

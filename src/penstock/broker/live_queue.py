@@ -86,6 +86,10 @@ class LiveQueue:
         self.settings: QueueSettings = record.settings
 
     @property
+    def shard(self) -> Shard:
+        return self._shard
+
+    @property
     def tags(self) -> dict[str, str]:
         return self.record.tags
 

@@ -24,6 +24,7 @@ from penstock.errors import (
     MoveTaskMissing,
     MoveTaskNotRunning,
     MoveTaskRunning,
+    NotOwned,
     QueueMissing,
     SourceNotDeadLetterQueue,
     StoreError,
@@ -177,6 +178,8 @@ class MoveTasks:
                     await self._shard.settled()  # if that is refused, the task is not over
                     return
                 await self._step(task, source)
+            except NotOwned:
+                return  # the next owner of the shard goes on with it
             except MoveFailed as failed:
                 self._fail(task, source, failed.reason)
             except StoreError as error:

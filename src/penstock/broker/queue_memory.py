@@ -47,6 +47,7 @@ class QueueMemory:
         while not self.loaded:
             if self._queue.deleted:
                 raise QueueMissing
+            self._shard.check_owned()
             if self._loading is None:
                 self._loading = Promise()
                 run_detached(self._load(self._loading))
@@ -56,7 +57,7 @@ class QueueMemory:
     async def _load(self, loading: Promise[None]) -> None:
         shard, queue = self._shard, self._queue
         try:
-            while not self.loaded and not queue.deleted:
+            while not self.loaded and not queue.deleted and not shard.released:
                 self._outdated = False
                 await shard.settled()
                 generation, now_ms = self._generation, shard.clock.now_ms()
@@ -159,7 +160,7 @@ class QueueMemory:
         try:
             await self.load()
         except Exception:
-            queue.waiting.end(deleted=queue.deleted)
+            queue.waiting.end(QueueMissing() if queue.deleted else None)
         else:
             queue.decided(self._shard.clock.now_ms())
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.shard import Commit, Shard
 from penstock.errors import QuotaReached
+from penstock.limits import Limits
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 
@@ -19,29 +20,65 @@ _OVERHEAD_BYTES = 192  # id, sender and time of a message
 
 
 class Quotas:
-    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
-        limits = shard.limits
-        self._shard = shard
-        self._catalogue = catalogue
+    """Of all shards of the process together."""
+
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
-        self._accounts: dict[int, str] = {}  # queue -> whose it is
+        self._usage: dict[Shard, ShardUsage] = {}
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
+
+    def add(self, shard: Shard, catalogue: Catalogue) -> None:
+        """Count what this shard holds, from now on."""
+        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._by_account)
         if self.bounds_messages:
-            for queue, usage in shard.usage.items():
-                self._set_usage(queue, usage)
-            shard.watch(self._committed)
+            usage.start()
+
+    def remove(self, shard: Shard) -> None:
+        """The shard belongs to another process now."""
+        self._usage.pop(shard).stop()
 
     def check_new_queue(self, account: str) -> None:
         most = self._limits.quota_queues
-        if most and self._catalogue.count(account) >= most:
+        if most and sum(usage.catalogue.count(account) for usage in self._usage.values()) >= most:
             raise QuotaReached("queues", most)
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
-        used, size = self._by_account.get(account, (0, 0))
-        uncommitted = self._shard.uncommitted()
+        used, size = self._by_account.get(account, _NOTHING)
+        for usage in self._usage.values():
+            more, bytes_more = usage.uncommitted(account)
+            used += more
+            size += bytes_more
+        messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
+        if messages_max and used + len(messages) > messages_max:
+            raise QuotaReached("messages", messages_max)
+        if bytes_max and size + sum(map(_size, messages)) > bytes_max:
+            raise QuotaReached("bytes", bytes_max)
+
+
+class ShardUsage:
+    """What the queues of one shard hold. Their ids are unique within the shard only."""
+
+    def __init__(self, shard: Shard, catalogue: Catalogue, by_account: dict[str, tuple[int, int]]) -> None:
+        self._shard = shard
+        self.catalogue = catalogue
+        self._by_account = by_account
+        self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
+        self._accounts: dict[int, str] = {}  # queue -> whose it is
+
+    def start(self) -> None:
+        for queue, usage in self._shard.usage.items():
+            self._set_usage(queue, usage)
+        self._shard.watch(self._committed)
+
+    def stop(self) -> None:
+        for queue in list(self._by_queue):
+            self._set_usage(queue, _NOTHING)
+
+    def uncommitted(self, account: str) -> tuple[int, int]:
+        """What changes that are not durable yet add to what an account has: messages and bytes."""
+        uncommitted, used, size = self._shard.uncommitted(), 0, 0
         for queue in {queue for changes in uncommitted for queue in (*changes.counts, *changes.dropped)}:
             if self._account(queue) != account:
                 continue
@@ -50,11 +87,7 @@ class Quotas:
                 after = _following(after, queue, changes)
             used += after[0] - before[0]
             size += after[1] - before[1]
-        messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
-        if messages_max and used + len(messages) > messages_max:
-            raise QuotaReached("messages", messages_max)
-        if bytes_max and size + sum(map(_size, messages)) > bytes_max:
-            raise QuotaReached("bytes", bytes_max)
+        return used, size
 
     def _committed(self, commit: Commit) -> None:
         changes = commit.changes
@@ -74,7 +107,7 @@ class Quotas:
     def _account(self, queue: int) -> str | None:
         """A queue that was just deleted is no longer in the catalogue."""
         found = self._accounts.get(queue)
-        if found is None and (live := self._catalogue.by_id(queue)) is not None:
+        if found is None and (live := self.catalogue.by_id(queue)) is not None:
             found = self._accounts[queue] = live.name.account
         return found
 

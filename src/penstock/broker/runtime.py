@@ -82,7 +82,7 @@ class CommitPlacement:
         self._average_s = average_s
 
 
-class _Worker:
+class Worker:
     """A thread that runs jobs one after the other. An executor would make a future, with its locks, for each."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -117,17 +117,28 @@ class _Worker:
 
 
 class LoopRuntime:
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    """Of one shard. A slow fsync holds the writer only; the loop, the reader and other shards go on."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        reader: Worker,
+        *,
+        commits_on_loop: bool = True,
+    ) -> None:
+        """``reader`` may serve several shards, and is not closed with this one. ``commits_on_loop``: a quick commit
+        may run there, which one over a network never does."""
         self._loop = loop
         self._clock = clock
-        # A slow fsync holds the writer only; the loop and the reader go on.
-        self._writer = _Worker("penstock-writer", loop)
-        self._reader = _Worker("penstock-reader", loop)
-        self._placement = CommitPlacement()
+        self._writer = Worker("penstock-writer", loop)
+        self._reader = reader
+        self._placement = CommitPlacement() if commits_on_loop else None
         self.soon: Callable[[Callable[[], None]], Any] = loop.call_soon
 
     def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
-        if not short or self._writer.pending or not self._placement.on_loop():
+        placement = self._placement
+        if placement is None or not short or self._writer.pending or not placement.on_loop():
             self._writer.give(job, done)
             return
         idle_from = perf_counter() - thread_time()
@@ -136,7 +147,7 @@ class LoopRuntime:
             value = job()
         except BaseException as error:
             failure = error
-        self._placement.waited(perf_counter() - thread_time() - idle_from)
+        placement.waited(perf_counter() - thread_time() - idle_from)
         done(value, failure)
 
     def write(self, job: Callable[[], T]) -> Promise[T]:
@@ -152,10 +163,9 @@ class LoopRuntime:
 
     def close(self) -> None:
         self._writer.close()
-        self._reader.close()
 
 
-def _promised(worker: _Worker, job: Callable[[], T]) -> Promise[T]:
+def _promised(worker: Worker, job: Callable[[], T]) -> Promise[T]:
     promise: Promise[T] = Promise()
 
     def done(value: T | None, error: BaseException | None) -> None:

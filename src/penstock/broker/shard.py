@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import (
+    NotOwned,
     StoreBroken,
     StoreBusy,
     StoreClosed,
@@ -81,15 +82,18 @@ class Shard:
         limits: Limits,
         state: ShardState,
         on_ended: Callable[[StoreError], None],
+        index: int = 0,
     ) -> None:
         """``state``: what opening the store found. ``on_ended`` is called once when the shard is lost or its data can
-        no longer be trusted: no commit is tried after that."""
+        no longer be trusted: no commit is tried after that. ``index``: which of the shards of the site it is."""
         self.store = store
+        self.index = index
         self.runtime = runtime
         self.clock = clock
         self.limits = limits
         self.secret = state.secret
         self.ended: StoreError | None = None
+        self.released = False  # another process shall have it: nothing new is decided here
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self._on_ended = on_ended
         self._owner = state.end.owner
@@ -98,6 +102,8 @@ class Shard:
         self._next_number = state.mark.next_number
         self._watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
+        self._reads = 0  # under way
+        self._reads_done: Promise[None] | None = None  # somebody waits for them
         self._answers: list[tuple[Promise[Any], Any]] | None = (
             None  # to be given when all participants were notified
         )
@@ -147,7 +153,13 @@ class Shard:
 
     def check_not_ended(self) -> None:
         if self.ended is not None:
+            self.check_owned()
             raise self.ended
+
+    def check_owned(self) -> None:
+        """Raises NotOwned if the shard was given back, or is about to be."""
+        if self.released:
+            raise NotOwned(self.index)
 
     def touch(self, participant: Participant) -> None:
         """The open commit holds changes that memory of this participant has made already."""
@@ -228,15 +240,48 @@ class Shard:
         self.runtime.at(self.clock.now_ms() + ms, lambda: ended.resolve(None))
         return ended
 
+    def turn(self) -> Promise[None]:
+        """Done when the events at hand are."""
+        ended: Promise[None] = Promise()
+        self.runtime.soon(lambda: ended.resolve(None))
+        return ended
+
+    # -- giving back -----------------------------------------------------------------------------------------
+
+    async def drained(self) -> None:
+        """Done when everything decided is durable or was refused, and no read is under way that may lead to more."""
+        while True:
+            self.write_later()
+            try:
+                await self.settled()
+            except StoreError:
+                continue  # its requests were answered so
+            if self._reads:
+                self._reads_done = self._reads_done or Promise()
+                await self._reads_done
+            # Who waited for the same commit or read decides first.
+            await self.turn()
+            if not self._reads and self._under_way is None and not self.changes and not self._later:
+                return
+
+    def finish(self) -> None:
+        """No commit is tried from now on."""
+        self.ended = self.ended or StoreClosed("the shard was handed over to another process")
+
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, job: Callable[[], T]) -> Promise[T]:
         """Run a blocking read of the store in the thread that reads. Damage that it finds ends the shard."""
+        self._reads += 1
         promise = self.runtime.read(job)
         promise.on_done(self._check_read)
         return promise
 
     def _check_read(self, promise: Promise[Any]) -> None:
+        self._reads -= 1
+        if not self._reads and self._reads_done is not None:
+            done, self._reads_done = self._reads_done, None
+            done.resolve(None)
         try:
             promise.result()
         except StoreBroken as error:
@@ -373,6 +418,8 @@ class Shard:
     def _end(self, error: StoreError) -> None:
         if self.ended is None:
             self.ended = error
+            self._later.clear()
+            self._later_of.clear()
             self._on_ended(error)
 
     # -- the state of the store ------------------------------------------------------------------------------

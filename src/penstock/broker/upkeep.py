@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from penstock.broker.catalogue import Catalogue
@@ -11,6 +11,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.limits import MINUTE
+from penstock.names import QueueName
 from penstock.promise import Promise, run_detached
 from penstock.queues.backlog import Budget
 
@@ -20,14 +21,41 @@ _MAINTAIN_ROWS = 1000
 _TRIMMED_PER_COMMIT = 16
 
 
-class Upkeep:
-    def __init__(self, shard: Shard, budget: Budget, catalogue: Catalogue) -> None:
-        self._shard = shard
+class MemoryRelief:
+    """Keeps the memory of all queues, of whichever shard, within the budget of the process."""
+
+    def __init__(self, budget: Budget, queues: Mapping[QueueName, LiveQueue]) -> None:
         self._budget = budget
-        self._catalogue = catalogue
+        self._queues = queues
         self._to_trim: Iterator[LiveQueue] = iter(())
         self._no_relief_bytes = 0  # with less than this in use, another round of trimming would not help
         self._trimmed_all = False
+
+    def relieve(self) -> None:
+        """Over the budget: let some queues keep only the floor of each lane. Every queue has its turn.
+
+        After a round that could not help (floors alone may exceed a small budget) wait until 5 % more is in use."""
+        budget = self._budget
+        if budget.used < budget.bytes_max or budget.used < self._no_relief_bytes:
+            return
+        for _ in range(_TRIMMED_PER_COMMIT):
+            queue = next(self._to_trim, None)
+            if queue is None:
+                if self._trimmed_all:
+                    self._no_relief_bytes = budget.used * 21 // 20
+                self._to_trim, self._trimmed_all = iter(list(self._queues.values())), not self._trimmed_all
+                return
+            if queue.memory.loaded:
+                queue.rules.trim(queue.shard.changes.durable)
+                if budget.has_room():
+                    self._no_relief_bytes = 0
+                    return
+
+
+class Upkeep:
+    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
+        self._shard = shard
+        self._catalogue = catalogue
         self._round: Timer | None = None
         self._maintaining = False
         self._stopped = False
@@ -76,27 +104,6 @@ class Upkeep:
         self._set_round()
 
     # -- memory ----------------------------------------------------------------------------------------------
-
-    def relieve_memory(self) -> None:
-        """Over the budget: let some queues keep only the floor of each lane. Every queue has its turn.
-
-        After a round that could not help (floors alone may exceed a small budget) wait until 5 % more is in use."""
-        budget = self._budget
-        if budget.used < budget.bytes_max or budget.used < self._no_relief_bytes:
-            return
-        durable = self._shard.changes.durable
-        for _ in range(_TRIMMED_PER_COMMIT):
-            queue = next(self._to_trim, None)
-            if queue is None:
-                if self._trimmed_all:
-                    self._no_relief_bytes = budget.used * 21 // 20
-                self._to_trim, self._trimmed_all = iter(self._catalogue), not self._trimmed_all
-                return
-            if queue.memory.loaded:
-                queue.rules.trim(durable)
-                if budget.has_room():
-                    self._no_relief_bytes = 0
-                    return
 
     def reload_all(self) -> None:
         """Throw all memory away and load it again for waiting receives."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
-from penstock.errors import QueueMissing
+from penstock.errors import PenstockError
 from penstock.promise import Promise
 from penstock.queues.backlog import NEVER
 from penstock.queues.messages import Delivery
@@ -112,11 +112,11 @@ class WaitingReceives:
             waiter.stop_waiting()
             self._shard.answer(waiter.answer, [])
 
-    def end(self, *, deleted: bool = False) -> None:
-        """End all waiting now: with nothing, or with QueueMissing if the queue was deleted."""
-        self._end_some(deque((*self.short_polls, *self.long_polls)), deleted)
+    def end(self, error: PenstockError | None = None) -> None:
+        """End all waiting now: with nothing, or with this error."""
+        self._end_some(deque((*self.short_polls, *self.long_polls)), error)
 
-    def _end_some(self, ending: deque[Waiter], deleted: bool) -> None:
+    def _end_some(self, ending: deque[Waiter], error: PenstockError | None) -> None:
         for _ in range(min(len(ending), _ENDED_PER_TURN)):
             waiter = ending.popleft()
             line = self.long_polls if waiter in self.long_polls else self.short_polls
@@ -124,12 +124,12 @@ class WaitingReceives:
                 continue  # its time ended, its connection was closed, or it was served before its turn came
             del line[waiter]
             waiter.stop_waiting()
-            if deleted:
-                waiter.answer.fail(QueueMissing())
+            if error is not None:
+                waiter.answer.fail(error)
             else:
                 waiter.answer.resolve([])
         if ending:
-            self._shard.runtime.soon(partial(self._end_some, ending, deleted))
+            self._shard.runtime.soon(partial(self._end_some, ending, error))
         elif not self:
             self.set_timer(NEVER)
 

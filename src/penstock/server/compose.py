@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
-from penstock.broker.runtime import LoopRuntime
-from penstock.broker.shard import Shard
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
@@ -22,12 +20,13 @@ from penstock.server.security import Security
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
+from penstock.server.shards import OpenShards
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import sqs, sts
-from penstock.store.memory import MemoryStore
-from penstock.store.port import Store
+from penstock.store.memory import MemorySite
+from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import Synchronous
-from penstock.store.sqlite.store import SqliteStore
+from penstock.store.sqlite.site import SqliteSite
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Service
 
@@ -44,18 +43,11 @@ class Parts:
         self.config = config
         self._on_fatal = on_fatal
         self.clock = SystemClock()
-        self._runtime = LoopRuntime(asyncio.get_running_loop(), self.clock)
         origins = Origins(config.public_url, config.trusted_proxies)
         self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES])
-        store: Store
-        if config.memory:
-            store = MemoryStore()
-        else:
-            synchronous, sync_every_s = sync_policy(config)
-            store = SqliteStore(config.data, synchronous=synchronous, sync_every_s=sync_every_s)
-        self._store = self.security.encryption.around(store)
-        self.shard: Shard
+        self.site = site_of(config)
         self.broker: Broker
+        self.shards: OpenShards
         self.health = Health()
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
@@ -81,15 +73,16 @@ class Parts:
 
     async def load(self) -> None:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
-        state = await self._runtime.write(self._store.open)
-        self.security.start()
-        self.clock.resume(state.mark.now_ms, state.mark.wall_ms)
-        limits = self.config.broker_limits
+        await asyncio.to_thread(self.site.open)
         encryption = self.security.encryption
-        self.shard = shard = Shard(self._store, self._runtime, self.clock, limits, state, self._on_fatal)
-        self.broker = Broker(shard, encryption.guard, encryption.dedup_key)
-        self.broker.start()
+        self.broker = Broker(
+            self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key
+        )
+        self.shards = OpenShards(self.site, self.broker, encryption, self._on_fatal)
+        await self.shards.open(range(self.site.shards))
+        self.security.start()
         self.health.show("sends", self._send_state)
+        self.health.facts["durability"] = self.site.guarantees
         services = [service.with_context(context(self)) for service, context in SERVICES]
         dispatcher = Dispatcher(
             services, self.security.recorder, authorize if self.security.credentials is not None else None
@@ -97,7 +90,7 @@ class Parts:
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
         self.health.done(_LOADING)
         await declare_queues(self.broker, self.config.queues, self.config.space)
-        encryption.start(self._store, shard, self.broker)
+        encryption.start(self.broker)
         self.health.done(_DECLARING)
 
     def _send_state(self) -> str:
@@ -119,16 +112,21 @@ class Parts:
         """Commit the last changes and close the store."""
         self.security.encryption.stop()
         await self.broker.stop()
-        await asyncio.to_thread(self._close_store)
-
-    def _close_store(self) -> None:
-        # Queued reads may each ask for another one. Jobs given after this are never run.
-        self._runtime.close()
-        self._store.close()
+        await self.shards.close_all()
+        await asyncio.to_thread(self.site.close)
 
     def close(self) -> None:
-        self._runtime.close()
+        if hasattr(self, "shards"):
+            self.shards.stop_threads()
         self.security.close()
+
+
+def site_of(config: Config) -> StoreSite:
+    """Where the shards are stored."""
+    if config.memory:
+        return MemorySite(config.shards or 1)
+    synchronous, sync_every_s = sync_policy(config)
+    return SqliteSite(config.data, config.shards or None, synchronous=synchronous, sync_every_s=sync_every_s)
 
 
 def sync_policy(config: Config) -> tuple[Synchronous, float | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -55,7 +56,8 @@ class Encryption:
         self._path = config.keyring_file
         self._keyring: Keyring | None = None
         self._cipher: MessageCipher | NoEncryption
-        self._reencryption: Reencryption | None = None
+        self._admitting = Lock()  # shards are opened in several threads
+        self._reencryptions: dict[int, Reencryption] = {}  # by shard
         self._broker: Broker | None = None
         self.dedup_key = None if root is None else root.derive(b"dedup")
         if root is not None:
@@ -111,21 +113,31 @@ class Encryption:
             )
         if self._keyring is not None:
             try:
-                self._keyring.ensure_file()
+                with self._admitting:
+                    self._keyring.ensure_file()
             except KeyringError as error:
                 raise StoreRefused(str(error)) from None
 
-    def start(self, store: EncryptedStore, shard: Shard, broker: Broker) -> None:
-        """Start or continue the re-encryption of stored messages. The store is open, and the queues are loaded."""
+    def start(self, broker: Broker) -> None:
+        """Warn of queues without a key, and tell the broker from now on when keys change."""
+        if self._keyring is not None:
+            self._broker = broker
+            _warn_of(without_key(broker.queues()))
+
+    def opened(self, store: EncryptedStore, shard: Shard, shards: int) -> None:
+        """Start or continue the re-encryption of the messages in a shard. The store is open."""
         if (keyring := self._keyring) is None:
             return
-        self._broker = broker
-        _warn_of(without_key(broker.queues()))
-        file = ProgressFile(self._path)
-        self._reencryption = Reencryption(
+        file = ProgressFile(self._path, shard.index if shards > 1 else None)
+        reencryption = self._reencryptions[shard.index] = Reencryption(
             store, shard, lambda: keyring.keys.file.generation, file.load(), file.save
-        )  # fmt: skip
-        self._reencryption.wake()
+        )
+        reencryption.wake()
+
+    def closing(self, index: int) -> None:
+        """Call this before the broker gives the shard back."""
+        if (reencryption := self._reencryptions.pop(index, None)) is not None:
+            reencryption.stop()
 
     def reload(self, *, requested: bool = False) -> str:
         """Read a changed keyring. Cheap if there is nothing to do: it can be called every second. ``requested`` reads
@@ -136,14 +148,15 @@ class Encryption:
         line = keyring.reload(requested=requested)
         if self._broker is not None and keyring.keys.disabled != disabled:
             self._broker.keys_changed()
-        if line and self._reencryption is not None:
-            self._reencryption.wake()
+        if line:
+            for reencryption in self._reencryptions.values():
+                reencryption.wake()
         return line
 
     def stop(self) -> None:
         """Call this before the broker stops."""
-        if self._reencryption is not None:
-            self._reencryption.stop()
+        for index in list(self._reencryptions):
+            self.closing(index)
 
 
 def _warn_of(queues: Sequence[LiveQueue]) -> None:
@@ -172,8 +185,10 @@ def _first(texts: Iterable[str]) -> str:
 class ProgressFile:
     """The progress of re-encryption: written by the server beside the keyring, shown by ``penstock key list``."""
 
-    def __init__(self, keyring: Path | None) -> None:
-        self._path = None if keyring is None else keyring.with_name("penstock-reencryption.json")
+    def __init__(self, keyring: Path | None, shard: int | None = None) -> None:
+        """``shard``: of several."""
+        name = "penstock-reencryption.json" if shard is None else f"penstock-reencryption-{shard:04d}.json"
+        self._path = None if keyring is None else keyring.with_name(name)
 
     def load(self) -> ReencryptionProgress | None:
         """None if there is none: then all messages are checked again, which does no harm."""

@@ -22,6 +22,8 @@ class Health:
         self._expected: list[str] = []
         self._watched: dict[str, Callable[[], bool]] = {}
         self._shown: dict[str, Callable[[], str]] = {}
+        self.facts: dict[str, str] = {}
+        """Lines of /health that do not change."""
         self.unconditional = True
         """Ready, and nothing has to be asked."""
 
@@ -66,7 +68,7 @@ class Health:
                 page: dict[str, object] = {"status": "ready" if ready else "not ready"}
             case b"/health":
                 page = {"status": "ready" if ready else "not ready", "live": True, "ready": ready}
-                page["version"] = __version__
+                page |= {"version": __version__, **self.facts}
             case _:
                 return json_page(request, {"error": "not found"}, 404)
         if not ready:

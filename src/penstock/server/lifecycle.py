@@ -104,9 +104,8 @@ async def _serve(config: Config, human: bool) -> None:
         await load(config, parts)
         recovered = describe_recovery(*parts.broker.recovery, time.perf_counter() - started)
         reloads.start(parts)
-        announce(
-            startup_report(config, addresses, recovered, parts.security.encryption.status), human, config
-        )
+        encryption, durability = parts.security.encryption.status, parts.site.guarantees
+        announce(startup_report(config, addresses, recovered, encryption, durability), human, config)
         await stop.requested.wait()
         await _stop(config, parts, stop)
     finally:

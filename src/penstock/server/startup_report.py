@@ -10,7 +10,12 @@ from penstock.server.settings.config import Config
 
 
 def startup_report(
-    config: Config, addresses: Sequence[Address], recovered: str, encryption: str, workers: str = ""
+    config: Config,
+    addresses: Sequence[Address],
+    recovered: str,
+    encryption: str,
+    durability: str,
+    workers: str = "",
 ) -> dict[str, str | list[str]]:
     """In the order shown. ``addresses`` as they were opened, with their ports."""
     audit_file = config.audit_file
@@ -19,7 +24,7 @@ def startup_report(
         "listening": f"{config.scheme}://{addresses[0]}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": "in memory" if config.memory else str(config.data.absolute()),
-        "durability": describe_durability(config),
+        "durability": durability,
         "recovered": recovered,
         "access": describe_access(config, addresses),
         "encryption": encryption,
@@ -39,20 +44,6 @@ def banner(report: dict[str, str | list[str]]) -> str:
 def describe_recovery(queues: int, messages: int, size: int, seconds: float) -> str:
     what = (amount(queues, "queue"), amount(messages, "message"), format_bytes(size))
     return f"{', '.join(what)} in {seconds * 1000:.0f} ms"
-
-
-def describe_durability(config: Config) -> str:
-    if config.memory:
-        return "none: nothing survives a stop"
-    if config.durability == "commit":
-        return "every response waits until its change is on disk (fsync on every commit)"
-    if config.durability == "interval":
-        interval = f"{config.durability_interval:g} s"
-        return (
-            f"synced every {interval}: a power cut can lose what was acknowledged in the last {interval}, "
-            "a crash loses nothing"
-        )
-    return "left to the operating system: a power cut can lose what it had not written yet, a crash loses nothing"
 
 
 def describe_access(config: Config, addresses: Sequence[Address]) -> str:

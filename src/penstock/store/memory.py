@@ -381,3 +381,20 @@ def _within(rows: Iterable[EntryRow], content_bytes_max: int) -> Iterator[EntryR
         else:
             content_bytes_max -= len(row.content or b"")
             yield row
+
+
+class MemorySite:
+    is_local = True
+    guarantees = "none: nothing survives a stop"
+
+    def __init__(self, shards: int = 1) -> None:
+        self.shards = shards
+        self._stores = [MemoryStore() for _ in range(shards)]
+
+    def open(self) -> None: ...
+
+    def shard(self, index: int) -> MemoryStore:
+        """The same one each time: a shard that was closed can be opened again."""
+        return self._stores[index]
+
+    def close(self) -> None: ...

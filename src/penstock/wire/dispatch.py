@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.errors import SignatureMissing, StoreError
+from penstock.errors import NotOwned, SignatureMissing, StoreError
 from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
@@ -277,7 +277,7 @@ def _unknown_action(target: str) -> Fault:
 def _to_fault(error: BaseException, service: Service, call: Call) -> Fault:
     if isinstance(error, Fault):
         return error
-    if isinstance(error, StoreError):
+    if isinstance(error, (StoreError, NotOwned)):
         return store_fault(error)
     fault = service.to_fault(error) if isinstance(error, Exception) else None
     if fault is not None:

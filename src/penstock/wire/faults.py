@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import StoreError, StoreFull
+from penstock.errors import NotOwned, StoreError, StoreFull
 from penstock.wire.service import Fault
 
 
@@ -62,8 +62,10 @@ def service_unavailable(message: str) -> Fault:
     return _fault("ServiceUnavailableException", "ServiceUnavailable", 503, message)
 
 
-def store_fault(error: StoreError) -> Fault:
+def store_fault(error: StoreError | NotOwned) -> Fault:
     """Every SDK repeats a request that got 503; the words say that this is safe, as nothing was changed."""
+    if isinstance(error, NotOwned):
+        return service_unavailable("The queue is being moved to another server. Nothing was changed.")
     if isinstance(error, StoreFull):
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
     return service_unavailable("The change could not be stored. Nothing was changed.")

@@ -72,6 +72,11 @@ class Config:
         tuple[Address, ...], ADDRESSES, "Addresses to listen on, instead of host and port."
     ] = ()
     data: Annotated[Path, PATH, "Directory for queues and messages."] = Path("penstock-data")
+    shards: Annotated[
+        int,
+        integer(0, 1024),
+        "Parts that queues are divided among, fixed when the store is made. 0: as many as there are, or one.",
+    ] = 0
     credentials: Annotated[
         Path | None, PATH, "File with users, roles and their keys. With it, every request must be signed."
     ] = None

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.server.compose import site_of
 from penstock.server.lifecycle import announce, listen_errors
 from penstock.server.logs import set_up_logs
 from penstock.server.settings.address import Address
@@ -51,7 +52,8 @@ async def _supervise(config: Config, human: bool) -> None:
             sum(each.size for each in workers), time.perf_counter() - started,
         )  # fmt: skip
         processes = f"{config.workers} processes, {amount(shards, 'shard')}"
-        report = startup_report(config, addresses, recovered, workers[0].encryption, processes)
+        encryption, durability = workers[0].encryption, site_of(config).guarantees
+        report = startup_report(config, addresses, recovered, encryption, durability, processes)
         announce(report, human, config)
 
     with _private_directory(config) as directory:

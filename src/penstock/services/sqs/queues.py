@@ -1,7 +1,7 @@
 """CreateQueue, GetQueueUrl, ListQueues, DeleteQueue, PurgeQueue, GetQueueAttributes, SetQueueAttributes,
 ListDeadLetterSourceQueues.
 
-A response that depends on a queue waits until the creation of the queue is durable: ``broker.settled()``.
+A response that depends on a queue waits until the creation of the queue is durable: ``broker.settled``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def create_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> Cre
     else:
         name = resource.queue.name
         _check_same(resource.queue, attributes)
-        await sqs.broker.settled()
+        await sqs.broker.settled(resource.queue)
     return CreateQueueResult(QueueUrl=queue_url(call.base_url, name))
 
 
@@ -125,7 +125,7 @@ def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueRes
 
 async def get_queue_url(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> GetQueueUrlResult:
     queue = call.resource.queue
-    await sqs.broker.settled()
+    await sqs.broker.settled(queue)
     return GetQueueUrlResult(QueueUrl=queue_url(call.base_url, queue.name))
 
 
@@ -227,7 +227,7 @@ async def get_queue_attributes(
             raise unknown_attribute(name)
     counted = "All" in names or not COUNTED.isdisjoint(names)
     counts = await sqs.broker.counts(queue) if counted else Counts()
-    await sqs.broker.settled()
+    await sqs.broker.settled(queue)
     shown = shown_queue(queue, counts)
     if "All" not in names:
         shown = {name: shown[name] for name in names if name in shown}

@@ -105,6 +105,7 @@ def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | Abse
     queue = sqs.broker.by_name.get(name)
     if queue is not None:
         return QueueResource(queue)
+    sqs.broker.check_owned(name)
     if call.principal is None:
         raise QueueMissing
     return AbsentQueue(name, QueueMissing())
@@ -122,6 +123,7 @@ def queue_resource(
     """The queue of that name, with the tags that the request sets or removes, and the error if it is missing."""
     queue = sqs.broker.by_name.get(name)
     if queue is None:
+        sqs.broker.check_owned(name)
         return AbsentQueue(name, missing or QueueMissing(), request_tags, tag_keys, is_hidden=is_hidden)
     return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
 

@@ -101,7 +101,8 @@ class LockFile:
         self._path = path
         self._fd: int | None = None
 
-    def take(self) -> None:
+    def take(self, *, shared: bool = False) -> None:
+        """``shared``: with other processes that take it so."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             fd = os.open(self._path, flags, 0o600)
@@ -117,7 +118,7 @@ class LockFile:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise StoreRefused(f"{self._path} is not a regular file: remove it")
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(fd, 200).decode("utf-8", "replace").strip() or "another process"
             os.close(fd)

@@ -1,0 +1,117 @@
+"""A partition: one shard that this process owns, with everything of the broker that belongs to it alone.
+
+A shard can be given back while requests come in. From then on its queues are not found, and everything that has not
+been decided yet is refused with NotOwned, so that it can be passed on to the next owner. What was decided before is
+made durable and answered here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.editing import Editing
+from penstock.broker.encryption import KeyGuard
+from penstock.broker.live_queue import LiveQueue, QueueContext
+from penstock.broker.move_tasks import MoveTasks
+from penstock.broker.quotas import Quotas
+from penstock.broker.shard import Shard
+from penstock.broker.upkeep import MemoryRelief, Upkeep
+from penstock.errors import NotOwned, PenstockError
+from penstock.names import QueueName
+from penstock.queues.backlog import Budget
+from penstock.queues.dedup import DedupUsage, SendDigests
+from penstock.queues.queue import Tools
+from penstock.queues.receipts import MessageIds, ReceiptSigner
+
+
+class Recovery(NamedTuple):
+    """What opening a shard found."""
+
+    queues: int
+    messages: int
+    bytes: int
+
+
+class Shared(NamedTuple):
+    """What all partitions of a process share."""
+
+    by_name: dict[QueueName, LiveQueue]
+    budget: Budget
+    relief: MemoryRelief
+    dedup_usage: DedupUsage
+    quotas: Quotas
+    keys: KeyGuard
+    dedup_key: bytes | None  # keys the digests of sends, where messages are encrypted
+
+
+class Partition:
+    def __init__(self, shard: Shard, shared: Shared) -> None:
+        self.shard = shard
+        self._shared = shared
+        tools = Tools(
+            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, MessageIds(shard.secret),
+            SendDigests(shared.dedup_key or shard.secret),
+        )  # fmt: skip
+        context = QueueContext(shard, tools, ReceiptSigner(shard.secret, shard.index), shared.keys)
+        self.catalogue = catalogue = Catalogue(context, shared.by_name)
+        quotas = shared.quotas
+        quotas.add(shard, catalogue)
+        context.deliver, context.exists = catalogue.deliver, catalogue.exists
+        context.check_quota = quotas.check_messages if quotas.bounds_messages else None
+        self.upkeep = Upkeep(shard, catalogue)
+        self.moves = MoveTasks(shard, catalogue)
+        self.editing = Editing(shard)
+        usage = shard.usage.values()
+        messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
+        self.recovery = Recovery(len(catalogue), messages, size)
+        shard.watch(lambda commit: shared.relief.relieve())
+
+    def start(self) -> None:
+        """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""
+        self.shard.start()
+        self.upkeep.start()
+        self.moves.start()
+
+    def end_polls(self, error: PenstockError | None = None) -> None:
+        """Answer every waiting receive with nothing, or with this error."""
+        for queue in self.catalogue:
+            queue.waiting.end(error)
+
+    async def stop(self) -> None:
+        """End every wait and make all that was decided durable."""
+        self.upkeep.stop()
+        self.moves.stop()
+        self.end_polls()
+        self.shard.write_later()
+        await self.shard.settled()
+
+    async def close(self) -> None:
+        """Give the shard back. Returns when everything decided is durable or was refused, and nothing more will be
+        decided: then the caller closes the store."""
+        queues = self._release()
+        for queue in queues:
+            while queue.waiting:
+                await self.shard.turn()
+        await self.shard.drained()
+        self._forget(queues)
+        self.shard.finish()
+
+    def abandon(self) -> None:
+        """The shard was lost: nothing more can be made durable."""
+        self._forget(self._release())
+
+    def _release(self) -> list[LiveQueue]:
+        self.shard.released = True
+        self.upkeep.stop()
+        self.moves.stop()
+        queues = list(self.catalogue)
+        for queue in queues:
+            del self._shared.by_name[queue.name]
+        self.end_polls(NotOwned(self.shard.index))
+        return queues
+
+    def _forget(self, queues: list[LiveQueue]) -> None:
+        self._shared.quotas.remove(self.shard)
+        for queue in queues:
+            queue.memory.forget()

@@ -1,0 +1,132 @@
+"""The shards that this process has open, each with its store, its clock, a writing thread and its part of the broker.
+
+All of a site's shards in a single process, some of them in one of several. They can be opened and closed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.broker.runtime import LoopRuntime, Worker
+from penstock.broker.shard import Shard
+from penstock.clock import SystemClock
+from penstock.errors import StoreBroken, StoreError, StoreRefused
+from penstock.promise import run_detached, start
+from penstock.server.encryption import Encryption
+from penstock.store.encrypted import EncryptedStore
+from penstock.store.port import UNFINISHED, ShardState, StoreSite
+
+log = logging.getLogger("penstock.server")
+
+_READERS_MAX = 4
+
+
+class _Opened(NamedTuple):
+    shard: Shard
+    store: EncryptedStore
+    runtime: LoopRuntime
+
+
+def _open_store(store: EncryptedStore) -> ShardState:
+    state = store.open()
+    if UNFINISHED in state.records:
+        store.close()
+        raise StoreRefused(
+            "the store holds an unfinished copy of another one: repeat the same penstock migrate, which goes on"
+        )
+    return state
+
+
+class OpenShards:
+    def __init__(
+        self,
+        site: StoreSite,
+        broker: Broker,
+        encryption: Encryption,
+        on_fatal: Callable[[StoreError], None],
+    ) -> None:
+        """``on_fatal`` is called when the process has to stop: its only shard is lost, or the disk failed."""
+        self._site = site
+        self._broker = broker
+        self._encryption = encryption
+        self._on_fatal = on_fatal
+        self._loop = loop = asyncio.get_running_loop()
+        # Each shard keeps to one reader: a store is read by one thread at a time.
+        readers = min(site.shards, _READERS_MAX)
+        self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
+        self._opened: dict[int, _Opened] = {}
+        self.on_shard_lost: Callable[[int, StoreError], None] = lambda index, error: None
+        """Called with a shard that another process has taken, when this one no longer serves it."""
+
+    def __getitem__(self, index: int) -> Shard:
+        return self._opened[index].shard
+
+    async def open(self, indexes: Iterable[int]) -> None:
+        """Take shards and serve them. Raises StoreRefused or StoreError."""
+        opening = [start(self._open(index)) for index in indexes]
+        for each in opening:
+            await each
+
+    async def _open(self, index: int) -> None:
+        clock = SystemClock()
+        reader = self._readers[index % len(self._readers)]
+        runtime = LoopRuntime(self._loop, clock, reader, commits_on_loop=self._site.is_local)
+        store = self._encryption.around(self._site.shard(index))
+        try:
+            state = await runtime.write(partial(_open_store, store))
+        except BaseException:
+            runtime.close()
+            raise
+        clock.resume(state.mark.now_ms, state.mark.wall_ms)
+        shard = Shard(
+            store, runtime, clock, self._broker.limits, state, partial(self._ended, index), index
+        )  # fmt: skip
+        self._opened[index] = _Opened(shard, store, runtime)
+        self._broker.open_shard(shard)
+        self._encryption.opened(store, shard, self._site.shards)
+
+    async def close(self, index: int) -> None:
+        """Make everything decided durable, and give the shard back."""
+        self._encryption.closing(index)
+        await self._broker.close_shard(index)
+        await self._close_store(self._opened.pop(index))
+
+    async def close_all(self) -> None:
+        """The process stops: the broker has made everything durable."""
+        await asyncio.to_thread(self.stop_threads)
+        for opened in self._opened.values():
+            await asyncio.to_thread(opened.store.close)
+        self._opened.clear()
+
+    async def _close_store(self, opened: _Opened) -> None:
+        await asyncio.to_thread(opened.runtime.close)
+        await asyncio.to_thread(opened.store.close)
+
+    def _ended(self, index: int, error: StoreError) -> None:
+        """Other shards go on without one that was lost. After a failed fsync the disk itself cannot be trusted."""
+        if self._site.shards == 1 or isinstance(error, StoreBroken):
+            self._on_fatal(error)
+        else:
+            # On the next turn: the requests of the refused commit are answered first.
+            self._loop.call_soon(self._lose, index, error)
+
+    def _lose(self, index: int, error: StoreError) -> None:
+        opened = self._opened.pop(index, None)
+        if opened is not None:
+            log.error("shard %d is lost: %s", index, error)
+            self._encryption.closing(index)
+            self._broker.lose_shard(index)
+            run_detached(self._close_store(opened))
+            self.on_shard_lost(index, error)
+
+    def stop_threads(self) -> None:
+        """Returns when the jobs given before are done. Reads may each ask for another one: those are never done."""
+        for opened in self._opened.values():
+            opened.runtime.close()
+        for reader in self._readers:
+            reader.close()
