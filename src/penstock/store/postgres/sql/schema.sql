@@ -86,4 +86,22 @@ CREATE TABLE IF NOT EXISTS voids (
   position int8 NOT NULL,
   seq      int8 NOT NULL,
   PRIMARY KEY (shard, queue)
+);
+
+-- The nodes of a cluster: alive while their row exists.
+CREATE TABLE IF NOT EXISTS nodes (
+  id       text        PRIMARY KEY,  -- of one process; never used again
+  address  text        NOT NULL,
+  version  text        NOT NULL,
+  draining boolean     NOT NULL,
+  renewed  timestamptz NOT NULL,
+  until    timestamptz NOT NULL  -- then any node may remove the row
+);
+
+CREATE TABLE IF NOT EXISTS leases (
+  shard   int     PRIMARY KEY,
+  owner   text,                 -- a node, which may have no row any more
+  epoch   int8    NOT NULL,     -- raised by every change of the owner
+  serving boolean NOT NULL,     -- the owner has loaded the shard
+  wish    text                  -- the address of the node that an operator chose
 )
