@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from migrate.generated import MemorySite, dump, fill
 from penstock.migrate.stores.mapping import feeding_shards
-from penstock.migrate.stores.migration import Migration, Steps, opened
+from penstock.migrate.stores.migration import Migration, opened
 from penstock.names import QueueName, shard_of
 from penstock.store.port import StoreSite
 
-SILENT = Steps(lambda copied: None, lambda checked: None)
+
+@contextmanager
+def silent(step: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Checks that progress ends where it should."""
+    done = [0]
+    yield done.append
+    assert done == sorted(done)
+    assert done[-1] == total
 
 
 def migrate(source: StoreSite, target: StoreSite) -> Migration:
     with opened(source) as sources, opened(target) as targets:
         migration = Migration(sources, target.shards, lambda: None)
-        migration.run(targets, SILENT)
+        migration.run(targets, silent)
     return migration
 
 

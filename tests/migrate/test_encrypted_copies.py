@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrate.generated import MemorySite, dump, fill
-from migrate.test_copies import SILENT
+from migrate.test_copies import silent
 from penstock.auth.encryption.envelope import MessageCipher, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
@@ -39,7 +39,7 @@ def decrypting(stores: list[Store], keyring: Keyring) -> list[Store]:
 def migrate(source: MemorySite, target: MemorySite, cipher: Cipher | None) -> Migration:
     with opened(source) as sources, opened(target) as targets:
         migration = Migration(sources, target.shards, lambda: cipher)
-        migration.run(targets, SILENT)
+        migration.run(targets, silent)
     return migration
 
 

@@ -21,6 +21,7 @@ from penstock.errors import NotOwned, PenstockError
 from penstock.names import QueueName
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage, SendDigests
+from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
 from penstock.queues.queue import Tools
 from penstock.queues.receipts import MessageIds, ReceiptSigner
 
@@ -49,11 +50,15 @@ class Partition:
     def __init__(self, shard: Shard, shared: Shared) -> None:
         self.shard = shard
         self._shared = shared
+        former = FormerShards(
+            (record for _, record in shard.table(FORMER_SHARDS)), keyed_by_shard=shared.dedup_key is None
+        )
         tools = Tools(
             shard.limits, shared.budget, shared.dedup_usage, shard.next_number, MessageIds(shard.secret),
-            SendDigests(shared.dedup_key or shard.secret),
+            SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
-        context = QueueContext(shard, tools, ReceiptSigner(shard.secret, shard.index), shared.keys)
+        receipts = ReceiptSigner(shard.secret, shard.index, former.read)
+        context = QueueContext(shard, tools, receipts, shared.keys)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
         quotas.add(shard, catalogue)

@@ -26,6 +26,7 @@ _COMMANDS = {
     "audit": "Search the audit log: who called what, from where, and whether it was allowed.",
     "cert": "Create a certificate for development with HTTPS.",
     "key": "Manage the root key and the keys that encrypt messages.",
+    "migrate": "Copy all queues and messages into another store.",
     "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
 }
 

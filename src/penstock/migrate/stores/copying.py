@@ -189,6 +189,7 @@ class StoreCopy:
     def run(self, on_progress: Callable[[int], None]) -> None:
         """Copy what is not copied yet. ``on_progress`` is called with the messages copied so far."""
         self._begin()
+        on_progress(self.messages)
         for source in range(self._targets[0].progress.place.shard, len(self._sources)):
             for page in self._pages(source):
                 self._write(page)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
 from penstock.broker.catalogue import QUEUES
@@ -25,11 +25,8 @@ class Amount(NamedTuple):
     bytes: int
 
 
-class Steps(NamedTuple):
-    """Called with how many messages were copied or read so far."""
-
-    copied: Callable[[int], None]
-    checked: Callable[[int], None]
+Show = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""``show(step, total)`` shows a step as long as the context lasts; what it gives is called with how much is done."""
 
 
 @contextmanager
@@ -79,7 +76,11 @@ class Migration:
         self.resumed = False
         self.left_out = 0  # messages of queues that do not exist any more: no client could ever get them
 
-    def run(self, targets: list[OpenShard], steps: Steps) -> Sums:
+    def check_target(self, targets: list[OpenShard]) -> None:
+        """Raises StoreRefused or AlreadyComplete if it cannot be filled, or filled further, from this source."""
+        StoreCopy(self._sources, targets, self._mapping, self._contents)
+
+    def run(self, targets: list[OpenShard], show: Show) -> Sums:
         """Copy, compare, and let the target serve. Answers what each queue holds; nothing, if an earlier run has
         compared everything and was interrupted then. Raises StoreRefused, AlreadyComplete, or StoreBroken if the
         target does not hold what was written."""
@@ -87,15 +88,21 @@ class Migration:
         self.resumed = copy.resumed
         sums: Sums = {}
         if not copy.is_verified:
-            copy.run(steps.copied)
-            sums = self._check([target.store for target in targets], steps)
+            with show("copying", self.amount.messages) as on_progress:
+                copy.run(on_progress)
+            with show("comparing", 2 * self.amount.messages) as on_progress:
+                sums = self._compare([target.store for target in targets], on_progress)
         copy.finish()
         return sums
 
-    def _check(self, targets: list[Store], steps: Steps) -> Sums:
-        check = StoreCheck(self._sources, targets, self._mapping, self._contents, steps.checked)
+    def _compare(self, targets: list[Store], on_progress: Callable[[int], None]) -> Sums:
+        check = StoreCheck(self._sources, targets, self._mapping, self._contents, on_progress)
         sums, wrong = check.differences()
         self.left_out = check.left_out
         if wrong:
-            raise StoreBroken("; ".join(wrong))
+            raise StoreBroken("the target is not an exact copy: " + "; ".join(wrong))
+        if any(store.end() != state.end for store, state in self._sources):
+            raise StoreBroken(
+                "the source was used meanwhile: stop its server, remove the target, begin again"
+            )
         return sums

@@ -49,6 +49,17 @@ class PostgresSite:
         self._migrations = migrations
         self._readers = Readers(self.database)
 
+    def exists(self) -> bool:
+        """Is there a store already? Raises StoreError if the database cannot be asked."""
+        connection = self.database.connect()
+        try:
+            (is_there,) = connection.execute(SQL["find"]).fetchone() or (False,)
+        except DatabaseError as error:
+            raise store_error(error) from error
+        finally:
+            connection.close()
+        return bool(is_there)
+
     def open(self) -> None:
         connection = self.database.connect()
         try:

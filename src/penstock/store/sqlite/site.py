@@ -18,13 +18,14 @@ from penstock.store.sqlite.disk import sync_file
 from penstock.store.sqlite.store import SqliteStore
 
 SHARDS_FILE = "penstock.shards"
+FORMAT_VERSION = 1
 
 
 class ShardsRecord(msgspec.Struct, frozen=True):
     """The content of the file."""
 
     shards: int
-    version: int = 1
+    version: int = FORMAT_VERSION
 
 
 class SqliteSite:
@@ -54,6 +55,10 @@ class SqliteSite:
 
     def _shard_directory(self, index: int) -> Path:
         return self._directory / f"shard-{index:04d}"
+
+    def exists(self) -> bool:
+        """Is there a store already, or the beginning of one?"""
+        return any((self._directory / name).exists() for name in (file.DATA_FILE, SHARDS_FILE))
 
     # -- open and close --------------------------------------------------------------------------------------
 
@@ -92,7 +97,7 @@ class SqliteSite:
         except msgspec.MsgspecError:
             raise StoreRefused(f"{path} is damaged: restore it from a backup of the data directory") from None
         else:
-            if record.version != ShardsRecord.version or record.shards < 2:
+            if record.version != FORMAT_VERSION or record.shards < 2:
                 raise StoreRefused(f"{path} was written by a newer Penstock: start that one")
             return record.shards
         if (self._directory / file.DATA_FILE).exists():

@@ -1,0 +1,129 @@
+"""``penstock migrate``, from one data directory to another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from migrate.generated import dump, fill
+from penstock.cli import main
+from penstock.store.port import Store
+from penstock.store.sqlite.site import SqliteSite
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    filled(tmp_path / "old", 1)
+    return tmp_path / "old"
+
+
+def filled(directory: Path, shards: int) -> None:
+    stores = stores_in(directory, shards)
+    fill(stores, seed=4)
+    for store in stores:
+        store.close()
+
+
+def stores_in(directory: Path, shards: int | None = None) -> list[Store]:
+    site = SqliteSite(directory, shards)
+    site.open()
+    site.close()
+    return [site.shard(index) for index in range(site.shards)]
+
+
+def content(directory: Path) -> object:
+    stores = stores_in(directory)
+    try:
+        return dump(stores)
+    finally:
+        for store in stores:
+            store.close()
+
+
+def migrate(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["migrate", *map(str, arguments)])
+
+
+def test_to_more_shards_and_back(source: Path, tmp_path: Path) -> None:
+    expected = content(source)
+    result = migrate("--from", f"sqlite:{source}", "--to", f"sqlite:{tmp_path / 'more'}", "--shards", 4)
+    assert result.exit_code == 0, result.output
+    assert "copied and compared, from 1 to 4 shards" in result.stdout
+    assert content(tmp_path / "more") == expected
+    assert len(stores_in(tmp_path / "more")) == 4
+    result = migrate("--from", f"sqlite:{tmp_path / 'more'}", "--to", f"sqlite:{tmp_path / 'one'}")
+    assert result.exit_code == 0, result.output
+    assert content(tmp_path / "one") == expected
+    assert content(source) == expected
+
+
+def test_as_json(source: Path, tmp_path: Path) -> None:
+    result = migrate("--from", f"sqlite:{source}", "--to", f"sqlite:{tmp_path / 'new'}", "--json")
+    report = json.loads(result.stdout)
+    assert report["complete"] and not report["resumed"]
+    assert (report["source_shards"], report["target_shards"]) == (1, 1)
+    assert len(report["queues"]) == report["queue_count"] > 0
+    assert sum(queue["messages"] for queue in report["queues"]) == report["messages"] > 0
+    assert all(len(queue["checksum"]) == 32 for queue in report["queues"])
+
+
+def test_a_check_creates_nothing(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    result = migrate("--from", f"sqlite:{source}", "--to", f"sqlite:{target}", "--shards", 8, "--check")
+    assert result.exit_code == 0
+    assert "would be copied, from 1 to 8 shards" in result.stdout
+    assert "would be created" in result.stdout
+    assert not target.exists()
+
+
+def test_repeated(source: Path, tmp_path: Path) -> None:
+    arguments = ("--from", f"sqlite:{source}", "--to", f"sqlite:{tmp_path / 'new'}")
+    assert migrate(*arguments).exit_code == 0
+    result = migrate(*arguments)
+    assert (result.exit_code, "complete copy" in result.stdout) == (0, True)
+
+
+def test_progress_in_a_pipe_is_lines(source: Path, tmp_path: Path) -> None:
+    result = migrate("--from", f"sqlite:{source}", "--to", f"sqlite:{tmp_path / 'new'}")
+    total = json.loads(migrate("--from", f"sqlite:{source}", "--to", "sqlite:x", "--check", "--json").stdout)
+    messages = total["messages"]
+    assert f"copying: {messages} of {messages} messages\n" in result.stderr
+    assert f"comparing: {2 * messages} of {2 * messages} messages\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--from", "sqlite:{}/none", "--to", "sqlite:{}/new"), "there is no store"),
+        (("--from", "sqlite:{}/old", "--to", "sqlite:{}/old"), "the same store"),
+        (("--from", "{}/old", "--to", "sqlite:{}/new"), "expected sqlite:DIRECTORY"),
+        (("--from", "sqlite:{}/old", "--to", "mysql://u:secret@h/d"), '"mysql://u@h/d" is no store'),
+        (("--from", "sqlite:{}/old", "--to", "sqlite:{}/used"), "the target is not empty"),
+        (("--from", "sqlite:{}/old", "--to", "sqlite:{}/used", "--shards", "3"), "has one shard, not 3"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], text: str, source: Path, tmp_path: Path) -> None:
+    filled(tmp_path / "used", 1)
+    before = content(tmp_path / "used")
+    result = migrate(*[argument.format(tmp_path) for argument in arguments])
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert "secret" not in result.stderr
+    assert content(tmp_path / "used") == before
+    assert not (tmp_path / "none").exists() and not (tmp_path / "new").exists()
+
+
+def test_a_store_in_use_is_refused(source: Path, tmp_path: Path) -> None:
+    (store,) = stores_in(source)
+    store.open()
+    arguments = ["migrate", "--from", f"sqlite:{source}", "--to", f"sqlite:{tmp_path / 'new'}"]
+    done = subprocess.run([sys.executable, "-m", "penstock", *arguments], capture_output=True, check=False)
+    store.close()
+    assert done.returncode == 2
+    assert b"is in use by process" in done.stderr
+    assert not (tmp_path / "new").exists()
