@@ -38,31 +38,25 @@ _LOG_REFUSED_S = 60.0
 class IncomingCall:
     """One call of a peer. It is answered by one call of :meth:`answer` or :meth:`fail`."""
 
-    __slots__ = ("_link", "cancelled", "id", "on_cancel", "payload")
+    __slots__ = ("_link", "id", "on_cancel", "payload")
 
     def __init__(self, link: IncomingLink, number: int, payload: bytes) -> None:
         self._link = link
         self.id = number
         self.payload = payload
-        self.cancelled = False
-        self.on_cancel: Callable[[], None] | None = None  # called once, if the answer is not wanted any more
+        self.on_cancel: Callable[[], None] | None = None  # called once, if the client or the peer disconnects
 
     def answer(self, payload: bytes, if_unread: Callable[[], None] | None = None) -> None:
         """``if_unread`` is called if the answer did not reach the client."""
         self.on_cancel = None
-        if self.cancelled:
-            if if_unread is not None:
-                if_unread()
-        else:
-            self._link.answer(self.id, payload, if_unread)
+        self._link.answer(self.id, payload, if_unread)
 
     def fail(self, error: BaseException | None) -> None:
         self.on_cancel = None
-        if not self.cancelled:
-            self._link.fail(self.id, error)
+        self._link.fail(self.id, error)
 
     def cancel(self) -> None:
-        self.cancelled = True
+        """It still has to be answered."""
         if self.on_cancel is not None:
             callback, self.on_cancel = self.on_cancel, None
             callback()
@@ -103,11 +97,16 @@ class IncomingLink:
         self._returnable_bytes = 0
 
     def answer(self, number: int, payload: bytes, if_unread: Callable[[], None] | None) -> None:
-        del self.running[number]
+        if self.running.pop(number, None) is None:  # the connection was lost meanwhile
+            if if_unread is not None:
+                if_unread()
+            return
         if len(payload) > self._listener.limits.payload_bytes_max:
             if if_unread is not None:
                 if_unread()
-            self.fail(number, Unreachable("The response is too large to be passed on by another node."))
+            self._send_error(
+                number, Unreachable("The response is too large to be passed on by another node.")
+            )
             return
         ahead, last = split_payload(payload)
         for piece in ahead:
@@ -119,10 +118,13 @@ class IncomingLink:
         self._listener.answered()
 
     def fail(self, number: int, error: BaseException | None) -> None:
-        self.running.pop(number, None)
         if not isinstance(error, PenstockError):
             log.error("a call of another node failed", exc_info=error)
             error = Unreachable("Another node failed to answer. Its log says why.")
+        if self.running.pop(number, None) is not None:
+            self._send_error(number, error)
+
+    def _send_error(self, number: int, error: PenstockError) -> None:
         arguments = [each if isinstance(each, int) else str(each)[:_TEXT_MAX] for each in error.args]
         self.channel.send(ErrorFrame(number, type(error).__name__, arguments), _TEXT_MAX)
         self._listener.answered()
@@ -176,12 +178,10 @@ class IncomingLink:
                 log.exception("a call of another node failed after its answer")
 
     def _cancel(self, number: int) -> None:
-        call = self.running.pop(number, None)
+        call = self.running.get(number)
         if call is not None:
             call.cancel()
-            self._listener.answered()
             return
-        self._payloads.drop(number)
         for recent in (self._returnable, self._returnable_before):
             if number in recent:
                 give_back, size = recent.pop(number)

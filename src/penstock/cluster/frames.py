@@ -76,7 +76,7 @@ class PieceFrame(msgspec.Struct, array_like=True, tag=7):
 
 
 class CancelFrame(msgspec.Struct, array_like=True, tag=8):
-    """The client does not wait for the answer any more, or could not be given it."""
+    """The client disconnected: a call that runs should end soon, and an answer that was sent did not reach it."""
 
     id: int
 
@@ -201,7 +201,3 @@ class Payloads:
             return frame.payload
         self._bytes -= sum(map(len, pieces)) + FRAME_COST * len(pieces)
         return b"".join((*pieces, frame.payload))
-
-    def drop(self, number: int) -> None:
-        pieces = self._pieces.pop(number, ())
-        self._bytes -= sum(map(len, pieces)) + FRAME_COST * len(pieces)

@@ -78,13 +78,15 @@ class Link:
         return not connects and not self._calls and now > self._not_before + _FORGET_S
 
     def send(self, kind: str, payload: bytes, done: CallDone) -> int:
-        """Returns the number of the call, for :meth:`cancel`. ``done`` is called later, never from in here. Raises
-        NotSent."""
+        """Returns the number of the call, for :meth:`cancel`. ``done`` is called later, never from in here.
+
+        Raises Unreachable if too much waits already, and NotSent if the peer could not be reached just now: in
+        either case nothing was sent."""
         size = len(payload) + FRAME_COST
         if len(payload) > self._limits.payload_bytes_max:
-            raise NotSent(f"{len(payload)} bytes are too many for one call to another node.")
+            raise Unreachable(f"{len(payload)} bytes are too many for one call to another node.")
         if self._in_flight_bytes + size > self._limits.in_flight_bytes_max:
-            raise NotSent("Too much waits for the node that owns this queue.")
+            raise Unreachable("Too much waits for the node that owns this queue. Try again later.")
         channel = self._channel
         if channel is None:
             self._connect()
@@ -98,12 +100,16 @@ class Link:
         return number
 
     def cancel(self, number: int) -> None:
-        """The answer is not wanted any more, or came too late. ``done`` is not called any more."""
-        sent = self._calls.pop(number, None)
-        if sent is not None:
-            self._in_flight_bytes -= sent.size
-        if self._unsent.pop(number, None) is None and self._channel is not None:
+        """The client has disconnected, or did not read the answer. A call that runs is still answered, soon."""
+        if self._unsent.pop(number, None) is not None:
+            self._take(number).done(None, NotSent("The client disconnected."))
+        elif self._channel is not None:
             self._channel.send(CancelFrame(number))
+
+    def _take(self, number: int) -> _Sent:
+        sent = self._calls.pop(number)
+        self._in_flight_bytes -= sent.size
+        return sent
 
     def tick(self) -> None:
         for channel in (self._channel, self._shaking_hands):
@@ -165,16 +171,13 @@ class Link:
             match frame:
                 case AnswerFrame():
                     payload = self._payloads.whole(frame)
-                    sent = self._calls.pop(frame.id, None)
-                    if sent is not None:  # else it was cancelled
-                        self._in_flight_bytes -= sent.size
-                        sent.done(payload, None)
+                    if frame.id not in self._calls:
+                        raise FrameError("an answer to no call")
+                    self._take(frame.id).done(payload, None)
                 case ErrorFrame():
-                    self._payloads.drop(frame.id)
-                    sent = self._calls.pop(frame.id, None)
-                    if sent is not None:
-                        self._in_flight_bytes -= sent.size
-                        sent.done(None, _error_of(frame))
+                    if frame.id not in self._calls:
+                        raise FrameError("an answer to no call")
+                    self._take(frame.id).done(None, _error_of(frame))
                 case PieceFrame():
                     self._payloads.add(frame)
                 case PingFrame():
@@ -265,7 +268,7 @@ class Peers:
 
         try:
             self.link(address).send(kind, payload, done)
-        except NotSent as error:
+        except Unreachable as error:
             promise.fail(error)
         return promise
 

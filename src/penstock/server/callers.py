@@ -46,7 +46,7 @@ _CACHED_MAX = 4096
 _CACHED_BYTES_MAX = 64 * 1024  # of credentials that are not checked
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
 _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")
-_SIGNATURE_BYTES = 64  # at the end of Authorization; the rest is the same for a whole day
+SIGNATURE_BYTES = 64  # at the end of Authorization; the rest is the same for a whole day
 
 
 class Caller(NamedTuple):
@@ -68,7 +68,7 @@ class OpenCallers:
     def of(self, request: Request) -> Caller:
         headers, peer = request.headers, request.peer
         authorization = headers.get(b"authorization")
-        constant = None if authorization is None else authorization[:-_SIGNATURE_BYTES]
+        constant = None if authorization is None else authorization[:-SIGNATURE_BYTES]
         token = headers.get(b"x-amz-security-token")
         if constant is not None and constant == peer.caller_key and token is None:
             found: Caller = peer.caller

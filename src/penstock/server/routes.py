@@ -12,11 +12,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from penstock.cache import BoundedCache
+from penstock.cluster.forwarding import PassedRequest
 from penstock.promise import run
 from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.client_addresses import caller_name
 from penstock.server.health import Health, root_page
-from penstock.server.http.request import HttpError, Request
+from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
 from penstock.server.throttle import Throttle
@@ -26,11 +28,13 @@ from penstock.wire.faults import internal_error, request_throttled, service_unav
 from penstock.wire.service import TRACE_BYTES_MAX, Call, Fault, Response
 
 if TYPE_CHECKING:
+    from penstock.cluster.forwarding import Forwarder
     from penstock.server.audit.recorder import AuditRecorder
 
 log = logging.getLogger("penstock.http")
 
 _USER_AGENT_MAX = 1024  # in the audit log
+_PASSED_PEERS_MAX = 1024
 _HEALTH_CHECKS = (b"health", b"_localstack")
 
 
@@ -59,6 +63,7 @@ class Routes:
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
         self.dispatch: Dispatch | None = None  # set when the store is loaded
+        self.forwarder: Forwarder | None = None  # set if other processes own some of the shards
         self.methods = {b"POST", b"GET"}  # of requests to services
         self._callers = callers
         self._origins = origins
@@ -67,6 +72,7 @@ class Routes:
         self._throttle = throttle
         self._recorder = recorder
         self._pages = pages
+        self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
         self._root = Mount(root_page, for_any_page=True)
         self._mounts = {
             b"health": Mount(health.page, for_any_page=True),
@@ -94,12 +100,34 @@ class Routes:
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
             request.respond(refusal(internal_error(), request.id, request))
 
+    def serve_passed_on(
+        self,
+        passed: PassedRequest,
+        on_response: Callable[[Request, Response], None],
+        on_not_owned: Callable[[int], None],
+    ) -> Request:
+        """A client's request that came through another process. One of the two is called, now or later."""
+        client = passed.address, passed.scheme, passed.listening, passed.certificate
+        peer = self._passed_peers.get(client) or self._passed_peers.put(client, Peer(*client))
+        request = Request(
+            peer, passed.id, passed.method, passed.target, passed.headers, passed.raw_headers, passed.body,
+            on_response=on_response, on_not_owned=on_not_owned,
+        )  # fmt: skip
+        self.serve(request)
+        request.release()
+        return request
+
     def _serve_call(self, request: Request) -> None:
         health, dispatch = self._health, self.dispatch
         if dispatch is None or not (health.unconditional or health.ready):
             fault = service_unavailable(f"Not ready: {'; '.join(health.reasons)}.")
             request.respond(refusal(fault, request.id, request))
             return
+        if self.forwarder is not None and request.on_not_owned is None:
+            shard = self.forwarder.shard_elsewhere(request)
+            if shard is not None:  # the owner verifies it
+                self.forwarder.pass_on(request, request.respond, shard)
+                return
         caller = None
         try:
             write_refusal = None if self._pages is None else self._pages.check(request)

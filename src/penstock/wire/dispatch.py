@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -51,6 +52,9 @@ class Recorder(Protocol):
 
 
 Authorize = Callable[[Call, Action, Any], None]
+
+PassOn = Callable[[Any, Done, int], None]
+"""(request, what takes its response, shard): another process owns the shard, and nothing was decided here."""
 """(call, action, its resource): raises a domain error, which the service words, if the caller may not do this."""
 
 _log = logging.getLogger("penstock.wire")
@@ -79,10 +83,13 @@ class Dispatcher:
         services: Iterable[Service],
         recorder: Recorder | None = None,
         authorize: Authorize | None = None,
+        pass_on: PassOn | None = None,
     ) -> None:
-        """Without ``authorize`` every caller may do everything: the server is open."""
+        """Without ``authorize`` every caller may do everything: the server is open. Without ``pass_on`` this process
+        owns all shards."""
         self._recorder = recorder
         self._authorize = authorize
+        self._pass_on = pass_on
         self._targets: dict[bytes | None, _Route] = {}  # AWS JSON, by X-Amz-Target
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
         self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
@@ -132,6 +139,7 @@ class Dispatcher:
         service, action = route.service, route.action
         call.action = action.name
         decoded = None
+        pass_on = None if self._pass_on is None else partial(self._pass_on, request, done)
         try:
             if call.principal is not None:  # refused before the request is decoded, which may take long
                 if call.principal.kind == "anonymous" and not action.anonymous:
@@ -147,9 +155,9 @@ class Dispatcher:
                 self._authorize(call, action, call.resource)
             coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
-            _Exchange(None, route, writer, call, done, decoded, self._recorder).ended(None, error)
+            _Exchange(None, route, writer, call, done, decoded, self._recorder, pass_on).ended(None, error)
             return
-        _Exchange(coroutine, route, writer, call, done, decoded, self._recorder)()
+        _Exchange(coroutine, route, writer, call, done, decoded, self._recorder, pass_on)()
 
     def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
         """The action, how to write its response, and what to decode; or the response to a request for no action."""
@@ -230,6 +238,7 @@ class _Exchange(Running):
     done: Done
     request: msgspec.Struct | None  # None if it could not be decoded
     recorder: Recorder | None
+    pass_on: Callable[[int], None] | None
 
     def ended(self, response: Any, error: BaseException | None) -> None:
         call, route, fault = self.call, self.route, None
@@ -239,6 +248,9 @@ class _Exchange(Running):
             except Exception as unwritable:
                 error = unwritable
         if error is not None:
+            if isinstance(error, NotOwned) and self.pass_on is not None:
+                self.pass_on(error.shard)
+                return
             fault = _to_fault(error, route.service, call)
             written = self.writer.error(fault, call.request_id)
             if call.if_unread is not None:

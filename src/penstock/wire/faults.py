@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import NotOwned, StoreError, StoreFull
+from penstock.errors import NotOwned, StoreError, StoreFull, Unreachable
 from penstock.wire.service import Fault
 
 
@@ -68,6 +68,8 @@ def store_fault(error: StoreError | NotOwned) -> Fault:
         return service_unavailable("The queue is being moved to another server. Nothing was changed.")
     if isinstance(error, StoreFull):
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
+    if isinstance(error, Unreachable):
+        return service_unavailable(str(error) or "Another node does not answer. Try again.")
     return service_unavailable("The change could not be stored. Nothing was changed.")
 
 

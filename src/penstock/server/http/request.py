@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.wire.service import Call, Headers, Response
+from penstock.wire.service import Headers, Response
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -40,6 +40,16 @@ class Peer:
         self.caller: Any
 
 
+class RunningCall(Protocol):
+    """What a connection tells a request that runs, here or in another process."""
+
+    gone: bool
+    if_unread: Callable[[], None] | None  # called if the response could not be written
+
+    def hang_up(self) -> None:
+        """The client disconnected."""
+
+
 class Request(msgspec.Struct, eq=False):
     """One HTTP request, read completely. It is answered by one call of :meth:`respond`.
 
@@ -57,7 +67,8 @@ class Request(msgspec.Struct, eq=False):
     keep_alive: bool = True
     version: str = "1.1"
     cors_headers: Headers | None = None  # added to the response
-    call: Call | None = None  # set by the routes if a service handles the request
+    call: RunningCall | None = None  # set if a service handles the request
+    on_not_owned: Callable[[int], None] | None = None  # set if another process passed it on: gets the shard
     on_response: Callable[[Request, Response], None] | None = None  # set by the connection
     buffered_bytes: int = 0  # memory that it takes while it waits to be served; 0: not computed yet
 

@@ -1,0 +1,71 @@
+"""The shard that a request most likely belongs to, found without verifying it.
+
+A process that passes a request on need not verify its signature: the owner does. So the shard is read from what the
+request claims: the URL of its queue, and the region that it is signed for. It may be wrong, for a forged request or
+an unusual one. Then the owner of that shard finds out the right one, as for any other request.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.cache import BoundedCache
+from penstock.errors import QueueMissing
+from penstock.names import is_region, shard_of
+from penstock.server.callers import SIGNATURE_BYTES, claimed_credential
+from penstock.server.http.request import Request
+from penstock.services.sqs.limits import QUEUE_URL_LENGTH_MAX
+from penstock.services.sqs.resources import read_url
+from penstock.wire.json import JSON_TYPES
+from penstock.wire.service import Fault
+
+_CACHED_BYTES_MAX = 1024 * 1024
+_UNKNOWN = -1
+
+
+class _NamesQueue(msgspec.Struct):
+    QueueUrl: str | None = None
+
+
+_decode = msgspec.json.Decoder(_NamesQueue).decode
+
+
+class ShardHints:
+    def __init__(self, shards: int, host_pattern: str) -> None:
+        """``host_pattern``: of queue URLs, if their host names the region."""
+        self._shards = shards
+        self._host_pattern = host_pattern
+        self._cache: BoundedCache[tuple[str, bytes], int] = BoundedCache(_CACHED_BYTES_MAX, _size_of)
+
+    def shard_of(self, request: Request) -> int | None:
+        """None: it has to be verified and decoded first. Only AWS JSON is looked at: today's SDKs speak it."""
+        headers = request.headers
+        authorization = headers.get(b"authorization")
+        if authorization is None or headers.get(b"content-type") not in JSON_TYPES:
+            return None
+        try:
+            url = _decode(request.body).QueueUrl
+        except msgspec.DecodeError:
+            return None
+        if url is None or len(url) > QUEUE_URL_LENGTH_MAX:
+            return None
+        key = url, authorization[:-SIGNATURE_BYTES]
+        shard = self._cache.get(key)
+        if shard is None:
+            shard = self._cache.put(key, self._read(request, url))
+        return None if shard == _UNKNOWN else shard
+
+    def _read(self, request: Request, url: str) -> int:
+        # Credential scope: access key / date / region / service / aws4_request
+        _, *scope = claimed_credential(request).decode("utf-8", "replace").split("/")
+        if len(scope) != 4 or not is_region(scope[1]):
+            return _UNKNOWN
+        try:
+            # A bare name belongs to the account of the caller, who is not known yet: no queue has that name then.
+            return shard_of(read_url(url, "", scope[1], self._host_pattern), self._shards)
+        except (QueueMissing, Fault):
+            return _UNKNOWN
+
+
+def _size_of(key: tuple[str, bytes]) -> int:
+    return len(key[0]) + len(key[1])
