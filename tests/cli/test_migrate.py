@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from migrate.generated import dump, fill
 from penstock.cli import main
+from penstock.migrate.stores.copying import StoreCopy
 from penstock.store.port import Store
 from penstock.store.sqlite.site import SqliteSite
 
@@ -127,3 +128,23 @@ def test_a_store_in_use_is_refused(source: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"is in use by process" in done.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_interrupted(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "new"
+    arguments = ("--from", f"sqlite:{source}", "--to", f"sqlite:{target}", "--shards", 3)
+
+    def interrupt(copy: StoreCopy) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreCopy, "finish", interrupt)
+        result = migrate(*arguments)
+    assert (result.exit_code, "repeat the command" in result.stderr) == (1, True)
+    serve = [sys.executable, "-m", "penstock", "serve", "--data", str(target), "--port", "0"]
+    done = subprocess.run(serve, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "unfinished copy" in done.stderr and "penstock migrate" in done.stderr
+    result = migrate(*arguments, "--json")
+    assert json.loads(result.stdout)["resumed"]
+    assert content(target) == content(source)
