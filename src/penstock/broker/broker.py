@@ -20,7 +20,7 @@ from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.partition import Partition, Recovery, Shared
-from penstock.broker.quotas import Quotas
+from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
@@ -40,14 +40,15 @@ class Broker:
         shards: int = 1,
         keys: KeyGuard | None = None,
         dedup_key: bytes | None = None,
+        usage: OtherProcesses | None = None,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
-        encrypted."""
+        encrypted. ``usage``: of processes that own other shards, for the quotas."""
         self.limits = limits
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
-        self._quotas = Quotas(limits)
+        self._quotas = Quotas(limits, usage)
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
         relief = MemoryRelief(self.budget, by_name)
