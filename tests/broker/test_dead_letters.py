@@ -196,10 +196,10 @@ def test_the_sources_of_a_dead_letter_queue(world: World) -> None:
     make(world, "")
     world.create("another", dead_letters=("dead", 5))
     world.create("unrelated")
-    assert world.broker.sources_of(name_of("dead")) == [name_of("another"), name_of("source")]
+    assert world.do(world.broker.sources_of(name_of("dead"))) == [name_of("another"), name_of("source")]
     world.crash()
-    assert world.broker.sources_of(name_of("dead")) == [name_of("another"), name_of("source")]
-    assert world.broker.sources_of(name_of("source")) == []
+    assert world.do(world.broker.sources_of(name_of("dead"))) == [name_of("another"), name_of("source")]
+    assert world.do(world.broker.sources_of(name_of("source"))) == []
 
 
 def test_a_dead_letter_is_there_when_the_receive_that_moved_it_is_answered(world: World) -> None:

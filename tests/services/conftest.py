@@ -22,6 +22,7 @@ from penstock.names import QueueName, Space
 from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import ACTIONS, SERVICE, Sqs
+from penstock.store.port import LAST
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 
@@ -48,12 +49,19 @@ class FakeBroker:
         except KeyError:
             raise QueueMissing from None
 
-    def names(self, space: Space, prefix: str = "") -> list[QueueName]:
-        return sorted(name for name in self.queues if name.space == space and name.name.startswith(prefix))
+    async def describe(self, name: QueueName) -> Any:
+        return self.queues.get(name)
 
-    def sources_of(self, target: QueueName) -> list[QueueName]:
+    async def names(
+        self, space: Space, prefix: str = "", after: str = "", names_max: int = LAST
+    ) -> list[QueueName]:
+        names = (name for name in self.queues if name.space == space and name.name.startswith(prefix))
+        return sorted(name for name in names if name.name > after)[:names_max]
+
+    async def sources_of(self, target: QueueName, after: str = "", names_max: int = LAST) -> list[QueueName]:
         held = self.queues.values()
-        return sorted(q.name for q in held if q.settings.redrive and q.settings.redrive.target == target)
+        found = (q.name for q in held if q.settings.redrive and q.settings.redrive.target == target)
+        return sorted(name for name in found if name.name > after)[:names_max]
 
     def check_owned(self, name: QueueName) -> None:
         pass
@@ -117,7 +125,7 @@ class FakeBroker:
         task = MoveTaskRecord(
             id=f"task-{len(self.tasks)}",
             source=source.name,
-            destination=destination.name if destination else None,
+            destination=destination,
             rate=rate,
             status="RUNNING",
             started_ms=1_700_000_000_000,

@@ -126,7 +126,7 @@ class SimulatedRuntime:
         self._loop.popleft()()
 
     def run_until_idle(self) -> None:
-        self._fire()
+        self.fire()
         for _ in range(200_000):
             if not self.step():
                 return
@@ -146,7 +146,8 @@ class SimulatedRuntime:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
-    def _fire(self) -> None:
+    def fire(self) -> None:
+        """The loop calls back the timers that are due."""
         while (due_ms := self.next_timer_ms()) is not None and due_ms <= self.clock.now_ms():
             timer = heapq.heappop(self._timers)[2]
             self.fired += 1

@@ -121,6 +121,8 @@ class Poll:
 
 
 class World:
+    index = 0  # of its shard
+
     def __init__(
         self,
         limits: Limits = ROOMY,
@@ -143,11 +145,16 @@ class World:
     def _open(self) -> None:
         self.store = FaultyStore(self._directory)
         state = self.store.open()
-        self._receipts = ReceiptSigner(state.secret)
+        self._receipts = ReceiptSigner(state.secret, self.index)
         self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.shard = Shard(self.store, self.runtime, self.clock, self.limits, state, self.fatal.append)
-        self.broker = Broker(self.limits, keys=self._keys)
+        self.shard = Shard(
+            self.store, self.runtime, self.clock, self.limits, state, self.fatal.append, self.index
+        )
+        self.broker = self._new_broker()
         self.broker.open_shard(self.shard)
+
+    def _new_broker(self) -> Broker:
+        return Broker(self.limits, keys=self._keys)
 
     def __enter__(self) -> World:
         return self
@@ -359,7 +366,7 @@ class World:
         rate: int | None = None,
         only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
-        to = None if destination is None else self.queue(destination)
+        to = None if destination is None else name_of(destination)
         return self.do(self.broker.start_move(self.queue(source), to, rate, only_to))
 
     def move_task(self, source: str) -> MoveTaskRecord:

@@ -9,8 +9,7 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence, Set
-from heapq import merge
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -19,18 +18,21 @@ from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.other_shards import LocalShards, OtherShards, OwnedShards
+from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Partition, Recovery, Shared
-from penstock.broker.quotas import OtherProcesses, Quotas
+from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
-from penstock.errors import NotOwned, PurgedRecently, QueueMissing
+from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
 from penstock.limits import Limits
 from penstock.names import QueueName, Space, shard_of
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
 from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.store.port import LAST
 
 
 class Broker:
@@ -40,21 +42,24 @@ class Broker:
         shards: int = 1,
         keys: KeyGuard | None = None,
         dedup_key: bytes | None = None,
-        usage: OtherProcesses | None = None,
+        others: Callable[[OwnedShards], OtherShards] = LocalShards,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
-        encrypted. ``usage``: of processes that own other shards, for the quotas."""
+        encrypted. ``others``: how the shards of other processes are asked."""
         self.limits = limits
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
-        self._quotas = Quotas(limits, usage)
+        self._quotas = Quotas(limits)
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
+        self.owned_shards = OwnedShards(self.partition, shards)
+        self._others = others(self.owned_shards)
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
-            by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key
-        )
+            by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
+            self._others, PageSlots(),
+        )  # fmt: skip
         self._partitions: dict[int, Partition] = {}
 
     # -- shards ----------------------------------------------------------------------------------------------
@@ -124,8 +129,11 @@ class Broker:
         return partition
 
     def _partition_of(self, queue: LiveQueue) -> Partition:
-        """Raises NotOwned: the shard may have been given back since the queue was found."""
+        """Raises NotOwned or QueueMissing: the shard may have been given back, or the queue deleted, since it was
+        found."""
         queue.shard.check_owned()
+        if queue.deleted:
+            raise QueueMissing
         return self._partitions[queue.shard.index]
 
     # -- queues ----------------------------------------------------------------------------------------------
@@ -142,20 +150,34 @@ class Broker:
         """Those of all accounts and regions."""
         return list(self.by_name.values())
 
-    def names(self, space: Space, prefix: str = "") -> list[QueueName]:
-        """Those of owned shards, sorted."""
-        return list(merge(*(each.catalogue.names(space, prefix) for each in self._partitions.values())))
+    async def describe(self, name: QueueName) -> QueueRecord | None:
+        """The definition of a queue of any shard; None if it does not exist. Raises Unreachable."""
+        queue = self.by_name.get(name)
+        return queue.record if queue is not None else await self._others.describe(name)
 
-    def sources_of(self, name: QueueName) -> list[QueueName]:
-        """The queues of owned shards that name this one as their dead-letter queue, sorted."""
-        return list(merge(*(each.catalogue.sources_of(name) for each in self._partitions.values())))
+    async def names(
+        self, space: Space, prefix: str = "", after: str = "", names_max: int = LAST
+    ) -> list[QueueName]:
+        """The first queues of all shards beyond ``after``, sorted. Raises Unreachable."""
+        return await self._others.names(space, prefix, after, names_max)
+
+    async def sources_of(self, name: QueueName, after: str = "", names_max: int = LAST) -> list[QueueName]:
+        """The first queues of all shards that name this one as their dead-letter queue. Raises Unreachable."""
+        return await self._others.sources_of(name, after, names_max)
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
+        """The new queue; or the one of that name that was created while other shards were asked."""
+        queues_max = self.limits.quota_queues
+        queues = await self._others.count(name.account) if queues_max else 0
+        if (existing := self.by_name.get(name)) is not None:
+            await existing.shard.settled()
+            return existing
         partition = self.partition(shard_of(name, self.shards))
         shard, catalogue = partition.shard, partition.catalogue
         shard.check_sends()
         catalogue.check_name_free(name, shard.clock.now_ms())
-        self._quotas.check_new_queue(name.account)
+        if queues_max and queues >= queues_max:
+            raise QuotaReached("queues", queues_max)
         wall_ms = shard.clock.wall_ms()
         queue = catalogue.create(
             QueueRecord(
@@ -240,10 +262,13 @@ class Broker:
     async def start_move(
         self,
         source: LiveQueue,
-        destination: LiveQueue | None,
+        destination: QueueName | None,
         rate: int | None,
         only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
+        """Raises SourceNotDeadLetterQueue or MoveTaskRunning."""
+        if not await self.sources_of(source.name, names_max=1):
+            raise SourceNotDeadLetterQueue
         await source.memory.load()
         partition = self._partition_of(source)
         task = partition.moves.begin(source, destination, rate, only_to)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -12,8 +13,10 @@ from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.limits import MINUTE
 from penstock.names import KeyUse, QueueName, Space
 from penstock.queues.messages import Entry
+from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import RecordKind
+from penstock.store.port import LAST
 
 
 class Cooldown(msgspec.Struct, frozen=True):
@@ -60,11 +63,13 @@ class Catalogue:
     def exists(self, name: QueueName) -> bool:
         return self.get(name) is not None
 
-    def names(self, space: Space, prefix: str) -> list[QueueName]:
+    def names(self, space: Space, prefix: str, after: str = "", names_max: int = LAST) -> list[QueueName]:
+        """The first names beyond ``after``, sorted."""
         names = self._names.get(space, [])
-        found = []
-        for name in names[bisect_left(names, prefix) :]:
-            if not name.startswith(prefix):
+        start = max(bisect_left(names, prefix), bisect_right(names, after))
+        found: list[QueueName] = []
+        for name in islice(names, start, None):
+            if not name.startswith(prefix) or len(found) == names_max:
                 break
             found.append(QueueName(space.account, space.region, name))
         return found
@@ -73,11 +78,14 @@ class Catalogue:
         """How many queues an account has, in all regions."""
         return sum(len(names) for space, names in self._names.items() if space.account == account)
 
-    def sources_of(self, target: QueueName) -> list[QueueName]:
+    def sources_of(self, target: QueueName, after: str = "") -> list[QueueName]:
+        """Sorted. SQS: a queue and its dead-letter queue have the same account and region."""
         return sorted(
             queue.name
             for queue in self._by_id.values()
-            if queue.settings.redrive is not None and queue.settings.redrive.target == target
+            if queue.settings.redrive is not None
+            and queue.settings.redrive.target == target
+            and queue.name.name > after
         )
 
     def deliver(self, to: QueueName, message: Entry, leaving: LiveQueue | None) -> None:
@@ -91,6 +99,11 @@ class Catalogue:
         else:
             changes.move(leaving.id, queue.id, message)
         self._shard.joining(queue).append(message)
+
+    def dead_letter(self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int) -> None:
+        """A message that was received too often leaves its queue for another one of this shard."""
+        letter = dead_letter(message, self._shard.next_number(), leaving.arn, leaving.settings, now_ms)
+        self.deliver(to, letter, leaving)
 
     def check_name_free(self, name: QueueName, now_ms: int) -> None:
         """SQS: the name of a deleted queue cannot be used for a minute. Raises QueueDeletedRecently."""

@@ -29,7 +29,6 @@ from penstock.queues.messages import (
 )
 from penstock.queues.queue import NotInMemory, Tools
 from penstock.queues.receipts import Receipt, ReceiptSigner
-from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
 from penstock.store.changes import Receiver
@@ -48,10 +47,11 @@ class QueueContext:
         self.receipts = receipts
         self.keys = keys
 
-    deliver: Callable[[QueueName, Entry, LiveQueue | None], None]
-    """``deliver(to, message, leaving)``: see :meth:`penstock.broker.catalogue.Catalogue.deliver`."""
+    dead_letter: Callable[[Entry, LiveQueue, QueueName, int], None]
+    """``dead_letter(message, leaving, to, now_ms)``: it leaves its queue for another, with the open commit."""
 
     exists: Callable[[QueueName], bool]
+    """Can messages be sent to a queue of this name? Answers at once, also where another process would know better."""
 
     check_quota: Callable[[str, Sequence[Outgoing]], None] | None
     """Raises if an account cannot send these messages; None: there are no quotas."""
@@ -233,8 +233,7 @@ class LiveQueue:
                 shard.changes.receivers[delivery.seq] = Receiver(ask.receiver, now_ms)
         for entry in dead:
             assert redrive is not None
-            letter = dead_letter(entry, shard.next_number(), self.arn, settings, now_ms)
-            self._context.deliver(redrive.target, letter, self)
+            self._context.dead_letter(entry, self, redrive.target, now_ms)
         return deliveries
 
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:

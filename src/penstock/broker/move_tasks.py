@@ -1,9 +1,9 @@
 """Move tasks: messages of a dead-letter queue go back to where they came from, or to another queue.
 
-Leaving one queue and joining the other is one commit, so that nothing is lost or doubled in a crash. A task survives
-a restart. It moves no more messages than the source held when it began, so that it ends whatever arrives meanwhile;
-which ones is the order of the queue: a later message goes only where an earlier one was removed, or has to wait (in
-flight, in a group, of a noisy tenant).
+Leaving one queue and joining the other is one commit, so that nothing is lost or doubled in a crash; for a queue of
+another shard, a message joins the outbox instead. A task survives a restart. It moves no more messages than the
+source held when it began, so that it ends whatever arrives meanwhile; which ones is the order of the queue: a later
+message goes only where an earlier one was removed, or has to wait (in flight, in a group, of a noisy tenant).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.encryption import KeyGuard
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.outbox import Outbox
 from penstock.broker.shard import Shard
 from penstock.errors import (
     KeyDisabled,
@@ -26,7 +28,6 @@ from penstock.errors import (
     MoveTaskRunning,
     NotOwned,
     QueueMissing,
-    SourceNotDeadLetterQueue,
     StoreError,
 )
 from penstock.limits import SECOND
@@ -61,6 +62,7 @@ class MoveFailure(StrEnum):
 _ACTIVE = (MoveStatus.RUNNING, MoveStatus.CANCELLING)
 _CHUNK_MAX = 100
 _CHUNKS_PER_SECOND = 10
+_ARRIVAL_PAUSE_MS = 100
 _REMEMBERED_PER_QUEUE = 10
 
 
@@ -78,6 +80,8 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues its messages may go back to; None: any. Dead letters of other queues end the task."""
     moves_max: int | None = None
     """How many messages the source held when it began; None: it began before there was such a bound."""
+    outbox_position: int = 0
+    """Of its last message for another shard. The task is complete when that has arrived."""
 
 
 MOVE_TASKS = RecordKind("move_task", MoveTaskRecord)
@@ -96,9 +100,12 @@ def _key_failure(error: KeyUnavailable) -> MoveFailed:
 
 
 class MoveTasks:
-    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
+    def __init__(self, shard: Shard, catalogue: Catalogue, outbox: Outbox | None, keys: KeyGuard) -> None:
+        """``outbox``: for queues of other shards; None: there are none."""
         self._shard = shard
         self._catalogue = catalogue
+        self._outbox = outbox
+        self._keys = keys
         self._tasks = shard.table(MOVE_TASKS)
         self._stopped = False
 
@@ -119,13 +126,11 @@ class MoveTasks:
     def begin(
         self,
         source: LiveQueue,
-        destination: LiveQueue | None,
+        destination: QueueName | None,
         rate: int | None,
         only_to: frozenset[QueueName] | None,
     ) -> MoveTaskRecord:
         """Add a task; :meth:`run` works on it once it is durable."""
-        if not self._catalogue.sources_of(source.name):
-            raise SourceNotDeadLetterQueue
         earlier = self.of(source)
         if any(task.status in _ACTIVE for task in earlier):
             raise MoveTaskRunning
@@ -134,7 +139,7 @@ class MoveTasks:
         task = MoveTaskRecord(
             id=str(uuid.uuid4()),
             source=source.name,
-            destination=None if destination is None else destination.name,
+            destination=destination,
             rate=rate,
             status=MoveStatus.RUNNING,
             started_ms=self._shard.clock.wall_ms(),
@@ -158,6 +163,12 @@ class MoveTasks:
     def source_deleted(self, queue: LiveQueue) -> None:
         for task in self.of(queue):
             self._tasks.remove(task.id)
+
+    def returned(self, task_id: str) -> None:
+        """A message that the task moved is in its queue again, because its destination is gone."""
+        task = self._tasks.get(task_id)
+        if task is not None:
+            self._tasks.put(task_id, msgspec.structs.replace(task, moved=task.moved - 1))
 
     def _save(self, task: MoveTaskRecord, source: LiveQueue) -> None:
         self._tasks.put(task.id, task)
@@ -209,6 +220,8 @@ class MoveTasks:
         if not withdrawn:
             if chunk and source.rules.backlog.reading:
                 await self._shard.pause(1)
+            elif self._outbox is not None and self._outbox.is_pending(task.outbox_position):
+                await self._shard.pause(_ARRIVAL_PAUSE_MS)
             elif (current := self._tasks.get(task.id)) is not None and current.status is MoveStatus.RUNNING:
                 self._save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
             return
@@ -226,29 +239,37 @@ class MoveTasks:
         try:
             source.check_key()
             contents = await shard.read(partial(shard.store.contents, missing)) if missing else {}
+            remote = await self._remote_destinations(task, withdrawn) if self._outbox is not None else {}
         except KeyUnavailable as error:
             self._give_back(source, withdrawn)
             raise _key_failure(error) from None
-        now_ms, wall_ms, moved = shard.clock.now_ms(), shard.clock.wall_ms(), 0
+        now_ms, moved, outbox_position = shard.clock.now_ms(), 0, 0
         failure: MoveFailed | None = None
         for i, entry in enumerate(withdrawn):
             content = entry.content or contents.get(entry.seq)
             try:
-                to = self._destination(task, entry)
+                name = _destination_name(task, entry)
+                destination = self._destination(name, remote)
             except MoveFailed as error:
                 failure = error
                 self._give_back(source, withdrawn[i:])
                 break
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
-            if content is not None and source.rules.let_go(entry, now_ms, shard.changes):
-                number = shard.next_number()
-                id = to.rules.message_id(number)
-                message = moved_message(entry, content, number, id, to.settings, now_ms, wall_ms)
-                self._catalogue.deliver(to.name, message, None)
-                moved += 1
+            if content is None or not source.rules.let_go(entry, now_ms, shard.changes):
+                continue
+            if destination is None:
+                assert self._outbox is not None
+                outbox_position = self._outbox.add(entry, source, name, task.id)
+            else:
+                self._deliver(entry, content, source, destination, now_ms)
+            moved += 1
         current = self._tasks.get(task.id)
         if current is not None:
-            self._save(msgspec.structs.replace(current, moved=current.moved + moved), source)
+            position = outbox_position or current.outbox_position
+            moved_by_now = msgspec.structs.replace(
+                current, moved=current.moved + moved, outbox_position=position
+            )
+            self._save(moved_by_now, source)
         await shard.settled()
         if failure is not None:
             raise failure
@@ -260,15 +281,22 @@ class MoveTasks:
             source.rules.give_back(withdrawn, now_ms, self._shard.changes)
             source.decided(now_ms)
 
-    def _destination(self, task: MoveTaskRecord, entry: Entry) -> LiveQueue:
-        name = task.destination
-        if name is None:
-            arn = Arn.parse(entry.source or "")
-            if arn is None:
-                raise MoveFailed(MoveFailure.SOURCE_UNKNOWN)
-            name = arn.queue
-            if task.only_to is not None and name not in task.only_to:
-                raise MoveFailed(MoveFailure.NOT_PERMITTED)
+    def _deliver(
+        self, entry: Entry, content: bytes, source: LiveQueue, destination: LiveQueue, now_ms: int
+    ) -> None:
+        """A message that has left its queue joins another one of this shard."""
+        shard, number = self._shard, self._shard.next_number()
+        shard.changes.remove(source.id, entry)
+        id, wall_ms = destination.rules.message_id(number), shard.clock.wall_ms()
+        message = moved_message(entry, content, number, id, destination.settings, now_ms, wall_ms)
+        self._catalogue.deliver(destination.name, message, None)
+
+    def _destination(self, name: QueueName, remote: dict[QueueName, MoveFailed | None]) -> LiveQueue | None:
+        """The queue of that name in this shard; None if it is in another one and can take messages."""
+        if name in remote:
+            if (failure := remote[name]) is not None:
+                raise failure
+            return None
         try:
             destination = self._catalogue.find(name)
             destination.check_key()
@@ -277,3 +305,41 @@ class MoveTasks:
         except KeyUnavailable as error:
             raise _key_failure(error) from None
         return destination
+
+    async def _remote_destinations(
+        self, task: MoveTaskRecord, withdrawn: list[Entry]
+    ) -> dict[QueueName, MoveFailed | None]:
+        """The queues of other shards that these messages go to, with the reason why one cannot take them.
+
+        Raises Unreachable: then they do not go yet."""
+        assert self._outbox is not None
+        found: dict[QueueName, MoveFailed | None] = {}
+        for entry in withdrawn:
+            try:
+                name = _destination_name(task, entry)
+            except MoveFailed:
+                break  # the task ends with it
+            if name in found or self._outbox.other_shard(name) is None:
+                continue
+            found[name] = None
+            record = await self._outbox.remote.find(name)
+            if record is None:
+                found[name] = MoveFailed(MoveFailure.DESTINATION_MISSING)
+            elif record.settings.encryption_key is not None:
+                try:
+                    self._keys.check(name.space, record.settings.encryption_key)
+                except KeyUnavailable as error:
+                    found[name] = _key_failure(error)
+        return found
+
+
+def _destination_name(task: MoveTaskRecord, entry: Entry) -> QueueName:
+    if task.destination is not None:
+        return task.destination
+    # SQS: without a destination, messages go back to the queue that they came from.
+    arn = Arn.parse(entry.source or "")
+    if arn is None:
+        raise MoveFailed(MoveFailure.SOURCE_UNKNOWN)
+    if task.only_to is not None and arn.queue not in task.only_to:
+        raise MoveFailed(MoveFailure.NOT_PERMITTED)
+    return arn.queue

@@ -1,13 +1,86 @@
-"""What the broker asks about queues of shards that this process does not own."""
+"""What shards ask each other: which queues there are, and to take messages.
+
+Every question names the shards that it is about. A process answers it for exactly these shards or not at all
+(:class:`OwnedShards`), so that answers put together leave no shard out and count none twice. The structs are what
+travels between processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
 
-from penstock.names import QueueName, Space
+import msgspec
+
+from penstock.cache import BoundedCache
+from penstock.clock import Clock
+from penstock.errors import NotOwned, PenstockError, Unreachable
+from penstock.limits import SECOND
+from penstock.names import QueueName, Space, shard_of
+from penstock.promise import run_detached
 from penstock.queues.settings import QueueRecord
-from penstock.store.changes import LogRow
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+
+_REMEMBERED_MS = 5 * SECOND
+_REMEMBERED_MAX = 4096
+
+
+class NamesQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """The first names of a space, in order."""
+
+    shards: list[int]
+    space: Space
+    prefix: str
+    after: str  # only names beyond this one
+    names_max: int
+
+
+class SourcesQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """The first queues, in order, that name this one as their dead-letter queue."""
+
+    shards: list[int]
+    target: QueueName
+    after: str
+    names_max: int
+
+
+class CountQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """How many queues an account has, in all regions."""
+
+    shards: list[int]
+    account: str
+
+
+class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message on its way to a queue of another shard, as it was when it left."""
+
+    position: int  # in the log of the shard it comes from: only ever grows
+    target: QueueName
+    source: QueueName
+    is_dead_letter: bool  # else a move task moves it
+    group: str | None
+    age_ms: int  # clocks of two processes differ, so that times are given as ages
+    receives: int
+    first_received_ms: int
+    content: bytes
+
+
+class Handover(msgspec.Struct, frozen=True, array_like=True):
+    source: int  # shard
+    target: int  # shard
+    messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Every message up to a position was added, except those whose queue does not exist."""
+
+    position: int
+    refused: tuple[int, ...] = ()  # positions
 
 
 class OtherShards(Protocol):
@@ -16,16 +89,143 @@ class OtherShards(Protocol):
     async def describe(self, name: QueueName) -> QueueRecord | None:
         """The definition of a queue; None if it does not exist."""
 
-    async def names(self, space: Space, prefix: str) -> list[QueueName]:
-        """Sorted."""
+    async def names(self, space: Space, prefix: str, after: str, names_max: int) -> list[QueueName]:
+        """The first names beyond ``after``, sorted."""
 
-    async def sources_of(self, name: QueueName) -> list[QueueName]:
-        """The queues that name this one as their dead-letter queue, sorted."""
+    async def sources_of(self, name: QueueName, after: str, names_max: int) -> list[QueueName]:
+        """The first queues beyond ``after`` that name this one as their dead-letter queue, sorted."""
 
     async def count(self, account: str) -> int:
         """How many queues an account has, in all regions."""
 
-    async def deliver(self, source: int, target: int, rows: Sequence[LogRow]) -> int:
-        """Hand messages from the outbox of one shard over to another; answers the last position that it has taken.
+    async def deliver(self, handover: Handover) -> Taken:
+        """May be repeated: what was taken before is not taken again."""
 
-        May be repeated: what was taken before is not taken again."""
+
+class OwnedShards:
+    """What this process answers about its shards, to itself and to others. Raises NotOwned. Answers are durable."""
+
+    def __init__(self, partition: Callable[[int], Partition], shards: int) -> None:
+        """``partition``: that of a shard; raises NotOwned."""
+        self.shards = shards
+        self._partition = partition
+
+    async def describe(self, name: QueueName) -> QueueRecord | None:
+        partition = self._partition(shard_of(name, self.shards))
+        queue = partition.catalogue.get(name)
+        if queue is None:
+            return None
+        await partition.shard.settled()
+        return queue.record
+
+    async def names(self, question: NamesQuestion) -> list[QueueName]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        found = [
+            each.catalogue.names(question.space, question.prefix, question.after, question.names_max)
+            for each in partitions
+        ]
+        for partition in partitions:
+            await partition.shard.settled()
+        return first_names(found, question.names_max)
+
+    async def sources_of(self, question: SourcesQuestion) -> list[QueueName]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        found = [each.catalogue.sources_of(question.target, question.after) for each in partitions]
+        for partition in partitions:
+            await partition.shard.settled()
+        return first_names(found, question.names_max)
+
+    async def count(self, question: CountQuestion) -> int:
+        return sum(self._partition(shard).catalogue.count(question.account) for shard in question.shards)
+
+    async def deliver(self, handover: Handover) -> Taken:
+        return await self._partition(handover.target).inbox.take(handover)
+
+
+def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
+    """Of sorted lists that have no name in common."""
+    return list(islice(merge(*found), names_max))
+
+
+class LocalShards:
+    """All shards belong to this process."""
+
+    def __init__(self, owned: OwnedShards) -> None:
+        self._owned = owned
+        self._all = list(range(owned.shards))
+
+    async def describe(self, name: QueueName) -> QueueRecord | None:
+        with _all_open():
+            return await self._owned.describe(name)
+
+    async def names(self, space: Space, prefix: str, after: str, names_max: int) -> list[QueueName]:
+        with _all_open():
+            return await self._owned.names(NamesQuestion(self._all, space, prefix, after, names_max))
+
+    async def sources_of(self, name: QueueName, after: str, names_max: int) -> list[QueueName]:
+        with _all_open():
+            return await self._owned.sources_of(SourcesQuestion(self._all, name, after, names_max))
+
+    async def count(self, account: str) -> int:
+        with _all_open():
+            return await self._owned.count(CountQuestion(self._all, account))
+
+    async def deliver(self, handover: Handover) -> Taken:
+        with _all_open():
+            return await self._owned.deliver(handover)
+
+
+@contextmanager
+def _all_open() -> Iterator[None]:
+    """NotOwned would pass the request on to another process, and there is none."""
+    try:
+        yield
+    except NotOwned as error:
+        raise Unreachable(f"shard {error.shard} is not open: repeat the request") from None
+
+
+class Existence(msgspec.Struct, frozen=True):
+    """What was last said of a queue."""
+
+    exists: bool
+    until_ms: int  # then it is asked for again
+
+
+class RemoteQueues:
+    """Which queues of other shards exist, as far as this shard knows at once: remembered for a short time."""
+
+    def __init__(self, others: OtherShards, clock: Clock) -> None:
+        self._others = others
+        self._clock = clock
+        self._known: BoundedCache[QueueName, Existence] = BoundedCache(_REMEMBERED_MAX)
+        self._asking: set[QueueName] = set()
+
+    def may_exist(self, name: QueueName) -> bool:
+        """Answers at once; what is not known or was said a while ago is asked for meanwhile.
+
+        A queue is assumed to exist until it is known that it does not: a message that was sent there in vain comes
+        back."""
+        known = self._known.get(name)
+        if (known is None or known.until_ms <= self._clock.now_ms()) and name not in self._asking:
+            self._asking.add(name)
+            run_detached(self._ask(name))
+            known = self._known.get(name)
+        return known is None or known.exists
+
+    def note(self, name: QueueName, *, exists: bool) -> None:
+        self._known.put(name, Existence(exists, self._clock.now_ms() + _REMEMBERED_MS))
+
+    async def find(self, name: QueueName) -> QueueRecord | None:
+        """Ask now. Raises Unreachable."""
+        record = await self._others.describe(name)
+        self.note(name, exists=record is not None)
+        return record
+
+    async def _ask(self, name: QueueName) -> None:
+        try:
+            await self.find(name)
+        except PenstockError:
+            known = self._known.get(name)  # not to be asked again with every receive
+            self.note(name, exists=known is None or known.exists)
+        finally:
+            self._asking.discard(name)

@@ -12,8 +12,11 @@ from typing import NamedTuple
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.inbox import Inbox
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.move_tasks import MoveTasks
+from penstock.broker.other_shards import OtherShards
+from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
@@ -44,6 +47,9 @@ class Shared(NamedTuple):
     quotas: Quotas
     keys: KeyGuard
     dedup_key: bytes | None  # keys the digests of sends, where messages are encrypted
+    shards: int  # how many there are in all
+    others: OtherShards
+    slots: PageSlots
 
 
 class Partition:
@@ -62,10 +68,18 @@ class Partition:
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
         quotas.add(shard, catalogue)
-        context.deliver, context.exists = catalogue.deliver, catalogue.exists
+        self.inbox = Inbox(shard, catalogue)
+        self.outbox = outbox = (
+            Outbox(shard, catalogue, shared.shards, shared.others, shared.slots)
+            if shared.shards > 1
+            else None
+        )
+        context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
         self.upkeep = Upkeep(shard, catalogue)
-        self.moves = MoveTasks(shard, catalogue)
+        self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
+        if outbox is not None:
+            outbox.on_returned = self.moves.returned
         self.editing = Editing(shard)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
@@ -76,6 +90,8 @@ class Partition:
         """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""
         self.shard.start()
         self.upkeep.start()
+        if self.outbox is not None:
+            self.outbox.start()
         self.moves.start()
 
     def end_polls(self, error: PenstockError | None = None) -> None:
@@ -87,6 +103,8 @@ class Partition:
         """End every wait and make all that was decided durable."""
         self.upkeep.stop()
         self.moves.stop()
+        if self.outbox is not None:
+            self.outbox.stop()
         self.end_polls()
         self.shard.write_later()
         await self.shard.settled()
@@ -110,6 +128,8 @@ class Partition:
         self.shard.released = True
         self.upkeep.stop()
         self.moves.stop()
+        if self.outbox is not None:
+            self.outbox.stop()
         queues = list(self.catalogue)
         for queue in queues:
             del self._shared.by_name[queue.name]

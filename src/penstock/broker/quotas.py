@@ -6,8 +6,7 @@ that does not fit is refused whole. What comes back, is dead-lettered or moved i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.shard import Commit, Shard
@@ -20,38 +19,24 @@ _NOTHING = (0, 0)
 _OVERHEAD_BYTES = 192  # id, sender and time of a message
 
 
-class OtherProcesses(Protocol):
-    """What accounts hold in the shards of other processes, and what those learn of ours: messages and bytes."""
-
-    def elsewhere(self, account: str) -> tuple[int, int]: ...
-
-    def publish(self, account: str, messages: int, size: int) -> None: ...
-
-
 class Quotas:
-    """Of all shards of the process together, and of other processes where they share what they count."""
+    """Of all shards of the process together."""
 
-    def __init__(self, limits: Limits, others: OtherProcesses | None = None) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._others = others
         self._usage: dict[Shard, ShardUsage] = {}
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
     def add(self, shard: Shard, catalogue: Catalogue) -> None:
         """Count what this shard holds, from now on."""
-        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._add)
+        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._by_account)
         if self.bounds_messages:
             usage.start()
 
     def remove(self, shard: Shard) -> None:
         """The shard belongs to another process now."""
         self._usage.pop(shard).stop()
-
-    def check_new_queue(self, account: str) -> None:
-        most = self._limits.quota_queues
-        if most and sum(usage.catalogue.count(account) for usage in self._usage.values()) >= most:
-            raise QuotaReached("queues", most)
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
@@ -60,31 +45,20 @@ class Quotas:
             more, bytes_more = usage.uncommitted(account)
             used += more
             size += bytes_more
-        if self._others is not None:
-            more, bytes_more = self._others.elsewhere(account)
-            used += more
-            size += bytes_more
         messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
         if messages_max and used + len(messages) > messages_max:
             raise QuotaReached("messages", messages_max)
         if bytes_max and size + sum(map(_size, messages)) > bytes_max:
             raise QuotaReached("bytes", bytes_max)
 
-    def _add(self, account: str, messages: int, size: int) -> None:
-        used = self._by_account.get(account, _NOTHING)
-        self._by_account[account] = now = used[0] + messages, used[1] + size
-        if self._others is not None:
-            self._others.publish(account, *now)
-
 
 class ShardUsage:
     """What the queues of one shard hold. Their ids are unique within the shard only."""
 
-    def __init__(self, shard: Shard, catalogue: Catalogue, add: Callable[[str, int, int], None]) -> None:
-        """``add``: takes an account, and what it has more now: messages and bytes."""
+    def __init__(self, shard: Shard, catalogue: Catalogue, by_account: dict[str, tuple[int, int]]) -> None:
         self._shard = shard
         self.catalogue = catalogue
-        self._add = add
+        self._by_account = by_account
         self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
         self._accounts: dict[int, str] = {}  # queue -> whose it is
 
@@ -122,7 +96,8 @@ class ShardUsage:
         account = self._account(queue)
         if account is not None:
             before, self._by_queue[queue] = self._by_queue.get(queue, _NOTHING), now
-            self._add(account, now[0] - before[0], now[1] - before[1])
+            used = self._by_account.get(account, _NOTHING)
+            self._by_account[account] = (used[0] + now[0] - before[0], used[1] + now[1] - before[1])
 
     def _account(self, queue: int) -> str | None:
         """A queue that was just deleted is no longer in the catalogue."""

@@ -279,9 +279,8 @@ class Queue(ABC):
                 self._show_now(entry, now_ms, changes)
 
     def let_go(self, entry: Entry, now_ms: int, changes: Changes) -> bool:
-        """A withdrawn message leaves for good; False if it is no longer there."""
+        """A withdrawn message leaves this queue; False if it is no longer there. The caller says where it goes."""
         if self.backlog.index.get(entry.seq) is not entry or entry.state is not State.IN_FLIGHT:
             return False
         self._forget(entry, now_ms, changes.number)
-        changes.remove(self.id, entry)
         return True

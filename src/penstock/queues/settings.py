@@ -63,3 +63,7 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     modified_ms: int
     purged_to: int = 0  # positions up to here were purged: void, whether or not their rows are still there
     purged_ms: int = 0
+
+    @property
+    def arn(self) -> str:
+        return self.name.arn

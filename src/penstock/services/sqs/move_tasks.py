@@ -14,7 +14,14 @@ from penstock.names import Arn, QueueName
 from penstock.services.sqs.faults import resource_missing
 from penstock.services.sqs.limits import MOVE_TASKS_LISTED_MAX
 from penstock.services.sqs.redrive import read_object, write_object
-from penstock.services.sqs.resources import AbsentQueue, QueueResource, Sqs, can_exist, queue_resource
+from penstock.services.sqs.resources import (
+    AbsentQueue,
+    QueueResource,
+    Sqs,
+    can_exist,
+    queue_of_any_shard,
+    queue_resource,
+)
 from penstock.services.sqs.structs import (
     CancelMessageMoveTaskRequest,
     CancelMessageMoveTaskResult,
@@ -48,10 +55,11 @@ async def start_message_move_task(
 ) -> StartMessageMoveTaskResult:
     source, rate = _permitted_source(sqs, call), request.MaxNumberOfMessagesPerSecond
     if request.DestinationArn:
-        destination = _destination(sqs, _arn(request.DestinationArn, "DestinationArn"), source, call)
+        destination = await _destination(sqs, _arn(request.DestinationArn, "DestinationArn"), source, call)
         task = await sqs.broker.start_move(source, destination, rate)
     else:
-        task = await sqs.broker.start_move(source, None, rate, _permitted_sources(sqs, source, call))
+        sources = await _permitted_sources(sqs, source, call)
+        task = await sqs.broker.start_move(source, None, rate, sources)
     return StartMessageMoveTaskResult(TaskHandle=_handle(task))
 
 
@@ -128,10 +136,13 @@ def _arn(text: str, parameter: str) -> Arn:
 
 
 def _queue(sqs: Sqs, arn: Arn, call: Call, parameter: str) -> QueueResource | AbsentQueue:
-    missing = resource_missing(parameter)
+    return queue_resource(sqs, _queue_name(arn, call, parameter), missing=resource_missing(parameter))
+
+
+def _queue_name(arn: Arn, call: Call, parameter: str) -> QueueName:
     if arn.service != "sqs" or arn.queue.space != call.space or not can_exist(arn.queue):
-        raise missing
-    return queue_resource(sqs, arn.queue, missing=missing)
+        raise resource_missing(parameter)
+    return arn.queue
 
 
 def _permitted_source(sqs: Sqs, call: Call) -> LiveQueue:
@@ -142,25 +153,26 @@ def _permitted_source(sqs: Sqs, call: Call) -> LiveQueue:
     return source
 
 
-def _permitted_sources(sqs: Sqs, dead_letters: LiveQueue, call: Call) -> frozenset[QueueName] | None:
+async def _permitted_sources(sqs: Sqs, dead_letters: LiveQueue, call: Call) -> frozenset[QueueName] | None:
     """The queues that messages may go back to. None on an open server: wherever they came from."""
     if call.principal is None:
         return None
-    sources = sqs.broker.sources_of(dead_letters.name)
+    sources = await sqs.broker.sources_of(dead_letters.name)
     for name in sources:
-        authorize(call, sqs.actions["SendMessage"], queue_resource(sqs, name))
+        authorize(call, sqs.actions["SendMessage"], await queue_of_any_shard(sqs, name))
     return frozenset(sources)
 
 
-def _destination(sqs: Sqs, arn: Arn, source: LiveQueue, call: Call) -> LiveQueue:
-    resource = _queue(sqs, arn, call, "DestinationArn")
+async def _destination(sqs: Sqs, arn: Arn, source: LiveQueue, call: Call) -> QueueName:
+    name = _queue_name(arn, call, "DestinationArn")
+    resource = await queue_of_any_shard(sqs, name, missing=resource_missing("DestinationArn"))
     authorize(call, sqs.actions["SendMessage"], resource)
-    destination = resource.queue
-    if destination.id == source.id:
+    settings = resource.queue.settings
+    if name == source.name:
         raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
-    if destination.settings.fifo != source.settings.fifo:
+    if settings.fifo != source.settings.fifo:
         raise invalid_parameter("The source queue and destination queue must be of the same queue type.")
-    return destination
+    return name
 
 
 def _check_between(value: int | None, high: int, parameter: str) -> None:

@@ -7,7 +7,6 @@ A response that depends on a queue waits until the creation of the queue is dura
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -81,12 +80,14 @@ async def create_queue(sqs: Sqs, request: CreateQueueRequest, call: Call) -> Cre
         fifo = _check_new_name(name, attributes)
         settings = with_attributes(QueueSettings(fifo=fifo), attributes, name, new=True)
         if settings.redrive is not None:
-            check_redrive(sqs.broker, settings.redrive, attributes["RedrivePolicy"], name, fifo=fifo)
-        await sqs.broker.create(name, settings, tags)
+            await check_redrive(sqs.broker, settings.redrive, attributes["RedrivePolicy"], name, fifo=fifo)
+        # Another request may have created it while other shards were asked.
+        _check_same(await sqs.broker.create(name, settings, tags), attributes)
     else:
-        name = resource.queue.name
-        _check_same(resource.queue, attributes)
-        await sqs.broker.settled(resource.queue)
+        queue: LiveQueue = call.resource.queue
+        name = queue.name
+        _check_same(queue, attributes)
+        await sqs.broker.settled(queue)
     return CreateQueueResult(QueueUrl=queue_url(call.base_url, name))
 
 
@@ -147,8 +148,9 @@ async def list_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> ListQ
                 "Invalid NextToken value. If you are passing in NextToken, "
                 "you must not change the other request parameters."
             )
-    found, following = _page(sqs.broker.names(call.space, prefix), listed, request.MaxResults, token)
-    await sqs.broker.settled()
+    names_max = _names_max(request.MaxResults)
+    names = await sqs.broker.names(call.space, prefix, token.after if token else "", names_max)
+    found, following = _page(names, listed, request.MaxResults)
     return ListQueuesResult(QueueUrls=_urls(found, call), NextToken=following)
 
 
@@ -163,8 +165,9 @@ async def list_dead_letter_source_queues(
         token = read_token(request.NextToken)
         if token is None or token.listed != listed:
             raise invalid_parameter("Invalid or expired next token.")
-    found, following = _page(sqs.broker.sources_of(queue.name), listed, request.MaxResults, token)
-    await sqs.broker.settled()
+    names_max = _names_max(request.MaxResults)
+    names = await sqs.broker.sources_of(queue.name, token.after if token else "", names_max)
+    found, following = _page(names, listed, request.MaxResults)
     return ListDeadLetterSourceQueuesResult(queueUrls=_urls(found, call), NextToken=following)
 
 
@@ -193,13 +196,17 @@ def _check_max_results(max_results: int | None, token: str | None) -> None:
         raise invalid_parameter("MaxResults is a mandatory parameter when you provide a value for NextToken.")
 
 
+def _names_max(max_results: int | None) -> int:
+    """One more than a page, to see whether there is another one."""
+    return (max_results or LIST_RESULTS_MAX) + 1
+
+
 def _page(
-    names: list[QueueName], listed: list[str], max_results: int | None, token: _Token | None
+    names: list[QueueName], listed: list[str], max_results: int | None
 ) -> tuple[list[QueueName], str | None]:
     """A page of sorted names, and the token of the next one. SQS: there are no tokens without MaxResults."""
-    start = bisect_right(names, token.after, key=lambda name: name.name) if token else 0
-    found = names[start : start + (max_results or LIST_RESULTS_MAX)]
-    if max_results is None or start + len(found) >= len(names):
+    found = names[: _names_max(max_results) - 1]
+    if max_results is None or len(found) == len(names):
         return found, None
     following = _Token(listed, found[-1].name)
     return found, base64.urlsafe_b64encode(msgspec.json.encode(following)).decode()
@@ -241,5 +248,7 @@ async def set_queue_attributes(sqs: Sqs, request: SetQueueAttributesRequest, cal
     settings = with_attributes(queue.settings, request.Attributes, queue.name, new=False)
     if settings.redrive is not None and "RedrivePolicy" in request.Attributes:
         text = request.Attributes["RedrivePolicy"]
-        check_redrive(sqs.broker, settings.redrive, text, queue.name, fifo=settings.fifo)
+        await check_redrive(sqs.broker, settings.redrive, text, queue.name, fifo=settings.fifo)
+        # Another request may have changed the queue while another shard was asked.
+        settings = with_attributes(queue.settings, request.Attributes, queue.name, new=False)
     await sqs.broker.configure(queue, settings)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.errors import QueueMissing
 from penstock.names import Arn, QueueName
 from penstock.queues.settings import QueueSettings, Redrive, RedriveAllow
 from penstock.services.sqs.faults import invalid_value
@@ -90,12 +89,12 @@ def _target(value: Any, text: str, source: QueueName) -> QueueName:
     return arn.queue
 
 
-def check_redrive(broker: Broker, redrive: Redrive, text: str, source: QueueName, *, fifo: bool) -> None:
-    try:
-        target = broker.find(redrive.target).settings
-    except QueueMissing:
-        target = None
-    check_redrive_target(target, redrive, text, source, fifo=fifo)
+async def check_redrive(
+    broker: Broker, redrive: Redrive, text: str, source: QueueName, *, fifo: bool
+) -> None:
+    """The target may be in any shard."""
+    target = await broker.describe(redrive.target)
+    check_redrive_target(None if target is None else target.settings, redrive, text, source, fifo=fifo)
 
 
 def check_redrive_target(

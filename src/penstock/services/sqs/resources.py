@@ -25,6 +25,7 @@ from penstock.wire.service import Action, Call
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
+    from penstock.queues.settings import QueueRecord
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -48,7 +49,9 @@ class Sqs(msgspec.Struct, frozen=True):
 class QueueResource(msgspec.Struct):
     """A queue that exists."""
 
-    queue: LiveQueue
+    queue: (
+        LiveQueue | QueueRecord
+    )  # the latter for a further queue of the request, in a shard of another process
     request_tags: Mapping[str, str] = _NOTHING
     tag_keys: tuple[str, ...] = ()
     keys: Mapping[str, str] = _NOTHING
@@ -126,6 +129,17 @@ def queue_resource(
         sqs.broker.check_owned(name)
         return AbsentQueue(name, missing or QueueMissing(), request_tags, tag_keys, is_hidden=is_hidden)
     return QueueResource(queue, request_tags, tag_keys, is_hidden=is_hidden)
+
+
+async def queue_of_any_shard(
+    sqs: Sqs, name: QueueName, *, missing: Exception | None = None
+) -> QueueResource | AbsentQueue:
+    """A further queue of a request, which need not belong to the process that serves the request."""
+    queue = sqs.broker.by_name.get(name)
+    if queue is not None:
+        return QueueResource(queue)
+    record = await sqs.broker.describe(name)
+    return AbsentQueue(name, missing or QueueMissing()) if record is None else QueueResource(record)
 
 
 def queue_named(sqs: Sqs, url: str | None, call: Call) -> QueueName:

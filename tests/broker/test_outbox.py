@@ -1,0 +1,377 @@
+"""Messages that change shards: dead letters and moves, whatever fails between the two shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+
+from penstock.broker.move_tasks import MoveFailure
+from penstock.broker.outbox import LOG_KIND, OUTBOX
+from penstock.broker.waiting import Ask
+from penstock.errors import SourceNotDeadLetterQueue
+from penstock.limits import HOUR, MINUTE
+from penstock.store.port import LAST
+from sim.cluster import Cluster, Fault
+from sim.world import SECOND, Caller
+
+KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+class Queues:
+    """A queue of shard 0 with a dead-letter queue in shard 1, and one more in shard 2."""
+
+    def __init__(self, cluster: Cluster, kind: str = "") -> None:
+        self.cluster = cluster
+        self.dead, self.work, self.other = (
+            cluster.name(base, shard, kind) for base, shard in (("dead", 1), ("work", 0), ("other", 2))
+        )
+        cluster.node(self.dead).create(self.dead)
+        cluster.node(self.other).create(self.other)
+        cluster.node(self.work).create(self.work, dead_letters=(self.dead, 1), visibility_ms=SECOND)
+
+    def send(self, count: int, group: str | None = "g") -> None:
+        node = self.cluster.node(self.work)
+        for i in range(count):
+            node.send(self.work, f"m{i}", group=group, dedup_id=f"m{i}")
+
+    def kill(self) -> None:
+        """Receive everything and let it come back; receiving again makes it dead letters."""
+        node = self.cluster.node(self.work)
+        while node.drain(self.work):
+            self.cluster.advance(SECOND)
+
+    def count(self, short: str) -> tuple[int, int, int]:
+        return self.cluster.node(short).counts(short)
+
+    def bodies(self, short: str) -> list[str]:
+        """All that can be received, in order."""
+        node = self.cluster.node(short)
+        found = []
+        while batch := node.receive(short, visibility_ms=HOUR):
+            found += [message.content.body for message in batch]
+            node.delete(short, *batch)
+        return found
+
+    def on_the_way(self) -> int:
+        stores = [node.store for node in self.cluster.nodes]
+        logged = sum(
+            len(s.log(LOG_KIND, str(i), 0, LAST)) for s in stores for i in range(self.cluster.shards)
+        )
+        rows = sum(usage.messages for s in stores for usage in s.usage(OUTBOX).values())
+        assert logged == rows
+        return logged
+
+
+@KINDS
+def test_a_dead_letter_goes_to_the_other_shard(cluster: Cluster, kind: str) -> None:
+    queues = Queues(cluster, kind)
+    queues.send(25)
+    queues.kill()
+    assert queues.count(queues.work) == (0, 0, 0)
+    assert queues.count(queues.dead) == (25, 0, 0)
+    assert queues.on_the_way() == 0
+    bodies = queues.bodies(queues.dead)
+    assert (
+        bodies == [f"m{i}" for i in range(25)]
+        if kind
+        else sorted(bodies) == sorted(f"m{i}" for i in range(25))
+    )
+
+
+def test_it_keeps_what_it_was(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    sent = node.send(queues.work, "m", group="g")
+    (first,) = node.receive(queues.work)
+    cluster.advance(SECOND)
+    assert node.receive(queues.work) == []
+    (letter,) = dead.receive(queues.dead)
+    assert (letter.content, letter.group) == (first.content, "g")
+    assert letter.content.id == sent.id
+    assert letter.receives == 2
+    assert letter.first_received_ms == first.first_received_ms
+    assert letter.source == node.queue(queues.work).arn
+
+
+def test_retention_goes_on_although_the_clocks_differ(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    dead.configure(queues.dead, retention_ms=10 * MINUTE)
+    node.send(queues.work, "m")
+    node.receive(queues.work)
+    cluster.advance(6 * MINUTE)
+    assert node.receive(queues.work) == []
+    assert queues.count(queues.dead) == (1, 0, 0)
+    cluster.advance(3 * MINUTE)
+    assert queues.count(queues.dead) == (1, 0, 0)
+    cluster.advance(MINUTE + SECOND)
+    assert queues.count(queues.dead) == (0, 0, 0)
+
+
+def test_a_message_that_is_not_in_memory(cluster: Cluster) -> None:
+    """The content of a message that was received is only in the store, and that of a large one never is elsewhere."""
+    queues = Queues(cluster)
+    node = cluster.node(queues.work)
+    for letter in "abcdefgh":
+        node.send(queues.work, letter * 300_000)
+    queues.kill()
+    assert sorted(body[0] for body in queues.bodies(queues.dead)) == list("abcdefgh")
+
+
+def test_an_unreachable_shard_gets_its_messages_later(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(3)
+    cluster.network.cut.add(1)
+    queues.kill()
+    cluster.advance(10 * MINUTE)
+    assert queues.on_the_way() == 3
+    assert queues.count(queues.work) == (0, 0, 0)
+    cluster.network.cut.clear()
+    cluster.advance(5 * SECOND)
+    assert queues.count(queues.dead) == (3, 0, 0)
+
+
+def test_retries_become_rarer(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    cluster.network.cut.add(1)
+    queues.kill()
+    fired = cluster.nodes[0].runtime.fired
+    cluster.advance(MINUTE)
+    assert cluster.nodes[0].runtime.fired - fired < 25
+
+
+def test_a_full_disk_of_the_other_shard(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(2)
+    dead = cluster.node(queues.dead)
+    dead.store.full = True
+    queues.kill()
+    cluster.advance(MINUTE)
+    assert queues.on_the_way() == 2
+    dead.store.full = False
+    cluster.advance(MINUTE)
+    assert queues.count(queues.dead) == (2, 0, 0)
+
+
+@KINDS
+def test_a_queue_that_is_gone_gives_the_message_back(cluster: Cluster, kind: str) -> None:
+    queues = Queues(cluster, kind)
+    node = cluster.node(queues.work)
+    queues.send(4)
+    assert len(node.drain(queues.work)) == 4
+    cluster.advance(SECOND)
+    cluster.node(queues.dead).drop(queues.dead)
+    assert node.drain(queues.work) == [], "they leave, are refused, and are back"
+    assert node.drain(queues.work, visibility_ms=HOUR) == [f"m{i}" for i in range(4)]
+    received = node.queue(queues.work).rules.backlog.index.values()
+    assert [entry.receives for entry in received] == [2] * 4
+    assert queues.on_the_way() == 0
+
+
+def test_it_comes_back_to_its_place(cluster: Cluster) -> None:
+    """A dead-letter queue that was deleted a moment ago is not yet known to be gone."""
+    queues = Queues(cluster, ".fifo")
+    node = cluster.node(queues.work)
+    queues.send(3)
+    assert node.bodies(queues.work, 1) == ["m0"]
+    cluster.advance(SECOND)
+    cluster.network.cut.add(1)
+    assert node.bodies(queues.work, 1, visibility_ms=MINUTE) == ["m1"], "m0 has left"
+    assert queues.on_the_way() == 1
+    cluster.network.cut.clear()
+    cluster.node(queues.dead).drop(queues.dead)
+    cluster.advance(5 * SECOND)
+    assert queues.on_the_way() == 0
+    assert node.bodies(queues.work) == ["m0"], "before m1, which is in flight, and without m2"
+
+
+def test_a_queue_that_is_created_again_gets_dead_letters_again(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    dead.drop(queues.dead)
+    for _ in range(7):
+        assert node.drain(queues.work) == ["m0"], "there is no other place for it"
+        cluster.advance(10 * SECOND)
+    dead.create(queues.dead)
+    assert node.drain(queues.work) == []
+    assert queues.count(queues.dead) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("change", ["drop", "purge"])
+def test_what_comes_back_to_a_queue_that_was_emptied_is_gone(cluster: Cluster, change: str) -> None:
+    queues = Queues(cluster)
+    queues.send(3)
+    node = cluster.node(queues.work)
+    node.drain(queues.work)
+    cluster.advance(SECOND)
+    cluster.network.cut.add(1)
+    node.drain(queues.work)
+    cluster.node(queues.dead).drop(queues.dead)
+    getattr(node, change)(queues.work)
+    cluster.network.cut.clear()
+    cluster.advance(10 * SECOND)
+    assert queues.on_the_way() == 0
+    if change == "purge":
+        assert queues.count(queues.work) == (0, 0, 0)
+
+
+@KINDS
+def test_moves_to_other_shards(cluster: Cluster, kind: str) -> None:
+    queues = Queues(cluster, kind)
+    queues.send(12)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    dead.start_move(queues.dead, queues.other)
+    cluster.advance(10 * SECOND)
+    task = dead.move_task(queues.dead)
+    assert (task.status, task.moved) == ("COMPLETED", 12)
+    assert queues.count(queues.dead) == (0, 0, 0)
+    bodies = queues.bodies(queues.other)
+    assert bodies == [f"m{i}" for i in range(12)] if kind else len(set(bodies)) == len(bodies) == 12
+
+
+def test_a_moved_message_is_a_new_one(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    queues.kill()
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    (letter,) = dead.receive(queues.dead, visibility_ms=0)
+    cluster.advance(HOUR)
+    node.configure(queues.work, delay_ms=5 * SECOND)
+    dead.start_move(queues.dead)
+    cluster.advance(4 * SECOND)
+    assert queues.count(queues.work) == (0, 0, 1), "the delay of the queue it joins"
+    cluster.advance(5 * SECOND)
+    (message,) = node.receive(queues.work)
+    assert message.content.body == letter.content.body
+    assert message.content.id != letter.content.id
+    assert message.content.sent_ms > letter.content.sent_ms
+    assert (message.receives, message.source) == (1, None)
+
+
+def test_a_move_is_complete_when_everything_has_arrived(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    cluster.network.faults.extend(["request lost"] * 20)
+    dead.start_move(queues.dead, queues.other)
+    cluster.advance(5 * SECOND)
+    assert (dead.move_task(queues.dead).status, queues.on_the_way()) == ("RUNNING", 5)
+    dead.crash()
+    cluster.advance(SECOND)
+    assert (dead.move_task(queues.dead).status, queues.on_the_way()) == ("RUNNING", 5)
+    cluster.network.faults.clear()
+    cluster.advance(10 * SECOND)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+def test_a_move_to_a_queue_that_vanishes_fails_and_its_messages_are_back(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    cluster.network.faults.extend(["request lost"] * 3)
+    dead.start_move(queues.dead, queues.other, rate=1)
+    cluster.node(queues.other).drop(queues.other)
+    cluster.advance(20 * SECOND)
+    task = dead.move_task(queues.dead)
+    assert (task.status, task.failure, task.moved) == ("FAILED", MoveFailure.DESTINATION_MISSING, 0)
+    assert queues.count(queues.dead) == (5, 0, 0)
+    assert queues.on_the_way() == 0
+
+
+def test_a_move_waits_while_the_shard_of_its_destination_is_unreachable(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(5)
+    queues.kill()
+    dead = cluster.node(queues.dead)
+    dead.start_move(queues.dead, queues.other, rate=1)
+    cluster.network.cut.add(2)
+    cluster.advance(MINUTE)
+    assert dead.move_task(queues.dead).status == "RUNNING"
+    cluster.network.cut.clear()
+    cluster.advance(MINUTE)
+    assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+def test_only_a_dead_letter_queue_of_some_shard_is_moved_from(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    with pytest.raises(SourceNotDeadLetterQueue):
+        cluster.node(queues.other).start_move(queues.other, queues.work)
+
+
+@pytest.mark.parametrize("fault", get_args(Fault))
+def test_a_fault_of_the_network(cluster: Cluster, fault: Fault) -> None:
+    queues = Queues(cluster, ".fifo")
+    queues.send(5)
+    cluster.network.faults.append(fault)
+    queues.kill()
+    cluster.advance(10 * SECOND)
+    cluster.network.deliver_late()
+    cluster.advance(10 * SECOND)
+    assert queues.on_the_way() == 0
+    assert queues.bodies(queues.dead) == [f"m{i}" for i in range(5)]
+
+
+def test_a_late_request_does_not_bring_back_what_was_refused(cluster: Cluster) -> None:
+    """The message is in its queue again; the queue that it was for exists again; then an old request arrives."""
+    queues = Queues(cluster)
+    queues.send(2)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    node.drain(queues.work)
+    cluster.advance(SECOND)
+    cluster.network.faults.append("request late")
+    dead.drop(queues.dead)
+    node.drain(queues.work)
+    cluster.advance(2 * MINUTE)
+    dead.create(queues.dead)
+    cluster.network.deliver_late()
+    cluster.run()
+    assert queues.count(queues.work) == (2, 0, 0)
+    assert queues.count(queues.dead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["source", "target"])
+def test_a_crash_at_every_step(victim: int) -> None:
+    """Of a hand-over in which one message is refused and two arrive."""
+    step, more = 0, True
+    while more:
+        with Cluster() as cluster:
+            queues = Queues(cluster, ".fifo")
+            lost = cluster.name("lost", 1, ".fifo")
+            node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+            dead.create(lost)
+            doomed = cluster.name("doomed", 0, ".fifo")
+            node.create(doomed, dead_letters=(lost, 1), visibility_ms=SECOND)
+            queues.send(2)
+            node.send(doomed, "refused", group="g", dedup_id="x")
+            node.drain(queues.work)
+            node.drain(doomed)
+            cluster.advance(SECOND)
+            dead.drop(lost)
+            polls = [node.start(node.broker.counts(node.queue(short))) for short in (doomed, queues.work)]
+            cluster.run()
+            assert all(poll.done for poll in polls)
+            for short in (queues.work, doomed):
+                node.start(node.queue(short).receive(Ask(10, None, None), Caller(), 0))
+            more = cluster.steps(step)
+            cluster.nodes[victim].crash()
+            cluster.advance(10 * SECOND)
+            queues.kill()
+            cluster.advance(10 * SECOND)
+            assert queues.on_the_way() == 0
+            assert queues.bodies(queues.dead) == ["m0", "m1"], step
+            assert queues.bodies(doomed) == ["refused"], step
+        step += 1
+    assert step > 20
