@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -33,6 +34,8 @@ _TEXT_MAX = 512  # of an error
 _RETURNABLE_BYTES_MAX = 32 * 1024 * 1024
 _SOCKET_PATH_BYTES_MAX = 107  # Linux
 _LOG_REFUSED_S = 60.0
+_BACKLOG = 128
+_ACCEPT_PAUSE_S = 1.0
 
 
 class IncomingCall:
@@ -88,6 +91,9 @@ class IncomingLink:
         limits = listener.limits
         self.channel = Channel(self, "accepts", listener.security, limits)
         self.is_open = False
+        self.connecting: asyncio.Task[None] | None = (
+            None  # until the connection is made, with TLS if that is used
+        )
         self.running: dict[int, IncomingCall] = {}
         self._payloads = Payloads(limits.unfinished_bytes_max)
         # Answers of the last one to two ticks whose messages can be returned, with their size: a client may have
@@ -132,7 +138,10 @@ class IncomingLink:
     def tick(self) -> None:
         self._returnable_bytes -= sum([size for _, size in self._returnable_before.values()])
         self._returnable_before, self._returnable = self._returnable, {}
-        self.channel.tick()
+        if self.channel.is_late():
+            self._listener.cut_off(self, "it did not prove in time that it knows the cluster secret")
+        else:
+            self.channel.tick()
 
     # Called by the channel.
 
@@ -194,8 +203,8 @@ class LinkListener:
         self.security = security
         self.limits = limits or LinkLimits()
         self.handlers: dict[str, Answering] = {}  # by kind of call
-        self._servers: list[asyncio.Server] = []
-        self._links: set[IncomingLink] = set()
+        self._sockets: list[socket.socket] = []
+        self._links: dict[IncomingLink, None] = {}  # the oldest first
         self._ticker: asyncio.TimerHandle | None = None
         self._idle: asyncio.Event | None = None
         self._log_refused_at = 0.0
@@ -207,24 +216,30 @@ class LinkListener:
         """Returns the address with its port, if that was 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         if "/" in address:
-            server = await loop.create_unix_server(self._accept, _private_path(address))
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(_private_path(address))
             os.chmod(address, 0o600)
+            listening.listen(_BACKLOG)
         else:
             assert self.security.secret, "a port needs a secret"
             host, _, port = address.rpartition(":")
-            server = await loop.create_server(
-                self._accept, host.strip("[]"), int(port), ssl=self.security.accept_tls
-            )
-            address = f"{host}:{server.sockets[0].getsockname()[1]}"
-        self._servers.append(server)
+            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            family, _, _, _, name = found[0]
+            listening = socket.create_server(name[:2], family=family, backlog=_BACKLOG)
+            address = f"{host}:{listening.getsockname()[1]}"
+        listening.setblocking(False)
+        self._sockets.append(listening)
+        loop.add_reader(listening, self._accept, listening)
         if self._ticker is None:
             self._tick()
         return address
 
     async def close(self, grace_s: float) -> None:
         """Accept nothing new, wait for running calls at most for ``grace_s``, then close every connection."""
-        for server in self._servers:
-            server.close()
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
+        self._sockets = []
         self._idle = asyncio.Event()
         self.answered()
         if not self._idle.is_set():
@@ -234,8 +249,12 @@ class LinkListener:
                 log.warning("calls of other nodes are not answered after %g s", grace_s)
         if self._ticker is not None:
             self._ticker.cancel()
+            self._ticker = None
         for link in list(self._links):
-            link.channel.finish()
+            if link.is_open:
+                link.channel.finish()
+            else:
+                self.cut_off(link, "this process stops")
 
     # Called by the links.
 
@@ -244,29 +263,60 @@ class LinkListener:
             self._idle.set()
 
     def ended(self, link: IncomingLink, reason: str) -> None:
-        self._links.discard(link)
+        self._links.pop(link, None)
         now = asyncio.get_running_loop().time()
         if not link.is_open and now >= self._log_refused_at:
             self._log_refused_at = now + _LOG_REFUSED_S
             log.warning("refused a connection to the cluster's address: %s", reason)
 
-    def _accept(self) -> asyncio.Protocol:
+    # Accepting, by hand: so that connections count before TLS is set up, and can be cut off.
+
+    def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except (
+            OSError
+        ) as error:  # no free descriptors: the socket stays readable, and the next try would fail too
+            log.error(
+                "cannot accept connections of other nodes, trying again in a second: %s", error.strerror
+            )
+            loop.remove_reader(listening)
+            loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+            return
         strangers = [link for link in self._links if not link.is_open]
         if len(strangers) >= self.limits.strangers_max:
-            return _Refusing()
+            self.cut_off(strangers[0], "too many connections that have not proved the cluster secret")
         link = IncomingLink(self)
-        self._links.add(link)
-        return link.channel
+        self._links[link] = None
+        link.connecting = loop.create_task(self._connect(accepted, link))
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    async def _connect(self, accepted: socket.socket, link: IncomingLink) -> None:
+        accepted.setblocking(False)
+        tls = self.security.accept_tls if accepted.family != socket.AF_UNIX else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: link.channel, accepted, ssl=tls)
+        except (OSError, asyncio.CancelledError) as error:
+            accepted.close()
+            link.channel.close(str(error) or "it did not finish its TLS handshake")
+        finally:
+            link.connecting = None
+
+    def cut_off(self, link: IncomingLink, reason: str) -> None:
+        if link.connecting is not None:
+            link.connecting.cancel()
+        link.channel.close(reason)
 
     def _tick(self) -> None:
         for link in list(self._links):
             link.tick()
         self._ticker = asyncio.get_running_loop().call_later(self.limits.tick_s, self._tick)
-
-
-class _Refusing(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _private_path(address: str) -> str:

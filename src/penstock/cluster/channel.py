@@ -86,6 +86,9 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._end is None:  # it was closed meanwhile
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=self._limits.unread_bytes_pause)
         assert self._handshake is not None
         opening = self._handshake.opening()
@@ -140,15 +143,15 @@ class Channel(asyncio.Protocol):
         if transport.get_write_buffer_size() > self._limits.unread_bytes_max:
             self.close("the other side does not read what it is sent")
 
+    def is_late(self) -> bool:
+        """Call this with every tick: whether the handshake takes too long, that of TLS included."""
+        self._silent_ticks += 1
+        return self._handshake is not None and self._silent_ticks > self._limits.handshake_ticks
+
     def tick(self) -> None:
         """Ends the connection if there was no sign of life for too long."""
         transport = self._transport
-        if transport is None:
-            return
-        self._silent_ticks += 1
-        if self._handshake is not None:
-            if self._silent_ticks > self._limits.handshake_ticks:
-                self.close("it did not prove in time that it knows the cluster secret")
+        if transport is None or self._handshake is not None:
             return
         unread = transport.get_write_buffer_size()
         if unread < self._unread_bytes:

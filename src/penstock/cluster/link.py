@@ -112,9 +112,13 @@ class Link:
         return sent
 
     def tick(self) -> None:
-        for channel in (self._channel, self._shaking_hands):
-            if channel is not None:
-                channel.tick()
+        channel = self._channel or self._shaking_hands
+        if channel is None or self._connecting is not None:
+            return
+        if channel.is_late():
+            channel.close("it did not prove in time that it knows the cluster secret")
+        else:
+            channel.tick()
 
     def close(self) -> None:
         if self._connecting is not None:

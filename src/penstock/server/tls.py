@@ -47,6 +47,7 @@ class TlsFiles(NamedTuple):
     key: Path
     client_ca: Path | None = None
     client_auth: str = "none"  # or "optional", "required"
+    prefix: str = ""  # of the names of the settings
 
     def paths(self) -> Iterator[Path]:
         yield self.certificate
@@ -117,6 +118,42 @@ class Tls:
         return found
 
 
+class LinkTls:
+    """Mutual TLS between the nodes of a cluster: both sides show a certificate of the same authority, and that of the
+    side that accepts must name the host that was called."""
+
+    def __init__(self, certificate: Path, key: Path, authority: Path) -> None:
+        """Raises TlsError."""
+        self._files = TlsFiles(certificate, key, authority, "required", "cluster_")
+        self._watch = FileWatch(*self._files.paths())
+        self.accepts, _ = _read(self._files)
+        self.connects = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.connects.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.connects.set_ciphers(_CIPHERS)
+        self.connects.load_cert_chain(certificate, key)
+        self.connects.load_verify_locations(authority)
+        self._watch.mark_read()
+
+    def check(self) -> None:
+        """Call this about every second: new connections use files that were renewed."""
+        if not self._watch.has_changed():
+            return
+        try:
+            _read(self._files)
+            for context in (self.accepts, self.connects):
+                context.load_cert_chain(self._files.certificate, self._files.key)
+                context.load_verify_locations(self._files.client_ca)
+        except TlsUnreadable as error:
+            self._watch.mark_unread()
+            log.error("the present certificate of the cluster stays in use: %s", error)
+        except (TlsError, OSError) as error:
+            self._watch.mark_read()
+            log.error("the present certificate of the cluster stays in use: %s", error)
+        else:
+            self._watch.mark_read()
+            log.info("certificate of the cluster loaded")
+
+
 def tls_context(
     certificate: Path, key: Path, client_ca: Path | None = None, client_auth: str = "none"
 ) -> ssl.SSLContext:
@@ -156,26 +193,27 @@ def _subject(certificate: bytes) -> str:
 
 def _read(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     """A context, and when its certificate expires. Checks the files first: the errors of OpenSSL say little."""
-    chain = _certificates("tls_certificate", files.certificate)
+    certificate, key = f"{files.prefix}tls_certificate", f"{files.prefix}tls_key"
+    chain = _certificates(certificate, files.certificate)
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
-        fitting = _public_key(files.key) == chain[0].public_key()
+        fitting = _public_key(key, files.key) == chain[0].public_key()
     except UnsupportedAlgorithm:
-        raise TlsError(f"tls_key {files.key} has an unsupported type: use RSA, P-256 or Ed25519") from None
+        raise TlsError(f"{key} {files.key} has an unsupported type: use RSA, P-256 or Ed25519") from None
     if not fitting:
         raise TlsError(
-            f"tls_key {files.key} is not the key of tls_certificate {files.certificate}: give the two that belong "
+            f"{key} {files.key} is not the key of {certificate} {files.certificate}: give the two that belong "
             "together, with the server's own certificate first in its file"
         )
     if files.client_ca is not None:
-        _certificates("tls_client_ca", files.client_ca)
+        _certificates(f"{files.prefix}tls_{'' if files.prefix else 'client_'}ca", files.client_ca)
     try:
-        context = tls_context(*files)
+        context = tls_context(files.certificate, files.key, files.client_ca, files.client_auth)
     except ssl.SSLError as error:
-        raise TlsError(f"cannot use tls_certificate {files.certificate}: {error.reason or error}") from None
+        raise TlsError(f"cannot use {certificate} {files.certificate}: {error.reason or error}") from None
     except OSError as error:
-        raise TlsUnreadable(f"cannot use tls_certificate {files.certificate}: {error.strerror}") from None
+        raise TlsUnreadable(f"cannot use {certificate} {files.certificate}: {error.strerror}") from None
     return context, chain[0].not_valid_after_utc
 
 
@@ -188,17 +226,17 @@ def _certificates(setting: str, path: Path) -> list[x509.Certificate]:
         raise TlsError(f"{setting} {path} holds no certificate in PEM form") from None
 
 
-def _public_key(path: Path) -> PublicKeyTypes:
+def _public_key(setting: str, path: Path) -> PublicKeyTypes:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        return load_pem_private_key(_bytes("tls_key", path), password=None).public_key()
+        return load_pem_private_key(_bytes(setting, path), password=None).public_key()
     except TypeError:
         raise TlsError(
-            f"tls_key {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in KEY -out NEW`"
+            f"{setting} {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in KEY -out NEW`"
         ) from None
     except ValueError:
-        raise TlsError(f"tls_key {path} holds no private key in PEM form") from None
+        raise TlsError(f"{setting} {path} holds no private key in PEM form") from None
 
 
 def _bytes(setting: str, path: Path) -> bytes:
