@@ -112,7 +112,8 @@ class Partition:
     async def close(self) -> None:
         """Give the shard back. Returns when everything decided is durable or was refused, and nothing more will be
         decided: then the caller closes the store."""
-        queues = self._release()
+        # A poll gets an empty answer, as SQS may give at any time: its client polls again, at the next owner.
+        queues = self._release(None)
         for queue in queues:
             while queue.waiting:
                 await self.shard.turn()
@@ -122,9 +123,9 @@ class Partition:
 
     def abandon(self) -> None:
         """The shard was lost: nothing more can be made durable."""
-        self._forget(self._release())
+        self._forget(self._release(NotOwned(self.shard.index)))
 
-    def _release(self) -> list[LiveQueue]:
+    def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True
         self.upkeep.stop()
         self.moves.stop()
@@ -133,7 +134,7 @@ class Partition:
         queues = list(self.catalogue)
         for queue in queues:
             del self._shared.by_name[queue.name]
-        self.end_polls(NotOwned(self.shard.index))
+        self.end_polls(poll_error)
         return queues
 
     def _forget(self, queues: list[LiveQueue]) -> None:

@@ -1,0 +1,125 @@
+"""A rolling restart, and the death of a worker, as clients see them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from e2e.process import ServerProcess
+
+from .worker_processes import kill, until, workers_of
+
+QUEUES = [f"queue-{number}" for number in range(10)]  # in several shards of both workers
+
+
+class Caller(threading.Thread):
+    """Sends, receives and deletes on one queue, over one connection for as long as the server keeps it open."""
+
+    def __init__(self, port: int, queue: str, *, long_polls: bool = False) -> None:
+        super().__init__(daemon=True)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self._queue = queue
+        self._long_polls = long_polls
+        self.over = False
+        self.answers = 0
+        self.failures: list[str] = []
+
+    def run(self) -> None:
+        while not self.over:
+            try:
+                if not self._long_polls:
+                    self.ask("SendMessage", MessageBody="x" * 100)
+                wait_s = 20 if self._long_polls else 2
+                for message in self.ask("ReceiveMessage", WaitTimeSeconds=wait_s).get("Messages", []):
+                    self.ask("DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
+            except (OSError, http.client.HTTPException, AssertionError) as error:
+                self.failures.append(repr(error))
+                self._connection.close()
+
+    def ask(self, action: str, **request: Any) -> Any:
+        body = json.dumps({"QueueUrl": self._queue, **request})
+        self._connection.request("POST", "/", body, {"X-Amz-Target": f"AmazonSQS.{action}"})
+        response = self._connection.getresponse()
+        answer = response.read()
+        assert response.status == 200, f"{action} {response.status} {answer!r}"
+        self.answers += 1
+        return json.loads(answer) if answer else {}
+
+    def finish(self) -> None:
+        self.over = True
+        self.join(40)
+        assert not self.is_alive()
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def make_queues(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for queue in QUEUES:
+        connection.request(
+            "POST", "/", json.dumps({"QueueName": queue}), {"X-Amz-Target": "AmazonSQS.CreateQueue"}
+        )
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        response.read()
+    connection.close()
+
+
+def has_logged(server: ServerProcess, text: str) -> bool:
+    return any(text in line for line in server.log)
+
+
+def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
+    with ServerProcess("--data", str(tmp_path / "data"), "--workers", "2") as server:
+        make_queues(server.port)
+        before = set(workers_of(server).values())
+        callers = [Caller(server.port, queue, long_polls=queue in QUEUES[8:]) for queue in QUEUES]
+        for caller in callers:
+            caller.start()
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGUSR2)
+        until(lambda: has_logged(server, "rolling restart is complete"), 90)
+        counts = [caller.answers for caller in callers]
+        until(lambda: all(caller.answers > counts[number] for number, caller in enumerate(callers[:8])))
+        for caller in callers:
+            caller.over = True
+        assert not before & set(workers_of(server).values())
+        assert server.stop() == 0  # ends the long polls, too
+        for caller in callers:
+            caller.finish()
+        assert [failure for caller in callers for failure in caller.failures] == []
+
+
+def test_the_shards_of_a_dead_worker_answer_again(tmp_path: Path) -> None:
+    with ServerProcess("--data", str(tmp_path / "data"), "--workers", "2") as server:
+        make_queues(server.port)
+        for pid in workers_of(server).values():
+            kill(pid)
+            began = time.monotonic()
+            for queue in QUEUES:
+                until(lambda: is_served(server.port, queue))  # noqa: B023
+            print(f"{time.monotonic() - began:.2f} s from the kill until all queues are served")
+            until(lambda: len(workers_of(server)) == 2)
+        assert server.stop() == 0
+
+
+def is_served(port: int, queue: str) -> bool:
+    """A request that is on its way when the worker dies may fail, in one of two ways; later ones wait."""
+    caller = Caller(port, queue)
+    try:
+        caller.ask("SendMessage", MessageBody="after")
+    except (ConnectionError, http.client.BadStatusLine):
+        return False
+    except AssertionError as error:
+        assert "503" in str(error) and "may or may not have been carried out" in str(error)
+        return False
+    finally:
+        caller.close()
+    return True
