@@ -7,7 +7,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.throttle import SharedThrottle, Throttle, shared_allowances
+from penstock.server.throttle import SHARED_BYTES, SharedThrottle, Throttle
+from penstock.server.workers.usage import shared_memory
 
 PAUSES = st.lists(st.floats(0, 3), min_size=1, max_size=200)
 
@@ -32,7 +33,7 @@ def test_a_burst_of_zero_still_allows_the_rate() -> None:
 
 
 def test_processes_share_an_allowance() -> None:
-    descriptor = shared_allowances()
+    descriptor = shared_memory(SHARED_BYTES)
     one, other = (SharedThrottle(10, 5, descriptor, b"key") for _ in range(2))
     assert [each.accept("a", 7.0) for each in (one, other) * 3] == [True] * 5 + [False]
     assert other.accept("b", 7.0)

@@ -11,9 +11,6 @@ Several processes of one machine share the numbers in memory that all of them ma
 from __future__ import annotations
 
 import mmap
-import os
-import sys
-import tempfile
 from hashlib import blake2b
 
 CALLERS_MAX = 100_000
@@ -55,7 +52,8 @@ class Throttle:
         return caller if len(self._used_up_s) < self._callers_max else _OTHERS
 
 
-SHARED_CALLERS = 1 << 20
+_SHARED_CALLERS = 1 << 20
+SHARED_BYTES = _SHARED_CALLERS * 8
 
 
 class SharedThrottle:
@@ -64,31 +62,20 @@ class SharedThrottle:
     Two processes that accept a request of the same caller within the same microsecond may count it once."""
 
     def __init__(self, per_second: float, burst: float, descriptor: int, key: bytes) -> None:
-        """``descriptor``: of :func:`shared_allowances`, ``key``: secret, so that nobody can choose to share the
-        allowance of another caller."""
+        """``descriptor``: of ``SHARED_BYTES`` of memory, empty at first. ``key``: secret, so that nobody can choose to
+        share the allowance of another caller."""
         assert per_second > 0, "a throttle needs a rate"
         self._interval_s = 1 / per_second
         self._slack_s = (max(burst, 1) - 1) * self._interval_s
         self._key = key
         # Monotonic times are the same in all processes of a machine.
-        self._used_up_s = memoryview(mmap.mmap(descriptor, SHARED_CALLERS * 8)).cast("d")
+        self._used_up_s = memoryview(mmap.mmap(descriptor, SHARED_BYTES)).cast("d")
 
     def accept(self, caller: str, now_s: float) -> bool:
         digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
-        slot = int.from_bytes(digest, "big") % SHARED_CALLERS
+        slot = int.from_bytes(digest, "big") % _SHARED_CALLERS
         used_up_s = max(self._used_up_s[slot], now_s)
         if used_up_s - now_s > self._slack_s:
             return False
         self._used_up_s[slot] = used_up_s + self._interval_s
         return True
-
-
-def shared_allowances() -> int:
-    """A descriptor of memory for :class:`SharedThrottle`, to be passed on to other processes."""
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("penstock-rates")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, SHARED_CALLERS * 8)
-    return descriptor
