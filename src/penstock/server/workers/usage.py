@@ -1,8 +1,8 @@
 """What each account holds, shared by all workers in memory that all of them map: quotas hold for them together.
 
-Each worker writes a table of its own and reads those of the others, so that none waits for another. What another worker
-accepted is seen when its commit is durable: messages that several workers accept within the same few milliseconds can
-exceed a quota by as many.
+Each worker writes a table of its own and reads those of the others, so that none waits for another. What another
+worker accepted is seen when its commit is durable: messages that several workers accept within the same few
+milliseconds can exceed a quota by as many.
 """
 
 from __future__ import annotations
