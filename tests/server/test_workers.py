@@ -79,7 +79,7 @@ def test_a_worker_that_dies_is_restarted_and_no_connection_is_refused() -> None:
         # New connections for it wait in the socket that the supervisor keeps open.
         for _ in range(32):
             assert get(server, "/health/live")[0] == 200
-        until(lambda: get(server, "/health")[1]["workers"] == "2 of 2 ready")
+        until(lambda: get(server, "/health")[1]["workers"] == "all 2 ready")
         after = workers_of(server)
         assert before[2] in after.values() and before[1] not in after.values()
         assert [line for line in server.log if "worker 1 has died with signal SIGKILL" in line]

@@ -21,7 +21,7 @@ from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.other_shards import LocalShards, OtherShards, OwnedShards
 from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Partition, Recovery, Shared
-from penstock.broker.quotas import Quotas
+from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
@@ -43,14 +43,16 @@ class Broker:
         keys: KeyGuard | None = None,
         dedup_key: bytes | None = None,
         others: Callable[[OwnedShards], OtherShards] = LocalShards,
+        usage: OtherProcesses | None = None,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
-        encrypted. ``others``: how the shards of other processes are asked."""
+        encrypted. ``others``: how the shards of other processes are asked. ``usage``: what accounts hold in them, for
+        the quotas."""
         self.limits = limits
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
-        self._quotas = Quotas(limits)
+        self._quotas = Quotas(limits, usage)
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
         self.owned_shards = OwnedShards(self.partition, shards)

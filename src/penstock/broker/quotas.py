@@ -6,7 +6,8 @@ that does not fit is refused whole. What comes back, is dead-lettered or moved i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.shard import Commit, Shard
@@ -19,18 +20,27 @@ _NOTHING = (0, 0)
 _OVERHEAD_BYTES = 192  # id, sender and time of a message
 
 
-class Quotas:
-    """Of all shards of the process together."""
+class OtherProcesses(Protocol):
+    """What accounts hold in the shards of other processes, and what those learn of ours: messages and bytes."""
 
-    def __init__(self, limits: Limits) -> None:
+    def elsewhere(self, account: str) -> tuple[int, int]: ...
+
+    def publish(self, account: str, messages: int, size: int) -> None: ...
+
+
+class Quotas:
+    """Of all shards of the process together, and of other processes where they share what they count."""
+
+    def __init__(self, limits: Limits, others: OtherProcesses | None = None) -> None:
         self._limits = limits
+        self._others = others
         self._usage: dict[Shard, ShardUsage] = {}
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
         self.bounds_messages = bool(limits.quota_messages or limits.quota_bytes)
 
     def add(self, shard: Shard, catalogue: Catalogue) -> None:
         """Count what this shard holds, from now on."""
-        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._by_account)
+        usage = self._usage[shard] = ShardUsage(shard, catalogue, self._add)
         if self.bounds_messages:
             usage.start()
 
@@ -45,20 +55,31 @@ class Quotas:
             more, bytes_more = usage.uncommitted(account)
             used += more
             size += bytes_more
+        if self._others is not None:
+            more, bytes_more = self._others.elsewhere(account)
+            used += more
+            size += bytes_more
         messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
         if messages_max and used + len(messages) > messages_max:
             raise QuotaReached("messages", messages_max)
         if bytes_max and size + sum(map(_size, messages)) > bytes_max:
             raise QuotaReached("bytes", bytes_max)
 
+    def _add(self, account: str, messages: int, size: int) -> None:
+        used = self._by_account.get(account, _NOTHING)
+        self._by_account[account] = now = used[0] + messages, used[1] + size
+        if self._others is not None:
+            self._others.publish(account, *now)
+
 
 class ShardUsage:
     """What the queues of one shard hold. Their ids are unique within the shard only."""
 
-    def __init__(self, shard: Shard, catalogue: Catalogue, by_account: dict[str, tuple[int, int]]) -> None:
+    def __init__(self, shard: Shard, catalogue: Catalogue, add: Callable[[str, int, int], None]) -> None:
+        """``add``: takes an account, and what it has more now: messages and bytes."""
         self._shard = shard
         self.catalogue = catalogue
-        self._by_account = by_account
+        self._add = add
         self._by_queue: dict[int, tuple[int, int]] = {}  # queue -> messages and bytes, durable
         self._accounts: dict[int, str] = {}  # queue -> whose it is
 
@@ -96,8 +117,7 @@ class ShardUsage:
         account = self._account(queue)
         if account is not None:
             before, self._by_queue[queue] = self._by_queue.get(queue, _NOTHING), now
-            used = self._by_account.get(account, _NOTHING)
-            self._by_account[account] = (used[0] + now[0] - before[0], used[1] + now[1] - before[1])
+            self._add(account, now[0] - before[0], now[1] - before[1])
 
     def _account(self, queue: int) -> str | None:
         """A queue that was just deleted is no longer in the catalogue."""

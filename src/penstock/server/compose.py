@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ from penstock.broker.broker import Broker
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
+from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
@@ -20,6 +21,7 @@ from penstock.server.security import Security
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
+from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import OpenShards
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import sqs, sts
@@ -30,6 +32,8 @@ from penstock.store.sqlite.site import SqliteSite
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Service
 
+SHARDS_PER_WORKER = 4  # of a new store: so that it can grow without being copied
+
 _LOADING = "the store is being loaded"
 _DECLARING = "the declared queues are being created"
 _STOPPING = "the server is stopping"
@@ -38,13 +42,22 @@ _STOPPING = "the server is stopping"
 class Parts:
     """The parts of one server."""
 
-    def __init__(self, config: Config, on_fatal: Callable[[StoreError], None]) -> None:
-        """Raises one of SETUP_ERRORS."""
+    def __init__(
+        self,
+        config: Config,
+        on_fatal: Callable[[StoreError], None],
+        place: ClusterPlace | None = None,
+    ) -> None:
+        """``place``: among the processes that share the shards; None: this one has them all. Raises one of
+        SETUP_ERRORS."""
         self.config = config
         self._on_fatal = on_fatal
         self.clock = SystemClock()
         origins = Origins(config.public_url, config.trusted_proxies)
-        self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES])
+        self._place = place
+        throttle = None if place is None else place.throttle
+        self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
+        self.links: ClusterLinks | None = None
         self.site = site_of(config)
         self.broker: Broker
         self.shards: OpenShards
@@ -73,27 +86,50 @@ class Parts:
 
     async def load(self) -> None:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
+        await self.open_site()
+        await self.open_shards(range(self.site.shards))
+        await self.declare()
+
+    async def open_site(self) -> None:
+        """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
         await asyncio.to_thread(self.site.open)
         encryption = self.security.encryption
+        place = self._place
         self.broker = Broker(
-            self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key
-        )
+            self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
+            None if place is None else place.usage,
+        )  # fmt: skip
         self.shards = OpenShards(self.site, self.broker, encryption, self._on_fatal)
-        await self.shards.open(range(self.site.shards))
-        self.security.start()
-        self.health.show("sends", self._send_state)
+        if place is not None:
+            hints = ShardHints(self.site.shards, _queue_host(self))
+            self.links = ClusterLinks(place, self.broker, self._routes.serve_passed_on, hints.shard_of)
+            await self.links.start()
+            self._routes.forwarder = self.links.forwarder
+        self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
         services = [service.with_context(context(self)) for service, context in SERVICES]
         dispatcher = Dispatcher(
-            services, self.security.recorder, authorize if self.security.credentials is not None else None
+            services,
+            self.security.recorder,
+            authorize if self.security.credentials is not None else None,
+            None if self.links is None else self.links.forwarder.pass_on,
         )
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
+
+    async def open_shards(self, indexes: Iterable[int]) -> None:
+        """Raises PenstockError."""
+        await self.shards.open(indexes)
+        self.security.start()
         self.health.done(_LOADING)
+
+    async def declare(self) -> None:
+        """Create the declared queues of the open shards and become ready. Raises DeclaredQueueError or
+        PenstockError."""
         await declare_queues(self.broker, self.config.queues, self.config.space)
-        encryption.start(self.broker)
+        self.security.encryption.start(self.broker)
         self.health.done(_DECLARING)
 
-    def _send_state(self) -> str:
+    def send_state(self) -> str:
         """A full disk does not make the server unready: receivers, who free space, must still reach it."""
         reason = self.broker.sends_refused
         return "accepted" if reason is None else f"refused: {reason}"
@@ -123,10 +159,13 @@ class Parts:
 
 def site_of(config: Config) -> StoreSite:
     """Where the shards are stored."""
+    of_new_store = 1 if config.workers == 1 else SHARDS_PER_WORKER * config.workers
     if config.memory:
-        return MemorySite(config.shards or 1)
+        return MemorySite(config.shards or of_new_store)
     synchronous, sync_every_s = sync_policy(config)
-    return SqliteSite(config.data, config.shards or None, synchronous=synchronous, sync_every_s=sync_every_s)
+    return SqliteSite(
+        config.data, config.shards or None, of_new_store, synchronous=synchronous, sync_every_s=sync_every_s
+    )
 
 
 def sync_policy(config: Config) -> tuple[Synchronous, float | None]:

@@ -16,10 +16,10 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -101,7 +101,8 @@ async def _serve(config: Config, human: bool) -> None:
     try:
         addresses = await _listen(config, parts)
         started = time.perf_counter()
-        await load(config, parts)
+        await start_step(config, parts.load())
+        forget_start()
         recovered = describe_recovery(*parts.broker.recovery, time.perf_counter() - started)
         reloads.start(parts)
         encryption, durability = parts.security.encryption.status, parts.site.guarantees
@@ -203,14 +204,17 @@ def listen_errors(address: Address) -> Iterator[None]:
         raise StartError(f"cannot listen on {address}: {reason}") from None
 
 
-async def load(config: Config, parts: Parts) -> None:
-    """Open the store and become ready. Raises StartError."""
+async def start_step(config: Config, step: Coroutine[Any, None, None]) -> None:
+    """A step of the start that opens the store, its shards, or creates queues. Raises StartError."""
     try:
-        await outcome(start(parts.load()))
+        await outcome(start(step))
     except DeclaredQueueError as error:
         raise StartError(f"cannot create the declared queues: {error} ({config.file})") from None
     except PenstockError as error:
         raise StartError(str(error) or type(error).__name__) from None
+
+
+def forget_start() -> None:
     # Modules and tables live as long as the process: the collector need not visit them again.
     gc.collect()
     gc.freeze()

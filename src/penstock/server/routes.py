@@ -21,7 +21,7 @@ from penstock.server.health import Health, root_page
 from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
-from penstock.server.throttle import Throttle
+from penstock.server.throttle import SharedThrottle, Throttle
 from penstock.server.web_pages import METHODS, Cors, WebPageFilter
 from penstock.wire.dispatch import refusal
 from penstock.wire.faults import internal_error, request_throttled, service_unavailable
@@ -57,7 +57,7 @@ class Routes:
         origins: Origins,
         cors: Cors,
         health: Health,
-        throttle: Throttle | None = None,
+        throttle: Throttle | SharedThrottle | None = None,
         recorder: AuditRecorder | None = None,
         pages: WebPageFilter | None = None,
         mounts: Mapping[bytes, Mount] | None = None,

@@ -25,7 +25,7 @@ from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.periodic import PeriodicThread, logging_errors
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.throttle import Throttle
+from penstock.server.throttle import SharedThrottle, Throttle
 from penstock.server.tls import Tls, TlsError, TlsFiles
 from penstock.wire.service import Service
 
@@ -34,8 +34,15 @@ SETUP_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKey
 
 
 class Security:
-    def __init__(self, config: Config, clock: Clock, origins: Origins, services: Collection[Service]) -> None:
-        """Raises one of SETUP_ERRORS."""
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        origins: Origins,
+        services: Collection[Service],
+        throttle: SharedThrottle | None = None,
+    ) -> None:
+        """``throttle``: of several processes. Raises one of SETUP_ERRORS."""
         check_plain_http(config)
         root = root_key(config, os.environ)
         files = tls_files(config)
@@ -55,7 +62,7 @@ class Security:
             else SignedCallers(self.credentials, origins, config.space, regions=config.regions)
         )
         rate = config.requests_per_second
-        self.throttle = Throttle(rate, config.requests_burst or rate) if rate else None
+        self.throttle = throttle or (Throttle(rate, config.requests_burst or rate) if rate else None)
         self.audit = open_audit_log(config, clock.wall_ms)
         self.recorder = (
             None

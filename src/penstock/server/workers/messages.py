@@ -22,12 +22,19 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     config: Config  # its own share of the limits
     number: int  # from 1
     workers: int
-    shards: int  # of the store; this worker owns every one whose number modulo ``workers`` is ``number - 1``
+    shards: int  # of the store
     address: str  # path of the Unix socket on which it has to take requests of the other workers
     listening: list[list[int]]  # descriptors of the listening sockets, for each address
+    rates: int  # descriptors of shared memory: allowances of callers,
+    usage: int  # and what accounts hold
+    key: bytes  # of the table of allowances
     at_once: bool
     """Accept connections from the beginning, to answer health checks during a long start. Otherwise they wait until
     the shards are open."""
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [self.rates, self.usage, *(each for sockets in self.listening for each in sockets)]
 
 
 # -- from the supervisor to a worker -------------------------------------------------------------------------
@@ -89,6 +96,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     queues: int
     messages: int
     size: int
+    seconds: float  # that it took
     encryption: str
 
 

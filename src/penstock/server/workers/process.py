@@ -45,10 +45,9 @@ class WorkerProcess:
 
     async def run(self, on_report: Callable[[WorkerProcess, Report], None]) -> None:
         """Start it and pass on its reports until it has ended."""
-        descriptors = [each for sockets in self._assignment.listening for each in sockets]
         process = await asyncio.create_subprocess_exec(
             *self._command, str(self._its.fileno()),
-            stdin=asyncio.subprocess.PIPE, pass_fds=[self._its.fileno(), *descriptors],
+            stdin=asyncio.subprocess.PIPE, pass_fds=[self._its.fileno(), *self._assignment.descriptors],
             # A Ctrl-C in the terminal reaches the supervisor only, which stops the workers in order.
             process_group=0,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The start of a server with several workers: what the supervisor does before and after it supervises."""
+"""The start of a server with several workers: what has to be there before the supervisor can start them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.server.compose import site_of
-from penstock.server.lifecycle import announce, listen_errors
+from penstock.errors import PenstockError
+from penstock.server.compose import SHARDS_PER_WORKER, site_of
+from penstock.server.lifecycle import StartError, announce, listen_errors
 from penstock.server.logs import set_up_logs
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
@@ -21,9 +21,10 @@ from penstock.server.startup_report import amount, describe_recovery, startup_re
 from penstock.server.workers.messages import Ready
 from penstock.server.workers.sockets import open_for_workers
 from penstock.server.workers.supervisor import Supervisor
+from penstock.store.port import StoreSite
 
-_SOCKET_PATH_MAX = 100  # bytes, of the 108 that the system allows
-_NAME_BYTES = 12  # of a socket in the directory
+_SOCKET_PATH_BYTES_MAX = 104  # macOS; Linux allows a few more
+_SOCKET_NAME_BYTES = 12
 
 
 def run_workers(config: Config) -> None:
@@ -33,50 +34,63 @@ def run_workers(config: Config) -> None:
 
 
 async def _supervise(config: Config, human: bool) -> None:
-    started = time.perf_counter()
+    with ExitStack() as opened:
+        addresses, listening = await _listen(config, opened)
+        site = opened.enter_context(_store(config))
+        directory = opened.enter_context(_private_directory(config))
+
+        def on_ready(workers: list[Ready]) -> None:
+            recovered = describe_recovery(
+                sum(each.queues for each in workers), sum(each.messages for each in workers),
+                sum(each.size for each in workers), max(each.seconds for each in workers),
+            )  # fmt: skip
+            processes = f"{config.workers} processes, {amount(site.shards, 'shard')}"
+            report = startup_report(
+                config, addresses, recovered, workers[0].encryption, site.guarantees, processes
+            )
+            announce(report, human, config)
+
+        await Supervisor(share_of(config, site.shards), directory, listening, on_ready).run()
+
+
+async def _listen(config: Config, opened: ExitStack) -> tuple[list[Address], list[list[list[int]]]]:
+    """The addresses with their ports, and the descriptors of each worker. Raises StartError."""
     addresses: list[Address] = []
     listening: list[list[list[int]]] = [[] for _ in range(config.workers)]
-    sockets = []  # open for as long as we run
-    for address in config.addresses:
-        with listen_errors(address):
-            opened, found = await open_for_workers(address, config.workers)
-        addresses.append(opened)
-        sockets.append(found)
-        for descriptors, own in zip(listening, found, strict=True):
-            descriptors.append([each.fileno() for each in own])
-    shards = 4 * config.workers
-
-    def on_ready(workers: list[Ready]) -> None:
-        recovered = describe_recovery(
-            sum(each.queues for each in workers), sum(each.messages for each in workers),
-            sum(each.size for each in workers), time.perf_counter() - started,
-        )  # fmt: skip
-        processes = f"{config.workers} processes, {amount(shards, 'shard')}"
-        encryption, durability = workers[0].encryption, site_of(config).guarantees
-        report = startup_report(config, addresses, recovered, encryption, durability, processes)
-        announce(report, human, config)
-
-    with _private_directory(config) as directory:
-        await Supervisor(share_of(config), shards, directory, listening, on_ready).run()
+    for wanted in config.addresses:
+        with listen_errors(wanted):
+            address, found = await open_for_workers(wanted, config.workers)
+        addresses.append(address)
+        for descriptors, sockets in zip(listening, found, strict=True):
+            descriptors.append([opened.enter_context(each).fileno() for each in sockets])
+    return addresses, listening
 
 
-def share_of(config: Config) -> Config:
-    """What one worker may use of what all may use together."""
-    workers = config.workers
-    return replace(
-        config,
-        memory_budget=config.memory_budget // workers,
-        max_buffered_size=config.max_buffered_size // workers,
-        max_connections=-(-config.max_connections // workers),
-        max_connections_per_address=-(-config.max_connections_per_address // workers),
-    )
+@contextmanager
+def _store(config: Config) -> Iterator[StoreSite]:
+    """Make or check the store before workers open their shards of it. Raises StartError."""
+    site, workers = site_of(config), config.workers
+    try:
+        site.open()
+    except PenstockError as error:
+        raise StartError(str(error)) from None
+    try:
+        if site.shards < workers:
+            raise StartError(
+                f"{config.data} has {amount(site.shards, 'shard')}, too few for {workers} workers: start with "
+                f"--workers {site.shards}, or copy the data into a new store: penstock migrate "
+                f"--from sqlite:{config.data} --to sqlite:NEW_DIRECTORY --shards {SHARDS_PER_WORKER * workers}"
+            )
+        yield site
+    finally:
+        site.close()
 
 
 @contextmanager
 def _private_directory(config: Config) -> Iterator[Path]:
     """For the sockets between the workers: in the data directory, unless its path is too long for a socket."""
     directory = config.data.absolute() / "workers"
-    if config.memory or len(os.fsencode(directory)) + _NAME_BYTES > _SOCKET_PATH_MAX:
+    if config.memory or len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES_MAX:
         directory = Path(tempfile.mkdtemp(prefix="penstock-"))
     else:
         shutil.rmtree(directory, ignore_errors=True)  # of a server that was killed
@@ -85,3 +99,16 @@ def _private_directory(config: Config) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def share_of(config: Config, shards: int) -> Config:
+    """The settings of one worker: its part of what all may use together."""
+    workers = config.workers
+    return replace(
+        config,
+        shards=shards,
+        memory_budget=config.memory_budget // workers,
+        max_buffered_size=config.max_buffered_size // workers,
+        max_connections=-(-config.max_connections // workers),
+        max_connections_per_address=-(-config.max_connections_per_address // workers),
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import time
 from collections import defaultdict, deque
@@ -24,6 +25,7 @@ import msgspec
 
 from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError
 from penstock.server.settings.config import Config
+from penstock.server.throttle import SHARED_BYTES
 from penstock.server.workers.messages import (
     Assignment,
     Close,
@@ -45,6 +47,7 @@ from penstock.server.workers.messages import (
     WorkerState,
 )
 from penstock.server.workers.process import WORKER_COMMAND, WorkerProcess
+from penstock.server.workers.usage import shared_memory, usage_bytes
 
 log = logging.getLogger("penstock.workers")
 
@@ -64,7 +67,6 @@ class Supervisor:
     def __init__(
         self,
         config: Config,
-        shards: int,
         directory: Path,
         listening: Sequence[list[list[int]]],
         on_ready: Callable[[list[Ready]], None],
@@ -72,10 +74,9 @@ class Supervisor:
         command: Sequence[str] = WORKER_COMMAND,
         crashes: CrashLimits | None = None,
     ) -> None:
-        """``config``: of one worker; ``directory``: for the sockets between workers, private; ``listening``: the
-        descriptors of each worker."""
+        """``config``: of one worker, with the number of shards. ``directory``: for the sockets between workers,
+        private. ``listening``: the descriptors of each worker."""
         self._config = config
-        self._shards = shards
         self._directory = directory
         self._listening = listening
         self._on_ready = on_ready
@@ -85,6 +86,9 @@ class Supervisor:
         self._current: dict[int, WorkerProcess] = {}  # by number: owns the shards, or will
         self._successors: dict[int, WorkerProcess] = {}  # by number: prepared, in a rolling restart
         self._running: dict[WorkerProcess, asyncio.Task[None]] = {}
+        self._rates = shared_memory(SHARED_BYTES)
+        self._usage = shared_memory(usage_bytes(len(listening)))
+        self._key = secrets.token_bytes(16)
         self._deaths: dict[int, deque[float]] = defaultdict(deque)
         self._started = 0
         self._announced = False
@@ -129,10 +133,11 @@ class Supervisor:
     def _start(self, number: int, *, at_once: bool = False) -> WorkerProcess:
         self._started += 1
         assignment = Assignment(
-            config=self._config, number=number, workers=len(self._numbers), shards=self._shards,
+            config=self._config, number=number, workers=len(self._numbers), shards=self._config.shards,
             # Never used again: nothing that was meant for a worker that has died reaches its successor.
             address=str(self._directory / f"{number}.{self._started}"),
-            listening=self._listening[number - 1], at_once=at_once,
+            listening=self._listening[number - 1], rates=self._rates, usage=self._usage, key=self._key,
+            at_once=at_once,
         )  # fmt: skip
         worker = WorkerProcess(assignment, self._command)
         self._running[worker] = asyncio.get_running_loop().create_task(self._follow(worker))
@@ -162,7 +167,9 @@ class Supervisor:
                 self._broadcast()
             case Ready():
                 self._broadcast()
-                if not self._announced and all(each.ready for each in self._current.values()):
+                if not (self._announced or self._ending.is_set()) and all(
+                    each.ready for each in self._current.values()
+                ):
                     self._announced = True
                     self._on_ready([each.ready for each in self._current.values() if each.ready])
             case Sends(state):

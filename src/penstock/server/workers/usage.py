@@ -21,15 +21,18 @@ _TABLE_BYTES = _ROWS * _COLUMNS * 8
 
 class SharedUsage:
     def __init__(self, descriptor: int, worker: int, workers: int) -> None:
-        """``worker``: from 1. Its table is emptied: the one before it in its place has ended."""
+        """``worker``: from 1."""
         memory = memoryview(mmap.mmap(descriptor, _TABLE_BYTES * workers)).cast("q")
         size = _ROWS * _COLUMNS
         tables = [memory[start : start + size] for start in range(0, size * workers, size)]
         self._own = tables.pop(worker - 1)
         self._others = tables
-        for row in range(_ROWS):
-            if self._own[row * _COLUMNS]:
-                self._own[row * _COLUMNS + 1] = self._own[row * _COLUMNS + 2] = 0
+
+    def clear(self) -> None:
+        """To be called when the worker before it in its place has given up its shards, or has died."""
+        for at in range(0, _ROWS * _COLUMNS, _COLUMNS):
+            if self._own[at]:
+                self._own[at + 1] = self._own[at + 2] = 0
 
     def publish(self, account: str, messages: int, size: int) -> None:
         """What the account holds in this worker now."""

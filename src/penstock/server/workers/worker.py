@@ -8,27 +8,31 @@ coordinates.
 from __future__ import annotations
 
 import asyncio
-import logging
 import pickle
 import signal
 import socket
 import sys
+import time
 
 import uvloop
 
 from penstock.errors import StoreError
 from penstock.promise import start
+from penstock.server.cluster import ClusterPlace
 from penstock.server.compose import Parts
 from penstock.server.lifecycle import (
     Reloads,
     StartError,
     TemporaryStartError,
     compose,
-    load,
+    forget_start,
     outcome,
     prepare_process,
+    start_step,
 )
 from penstock.server.logs import set_up_logs
+from penstock.server.periodic import EVERY_S
+from penstock.server.throttle import SharedThrottle
 from penstock.server.workers.control import Control
 from penstock.server.workers.messages import (
     Assignment,
@@ -43,17 +47,21 @@ from penstock.server.workers.messages import (
     Released,
     Reload,
     Retire,
+    Sends,
     Stop,
     Take,
     Workers,
     WorkerState,
 )
-
-log = logging.getLogger("penstock.workers")
+from penstock.server.workers.owners import WorkerOwners, owned_by
+from penstock.server.workers.usage import SharedUsage
 
 # A replaced worker: clients that use a connection again do so within this time, and long polls end within the other.
 _RETIRE_IDLE_S = 5.0
 _RETIRE_GRACE_S = 25.0
+
+_OTHERS = "other workers are starting"
+_ACCEPTED = "accepted"
 
 
 class WorkerServer:
@@ -65,8 +73,13 @@ class WorkerServer:
         self._sockets = [
             [socket.socket(fileno=descriptor) for descriptor in sockets] for sockets in assignment.listening
         ]
-        self._reloads = Reloads()
+        self._owners = WorkerOwners(assignment.shards, assignment.workers)
+        self._usage = SharedUsage(assignment.usage, assignment.number, assignment.workers)
         self._states: list[WorkerState] = []
+        self._reloads = Reloads()
+        self._reported_sends = _ACCEPTED
+        self._waits_for_others = assignment.at_once
+        self._retiring = False
         self._store_failed = False
         self._parts: Parts
 
@@ -74,77 +87,33 @@ class WorkerServer:
         """Until the supervisor asks it to end; the exit code."""
         self._control.start(self._on_command)
         try:
-            self._parts = compose(lambda: Parts(self._config, self._on_store_failure))
+            self._parts = parts = compose(lambda: Parts(self._config, self._on_store_failure, self._place()))
         except StartError as error:
             return self._failed(error)
-        self._show_health()
-        if self._assignment.at_once:
-            self._accept()
-        self._control.report(Prepared())
         try:
+            self._show_health()
+            if self._assignment.at_once:
+                self._accept()
+            await start_step(self._config, parts.open_site())
+            self._control.report(Prepared())
             return await self._follow_commands()
         except StartError as error:
             return self._failed(error)
         finally:
             self._reloads.stop()
-            self._parts.close()
+            parts.close()
 
-    def _on_command(self, command: Command) -> None:
-        match command:
-            case Workers(states):
-                self._know(states)
-            case Reload():
-                self._reloads.request()
-            case _:
-                self._steps.put_nowait(command)
-
-    def _know(self, states: list[WorkerState]) -> None:
-        self._states = states
-
-    def _show_health(self) -> None:
-        """The page of every worker speaks for all."""
-        number, workers = self._assignment.number, self._assignment.workers
-        health = self._parts.health
-        health.show("worker", lambda: f"{number} of {workers}")
-        health.show("workers", lambda: f"{sum(each.ready for each in self._states)} of {workers} ready")
+    def _place(self) -> ClusterPlace:
+        config, assignment, rate = self._config, self._assignment, self._config.requests_per_second
+        burst = config.requests_burst or rate
+        throttle = SharedThrottle(rate, burst, assignment.rates, assignment.key) if rate else None
+        return ClusterPlace(assignment.address, self._owners, throttle=throttle, usage=self._usage)
 
     def _accept(self) -> None:
         tls = self._parts.security.tls
         for sockets in self._sockets:
             self._parts.listener.accept(sockets, None if tls is None else tls.context)
         self._sockets = []
-
-    async def _follow_commands(self) -> int:
-        while True:
-            match await self._steps.get():
-                case Take():
-                    await self._take()
-                case Release():
-                    await self._release()
-                case Retire():
-                    await self._parts.listener.retire(_RETIRE_IDLE_S, _RETIRE_GRACE_S)
-                    return 0
-                case Stop():
-                    self._parts.wind_down()
-                    await self._parts.listener.close(self._config.stop_timeout)
-                    self._control.report(Quiet())
-                case Close():
-                    if self._store_failed:
-                        return 1  # the state of the disk is unknown: writing more would only hide that
-                    await outcome(start(self._parts.unload()))
-                    return 0
-
-    async def _take(self) -> None:
-        await load(self._config, self._parts)
-        self._control.report(Opened())
-        self._accept()
-        self._reloads.start(self._parts)
-        found, encryption = self._parts.broker.recovery, self._parts.security.encryption
-        self._control.report(Ready(found.queues, found.messages, found.bytes, encryption.status))
-
-    async def _release(self) -> None:
-        self._parts.listener.close_sockets()
-        self._control.report(Released())
 
     def _failed(self, error: StartError) -> int:
         self._control.report(Failed(str(error), temporary=isinstance(error, TemporaryStartError)))
@@ -155,6 +124,103 @@ class WorkerServer:
             self._store_failed = True
             text = f"stopped because the store can no longer be trusted: {error}"
             self._control.report(Failed(text, store=True))
+
+    # Commands.
+
+    def _on_command(self, command: Command) -> None:
+        match command:
+            case Workers(states):
+                self._know(states)
+            case Reload():
+                self._reloads.request()
+            case _:
+                self._steps.put_nowait(command)
+                if self._retiring:
+                    self._parts.wind_down()  # all stop: no time for what is idle
+
+    async def _follow_commands(self) -> int:
+        parts = self._parts
+        while True:
+            match await self._steps.get():
+                case Take():
+                    await self._take()
+                case Release():
+                    await self._release()
+                case Retire():
+                    self._retiring = True
+                    await parts.listener.retire(_RETIRE_IDLE_S, _RETIRE_GRACE_S)
+                    return await self._close()
+                case Stop():
+                    parts.wind_down()
+                    await parts.listener.close(self._config.stop_timeout)
+                    self._control.report(Quiet())
+                case Close():
+                    return await self._close()
+
+    async def _take(self) -> None:
+        parts, assignment, started = self._parts, self._assignment, time.perf_counter()
+        self._usage.clear()
+        own = owned_by(assignment.number, assignment.workers, assignment.shards)
+        await start_step(self._config, parts.open_shards(own))
+        self._control.report(Opened())
+        await start_step(self._config, parts.declare())
+        forget_start()
+        self._accept()
+        self._reloads.start(parts)
+        self._watch_sends()
+        found, seconds = parts.broker.recovery, time.perf_counter() - started
+        status = parts.security.encryption.status
+        self._control.report(Ready(found.queues, found.messages, found.bytes, seconds, status))
+
+    async def _release(self) -> None:
+        """The connections stay: what they ask for is passed on to the successor."""
+        self._parts.listener.close_sockets()
+        closing = [start(self._parts.shards.close(index)) for index in list(self._parts.broker.owned)]
+        for each in closing:
+            await outcome(each)
+        self._control.report(Released())
+
+    async def _close(self) -> int:
+        if self._store_failed:
+            return 1  # the state of the disk is unknown: writing more would only hide that
+        assert self._parts.links is not None
+        await self._parts.links.close()
+        await outcome(start(self._parts.unload()))
+        return 0
+
+    # Health: the page of every worker speaks for all.
+
+    def _show_health(self) -> None:
+        number, workers = self._assignment.number, self._assignment.workers
+        health = self._parts.health
+        health.facts["worker"] = f"{number} of {workers}"
+        health.show("workers", self._workers_state)
+        if self._waits_for_others:
+            health.expect(_OTHERS)
+
+    def _know(self, states: list[WorkerState]) -> None:
+        self._states = states
+        self._owners.know(states)
+        if self._waits_for_others and all(each.ready for each in states):
+            self._waits_for_others = False
+            self._parts.health.done(_OTHERS)
+
+    def _workers_state(self) -> str:
+        ready, workers = sum(each.ready for each in self._states), self._assignment.workers
+        return f"all {workers} ready" if ready == workers else f"{ready} of {workers} ready"
+
+    def _watch_sends(self) -> None:
+        """Tell the others when sends are refused here, as with a full disk."""
+        state = self._parts.send_state()
+        if state != self._reported_sends:
+            self._reported_sends = state
+            self._control.report(Sends(state))
+        self._parts.health.show("sends", self._sends_of_all)
+        asyncio.get_running_loop().call_later(EVERY_S, self._watch_sends)
+
+    def _sends_of_all(self) -> str:
+        states = [self._parts.send_state(), *(each.sends for each in self._states)]
+        return next((state for state in states if state != _ACCEPTED), _ACCEPTED)
 
 
 def main() -> None:

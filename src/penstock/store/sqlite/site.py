@@ -35,17 +35,18 @@ class SqliteSite:
         self,
         directory: Path,
         shards: int | None = None,
+        of_new_store: int = 1,
         *,
         synchronous: file.Synchronous = "full",
         sync_every_s: float | None = None,
     ) -> None:
-        """``shards``: as many as there are, or one if there are none yet."""
+        """``shards``: as many as there are, or ``of_new_store`` if there are none yet."""
         self._directory = directory
         self._wanted = shards
         self._synchronous = synchronous
         self._sync_every_s = sync_every_s
         self._lock_file = file.LockFile(directory / file.LOCK_FILE)
-        self.shards = shards or 1
+        self.shards = shards or of_new_store
         self.guarantees = _guarantees(synchronous, sync_every_s)
 
     def shard(self, index: int) -> SqliteStore:

@@ -1,0 +1,55 @@
+"""The connections of this process with the others that share the shards of a store.
+
+It passes requests on to the owners of their shards, and serves those that others pass on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.broker.quotas import OtherProcesses
+from penstock.cluster.accepting import LinkListener
+from penstock.cluster.forwarding import Forwarder, Serve
+from penstock.cluster.handshake import LinkSecurity
+from penstock.cluster.link import Peers
+from penstock.cluster.owners import Owners
+from penstock.server.throttle import SharedThrottle
+
+_LAST_CALLS_S = 5.0
+
+
+class ClusterPlace(NamedTuple):
+    """Where this process is among the others."""
+
+    address: str  # where the others reach it: ``host:port``, or the path of a Unix socket
+    owners: Owners
+    security: LinkSecurity = LinkSecurity()
+    throttle: SharedThrottle | None = None  # of all together; None: each has its own
+    usage: OtherProcesses | None = None  # for the quotas
+
+
+class ClusterLinks:
+    def __init__(
+        self,
+        place: ClusterPlace,
+        broker: Broker,
+        serve: Serve,
+        hint: Callable[[Any], int | None],
+    ) -> None:
+        self._place = place
+        self._listener = LinkListener(place.security)
+        self.peers = Peers(place.security)
+        self.forwarder = Forwarder(place.address, place.owners, broker.owned, self.peers, serve, hint)
+        self.forwarder.listen(self._listener)
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        await self._listener.listen(self._place.address)
+        self.peers.start()
+
+    async def close(self) -> None:
+        self.forwarder.stopping = True
+        await self._listener.close(_LAST_CALLS_S)
+        self.peers.close()
