@@ -43,6 +43,8 @@ _HTTP = HttpLimits()
 _KIB = 1024
 _MIB = 1024 * _KIB
 
+MEMORY_BUDGET_MIN = 8 * _MIB  # of one process
+
 
 class ConfigError(Exception):
     """One line for the operator."""
@@ -158,7 +160,7 @@ class Config:
         bool, BOOLEAN, "Refuse requests for as long as the audit log cannot be written."
     ] = False
     memory_budget: Annotated[
-        int, size(8 * _MIB, "8MB"), "Memory for waiting messages; the rest stays on disk."
+        int, size(MEMORY_BUDGET_MIN, "8MB"), "Memory for waiting messages; the rest stays on disk."
     ] = Limits().memory_budget_bytes
     max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.auth.encryption.root_key import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.auth.secret_files import why_not_trusted
-from penstock.server.settings.config import Config, ConfigError, Setting, settings
+from penstock.server.settings.config import MEMORY_BUDGET_MIN, Config, ConfigError, Setting, settings
 from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
 from penstock.server.settings.types import InvalidItem
 
@@ -171,6 +171,11 @@ def _check_combinations(config: Config) -> None:
     if config.durability != "commit" and config.memory:
         raise ConfigError(
             f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
+        )
+    if config.memory_budget < config.workers * MEMORY_BUDGET_MIN:
+        raise ConfigError(
+            f"memory_budget is too small for {config.workers} workers, which divide it: set it to "
+            f"{config.workers * MEMORY_BUDGET_MIN >> 20}MB or more"
         )
     if config.requests_burst and not config.requests_per_second:
         raise ConfigError("requests_burst is set but requests_per_second is not: a burst needs a rate limit")
