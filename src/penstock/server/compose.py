@@ -97,7 +97,7 @@ class Parts:
         place = self._place
         self.broker = Broker(
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
-            None if place is None else place.usage,
+            usage=None if place is None else place.usage,
         )  # fmt: skip
         self.shards = OpenShards(self.site, self.broker, encryption, self._on_fatal)
         if place is not None:
