@@ -99,6 +99,12 @@ DAMAGES = {
     "issued credentials do not work": Damage(
         "sts", "penstock.auth.identity.directory.Directory.secret", lambda *_: "another secret"
     ),
+    "any proof of the secret is accepted": Damage(
+        "links", "penstock.cluster.handshake.hmac.compare_digest", lambda *_: True
+    ),
+    "a record of any size is awaited": Damage(
+        "links", "penstock.cluster.frames.FrameReader._next_record", lambda _: None
+    ),
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.cluster.accepting import IncomingCall, LinkListener
+from penstock.cluster.frames import UNDECODABLE
 from penstock.cluster.link import Link, NotSent, Peers
 from penstock.cluster.owners import Owners
 from penstock.errors import NotOwned, Unreachable
@@ -140,7 +141,11 @@ class Passage:
 
     def _answered(self, payload: bytes | None, error: Exception | None) -> None:
         if payload is not None:
-            answer = _decode_response(payload)
+            try:
+                answer = _decode_response(payload)
+            except UNDECODABLE:
+                self.refuse(Unreachable("The answer of another node cannot be understood."))
+                return
             if answer.returnable:
                 self.if_unread = self._return
             stream = None
@@ -314,7 +319,7 @@ class Forwarder:
     def serve(self, incoming: IncomingCall) -> None:
         try:
             passed = _decode_request(incoming.payload)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             incoming.fail(Unreachable("Another node does not understand the request."))
             return
         incoming.payload = b""

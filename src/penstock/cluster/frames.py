@@ -23,6 +23,8 @@ RECORD_BYTES_MAX = 1024 * 1024  # a piece and a full batch before it, with room 
 HANDSHAKE_BYTES_MAX = 128
 FRAME_COST = 64  # bytes of a frame besides its payload, at most
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError)
+
 _LENGTH_BYTES = 4
 
 
@@ -149,7 +151,7 @@ class FrameReader:
         while (record := self._next_record()) is not None:
             try:
                 yield _decode_handshake(record)
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 raise FrameError("not a message of the handshake") from None
 
     def frames(self) -> Iterator[list[Frame]]:
@@ -159,7 +161,7 @@ class FrameReader:
                 record = self._cipher.decrypt(record)
             try:
                 yield _decode(record)
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise FrameError(f"not a record of frames: {error}") from None
 
     def _next_record(self) -> bytes | None:
