@@ -27,6 +27,7 @@ _COMMANDS = {
     "cert": "Create a certificate for development with HTTPS.",
     "key": "Manage the root key and the keys that encrypt messages.",
     "migrate": "Copy all queues and messages into another store.",
+    "cluster": "Show and steer the nodes of a cluster.",
     "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
 }
 

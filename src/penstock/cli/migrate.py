@@ -23,10 +23,11 @@ from penstock.clock import SystemClock
 from penstock.errors import StoreError, StoreRefused
 from penstock.migrate.stores.checking import Sums
 from penstock.migrate.stores.copying import AlreadyComplete
-from penstock.migrate.stores.location import SQLITE, check_unused, printable_location, store_site
+from penstock.migrate.stores.location import SQLITE, check_unused, store_site
 from penstock.migrate.stores.migration import Migration, opened
 from penstock.server.encryption import root_key
 from penstock.server.settings.config import Config
+from penstock.server.settings.types import without_password
 from penstock.store.encrypted import Cipher
 
 _LINE_EVERY_S = 5
@@ -75,7 +76,7 @@ def command(source: str, target: str, shards: int | None, check: bool, as_json: 
         raise Breakdown(f"the migration failed: {error}; {_AGAIN}") from None
     except KeyboardInterrupt:
         raise Breakdown(f"interrupted; {_AGAIN}") from None
-    report.source, report.target = printable_location(source), printable_location(target)
+    report.source, report.target = without_password(source), without_password(target)
     click.echo(msgspec.json.format(msgspec.json.encode(report)).decode() if as_json else report.text())
 
 
@@ -134,7 +135,7 @@ def _migrate(config: Config, source: str, target: str, shards: int | None, *, ch
         raise StoreRefused("--from and --to are the same store")
     old, new = store_site(source, None), store_site(target, shards)
     if not old.exists():
-        raise StoreRefused(f"there is no store in {printable_location(source)}: check --from")
+        raise StoreRefused(f"there is no store in {without_password(source)}: check --from")
     is_there = new.exists()
     check_unused(old)
     if is_there:
@@ -145,7 +146,7 @@ def _migrate(config: Config, source: str, target: str, shards: int | None, *, ch
             return Report.of(migration, new.shards, note="the target does not exist yet and would be created")
         with opened(new) as targets:
             if shards not in (None, new.shards):
-                raise StoreRefused(f"{printable_location(target)} has {new.shards} shards, not {shards}")
+                raise StoreRefused(f"{without_password(target)} has {new.shards} shards, not {shards}")
             migration = Migration(sources, new.shards, lambda: _cipher(config))
             if check:
                 migration.check_target(targets)

@@ -11,7 +11,7 @@ import click
 from penstock.cli.failure import Failure
 from penstock.server.settings.config import Config, ConfigError, Setting, settings
 from penstock.server.settings.load import CONFIG_VARIABLE, load_config
-from penstock.server.settings.types import BOOLEAN
+from penstock.server.settings.types import BOOLEAN, DATABASE, without_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +50,8 @@ def shown(setting: Setting, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and setting.type.metavar == "SIZE":
         return _size(value)
+    if setting.type is DATABASE and value is not None:
+        return without_password(str(value))
     return "none" if value is None else f"{value:g}s" if isinstance(value, float) else str(value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from penstock import __version__
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
+from penstock.server.settings.types import without_password
 
 
 def startup_report(
@@ -23,7 +24,7 @@ def startup_report(
         **({"workers": workers} if workers else {}),
         "listening": f"{config.scheme}://{addresses[0]}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
-        "data": "in memory" if config.memory else str(config.data.absolute()),
+        "data": describe_data(config),
         "durability": durability,
         "recovered": recovered,
         "access": describe_access(config, addresses),
@@ -39,6 +40,12 @@ def banner(report: dict[str, str | list[str]]) -> str:
     lines["listening"] = ", ".join(report["addresses"])
     rows = "".join(f"  {name:<11} {value}\n" for name, value in lines.items())
     return f"\nPenstock {__version__}\n\n{rows}\n"
+
+
+def describe_data(config: Config) -> str:
+    if config.store is not None:
+        return without_password(config.store)
+    return "in memory" if config.memory else str(config.data.absolute())
 
 
 def describe_recovery(queues: int, messages: int, size: int, seconds: float) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import StoreRefused
+from penstock.server.settings.types import without_password
 from penstock.store.sqlite.site import SqliteSite
 
 if TYPE_CHECKING:
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 SQLITE = "sqlite:"
 _POSTGRES = ("postgresql://", "postgres://")
 _NODE_GONE_AFTER_MS = 30_000
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 
 def store_site(text: str, shards: int | None) -> SqliteSite | PostgresSite:
     """``shards``: of a store that is made new; None: as many as serve makes. Raises StoreRefused."""
     if text.startswith(_POSTGRES):
         try:
-            from penstock.store.postgres.site import SHARDS, PostgresSite
+            from penstock.store.postgres.site import PostgresSite
         except ImportError:
             raise StoreRefused("PostgreSQL needs psycopg: pip install 'penstock-mq[postgres]'") from None
-        return PostgresSite(text, shards or SHARDS)
+        return PostgresSite(text, shards)
     if not text.startswith(SQLITE) or len(text) == len(SQLITE):
         raise StoreRefused(
-            f'"{printable_location(text)}" is no store: expected sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE'
+            f'"{without_password(text)}" is no store: expected sqlite:DIRECTORY or postgresql://USER@HOST/DATABASE'
         )
     return SqliteSite(Path(text.removeprefix(SQLITE)), shards)
 
@@ -49,8 +48,3 @@ def check_unused(site: SqliteSite | PostgresSite) -> None:
             f"nodes use the store: {', '.join(sorted(nodes))}; stop them all. A node that crashed counts for "
             f"{_NODE_GONE_AFTER_MS // 1000} seconds"
         )
-
-
-def printable_location(text: str) -> str:
-    """Without a password."""
-    return _PASSWORD.sub(r"\1@", text).partition("?")[0]

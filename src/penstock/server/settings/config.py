@@ -20,9 +20,11 @@ from penstock.server.settings.address import Address
 from penstock.server.settings.queues import DeclaredQueue
 from penstock.server.settings.types import (
     ACCOUNT,
+    ADDRESS,
     ADDRESSES,
     AUDIT_FILE,
     BOOLEAN,
+    DATABASE,
     HOST,
     NETWORKS,
     ORIGINS,
@@ -74,6 +76,22 @@ class Config:
         tuple[Address, ...], ADDRESSES, "Addresses to listen on, instead of host and port."
     ] = ()
     data: Annotated[Path, PATH, "Directory for queues and messages."] = Path("penstock-data")
+    store: Annotated[
+        str | None,
+        DATABASE,
+        "PostgreSQL database for queues and messages, instead of files in the data directory.",
+    ] = None
+    advertise: Annotated[
+        Address | None, ADDRESS, "Address under which the other nodes of a cluster reach this one."
+    ] = None
+    cluster_listen: Annotated[
+        Address | None,
+        ADDRESS,
+        "Address to listen on for the other nodes. Default: every interface, the port of advertise.",
+    ] = None
+    cluster_secret_file: Annotated[
+        Path | None, PATH, "File with the secret that the nodes of a cluster share."
+    ] = None
     shards: Annotated[
         int,
         integer(0, 1024),

@@ -15,7 +15,7 @@ from penstock.auth.encryption.root_key import VARIABLE as ROOT_KEY_VARIABLE
 from penstock.auth.secret_files import why_not_trusted
 from penstock.server.settings.config import MEMORY_BUDGET_MIN, Config, ConfigError, Setting, settings
 from penstock.server.settings.queues import DeclaredQueueError, check_queues, read_queues
-from penstock.server.settings.types import InvalidItem
+from penstock.server.settings.types import InvalidItem, without_password
 
 _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
@@ -129,7 +129,7 @@ def _value(given: Given) -> Any:
         return type_.parse(given.value)
     except ValueError as error:
         value = error.item if isinstance(error, InvalidItem) else given.value
-        shown = " ".join(str(value).split())
+        shown = without_password(" ".join(str(value).split()))
         shown = f"{shown[:100]}…" if len(shown) > 100 else shown
         shown = f'"{shown}"' if isinstance(value, str) else shown
         source = f"{given.setting.name} ({given.where})"
@@ -177,6 +177,7 @@ def _check_combinations(config: Config) -> None:
             f"memory_budget is too small for {config.workers} workers, which divide it: set it to "
             f"{config.workers * MEMORY_BUDGET_MIN >> 20}MB or more"
         )
+    _check_cluster(config)
     if config.requests_burst and not config.requests_per_second:
         raise ConfigError("requests_burst is set but requests_per_second is not: a burst needs a rate limit")
     if config.regions and config.credentials is None:
@@ -185,3 +186,29 @@ def _check_combinations(config: Config) -> None:
         )
     if config.audit_required and config.audit_file is None:
         raise ConfigError("audit_required is set but there is no audit log: set audit to the path of a file")
+
+
+def _check_cluster(config: Config) -> None:
+    if config.store is not None:
+        for name, is_set in (
+            ("memory", config.memory),
+            ("workers", config.workers > 1),
+            ("durability", config.durability != "commit"),
+        ):
+            if is_set:
+                raise ConfigError(f"{name} has no effect with store, which is a database: remove one of them")
+    if config.advertise is None:
+        for name in ("cluster_listen", "cluster_secret_file"):
+            if getattr(config, name) is not None:
+                raise ConfigError(f"{name} is set but advertise is not: only nodes of a cluster need it")
+    elif config.store is None:
+        raise ConfigError("advertise is set but store is not: the nodes of a cluster share a database")
+    elif config.cluster_secret_file is None:
+        raise ConfigError(
+            "advertise is set but cluster_secret_file is not: create one with "
+            "openssl rand -hex 32 > cluster.secret, and give all nodes the same"
+        )
+    elif not config.advertise.port:
+        raise ConfigError(
+            "advertise has port 0: the other nodes need the port under which they reach this one"
+        )

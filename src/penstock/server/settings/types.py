@@ -40,6 +40,7 @@ for _power, _letter in enumerate("kmgt", start=1):
     _BYTES[_letter] = _BYTES[f"{_letter}b"] = _BYTES[f"{_letter}ib"] = 1024**_power
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*")
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -125,6 +126,18 @@ def _audit_file(value: object) -> str:
     return text.lower() if text.lower() in ("auto", "off") else str(Path(text).expanduser())
 
 
+def _database(value: object) -> str:
+    text = _text(value)
+    if urlsplit(text).scheme not in ("postgresql", "postgres"):
+        raise ValueError
+    return text
+
+
+def without_password(text: str) -> str:
+    """A URL as it may be shown; what follows ? can hold a password, too."""
+    return _PASSWORD.sub(r"\1@", text).partition("?")[0] if "://" in text else text
+
+
 def _origin(value: str) -> str:
     return value if value == "*" else _url(value)
 
@@ -200,6 +213,14 @@ ORIGINS = SettingType(
     lambda value: _list(value, _origin),
     "ORIGINS",
     repeatable=True,
+)
+DATABASE = SettingType(
+    "the URL of a PostgreSQL database such as postgresql://penstock@db.internal/penstock", _database, "URL"
+)
+ADDRESS = SettingType(
+    "an address such as 10.0.0.5:9400 or [fd00::5]:9400",
+    lambda value: parse_address(_text(value)),
+    "HOST:PORT",
 )
 ADDRESSES = SettingType(
     "addresses such as 127.0.0.1:9324 or [::1]:9324, separated by commas, each of them once",

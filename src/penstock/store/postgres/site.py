@@ -37,13 +37,14 @@ class PostgresSite:
     def __init__(
         self,
         url: str,
-        shards: int = SHARDS,
+        shards: int | None = None,
         *,
         schema: str = "penstock",
         migrations: Sequence[str] = MIGRATIONS,
     ) -> None:
-        """``shards``: how many a new site gets. An existing one keeps its number."""
-        self.shards = shards
+        """``shards``: as many as there are, or 32 if there are none yet."""
+        self.shards = shards or SHARDS
+        self._wanted = shards
         self.guarantees = ""
         self.database = Database(url, schema)
         self._migrations = migrations
@@ -99,6 +100,11 @@ class PostgresSite:
                     raise StoreRefused(
                         f"the store was written by a newer version of Penstock (format {version}, this one knows "
                         f"{newest}): install that version again"
+                    )
+                if self._wanted not in (None, self.shards):
+                    raise StoreRefused(
+                        f"the store has {self.shards} shards, not {self._wanted}: the number is fixed when it is "
+                        "made. Start without --shards, or copy the data into a new store with penstock migrate"
                     )
                 if version == newest:
                     return

@@ -1,0 +1,135 @@
+"""``penstock cluster`` on the rows of a real database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli import main
+from penstock.store.postgres.leases import PostgresLeases
+from penstock.store.postgres.site import PostgresSite
+from postgres import PostgresServer, running_postgres
+
+A, B = "10.0.0.5:9400", "10.0.0.6:9400"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    return server.url(server.new_database())
+
+
+@pytest.fixture
+def leases(url: str) -> Iterator[PostgresLeases]:
+    """Two nodes: the first serves shards 0 and 1, the second is loading shard 2."""
+    site = PostgresSite(url, 3)
+    site.open()
+    leases = PostgresLeases(site.database, 3)
+    for id, address in (("a", A), ("b", B)):
+        leases.register(id, address, "1.2.3", is_draining=False, valid_ms=60_000)
+    for shard, owner in ((0, "a"), (1, "a"), (2, "b")):
+        leases.claim(shard, 0, owner)
+    for shard in (0, 1):
+        leases.serving(shard, 1, "a")
+    yield leases
+    leases.close()
+    site.close()
+
+
+def cluster(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["cluster", *arguments, "--store", url])
+
+
+def test_status_shows_nodes_and_shards(url: str, leases: PostgresLeases) -> None:
+    result = cluster(url, "status")
+    assert result.exit_code == 1, "a shard is not served"
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [A, "alive", "2", "1.2.3"] in [line[:4] for line in lines]
+    assert ["0", A, "served", "1", "-"] in lines
+    assert ["2", B, "loading", "1", "-"] in lines
+    leases.serving(2, 1, "b")
+    assert cluster(url, "status").exit_code == 0
+    leases.leave("b")
+    result = cluster(url, "status")
+    assert result.exit_code == 1
+    assert ["2", "-", "no", "owner", "1", "-"] in [line.split() for line in result.stdout.splitlines()]
+
+
+def test_status_as_json(url: str, leases: PostgresLeases) -> None:
+    found = json.loads(cluster(url, "status", "--json").stdout)
+    assert [(node["address"], node["state"], node["shards"]) for node in found["nodes"]] == [
+        (A, "alive", [0, 1]),
+        (B, "alive", [2]),
+    ]
+    assert found["shards"][2] == {"shard": 2, "owner": B, "served": False, "epoch": 1, "placedOn": None}
+
+
+def test_drain_and_undrain(url: str, leases: PostgresLeases) -> None:
+    assert cluster(url, "drain", A).exit_code == 0
+    assert [node.is_draining for node in leases.view().nodes] == [True, False]
+    assert json.loads(cluster(url, "status", "--json").stdout)["nodes"][0]["state"] == "draining"
+    assert cluster(url, "undrain", A).exit_code == 0
+    assert [node.is_draining for node in leases.view().nodes] == [False, False]
+
+
+def test_drain_waits_until_the_node_owns_nothing(url: str, leases: PostgresLeases) -> None:
+    result = cluster(url, "drain", A, "--wait", "--timeout", "0")
+    assert result.exit_code == 1
+    assert "still owns shards after 0 s" in result.stderr
+    for shard in (0, 1):
+        leases.hand_over(shard, 1, "a", "b")
+    assert cluster(url, "drain", A, "--wait").stdout == f"{A} is drained\n"
+
+
+def test_move_places_a_shard_and_forgets_the_place(url: str, leases: PostgresLeases) -> None:
+    assert cluster(url, "move", "0", B).exit_code == 0
+    assert leases.view().leases[0].wish == B
+    assert "is not served by" in cluster(url, "move", "0", B, "--wait", "--timeout", "0").stderr
+    assert cluster(url, "move", "0", "--anywhere").exit_code == 0
+    assert leases.view().leases[0].wish is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("drain", "x:1"), f'there is no node "x:1": alive are {A}, {B}'),
+        (("undrain", "x:1"), "there is no node"),
+        (("move", "0", "x:1"), "there is no node"),
+        (("move", "9", A), "there is no shard 9: they are numbered from 0 to 2"),
+        (("move", "0"), "give either NODE"),
+        (("move", "0", A, "--anywhere"), "give either NODE"),
+    ],
+)
+def test_mistakes_are_explained(
+    url: str, leases: PostgresLeases, arguments: tuple[str, ...], problem: str
+) -> None:
+    result = cluster(url, *arguments)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+def test_a_database_without_a_store_is_refused(url: str) -> None:
+    result = cluster(url, "status")
+    assert result.exit_code == 2
+    assert "holds no store of Penstock" in result.stderr
+
+
+def test_a_database_that_is_away_is_reported() -> None:
+    result = cluster("postgresql://penstock:hunter2@127.0.0.1:1/penstock", "status")
+    assert result.exit_code == 1
+    assert "cannot be reached" in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+def test_without_a_database_nothing_can_be_shown() -> None:
+    result = CliRunner().invoke(main, ["cluster", "status"])
+    assert result.exit_code == 2
+    assert "--store" in result.stderr

@@ -1,0 +1,53 @@
+"""Settings of a database and of a cluster: what belongs together, and that no password is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.server.settings.address import Address
+from penstock.server.settings.config import ConfigError
+from penstock.server.settings.load import load_config
+from penstock.server.settings.types import without_password
+
+STORE = {"store": "postgresql://penstock@db/penstock"}
+NODE = {**STORE, "advertise": "10.0.0.5:9400", "cluster_secret_file": "cluster.secret"}
+
+
+def test_a_node_needs_an_address_a_secret_and_a_database() -> None:
+    config = load_config(NODE, {})
+    assert config.advertise == Address("10.0.0.5", 9400)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"advertise": "a:1"}, "store is not"),
+        ({**STORE, "advertise": "a:1"}, "cluster_secret_file is not"),
+        ({**NODE, "advertise": "a:0"}, "port 0"),
+        ({**STORE, "cluster_secret_file": "x"}, "advertise is not"),
+        ({**STORE, "cluster_listen": "0.0.0.0:1"}, "advertise is not"),
+        ({**STORE, "memory": "true"}, "memory has no effect"),
+        ({**STORE, "workers": "2"}, "workers has no effect"),
+        ({**STORE, "durability": "system"}, "durability has no effect"),
+        ({"store": "mysql://db/penstock"}, "expected the URL of a PostgreSQL database"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(flags: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_config(flags, {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://penstock:hunter2@db/penstock",
+        "postgresql://penstock:hunter2@db:5432/penstock?sslmode=require",
+        "postgresql://db/penstock?user=penstock&password=hunter2",
+        "postgresql://penstock:hunter2@one:1,two:2/penstock",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    assert "hunter2" not in without_password(url)
+    with pytest.raises(ConfigError) as refused:
+        load_config({"store": url.replace("postgresql", "mysql")}, {})
+    assert "hunter2" not in str(refused.value)
