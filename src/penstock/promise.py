@@ -8,7 +8,7 @@ await a :class:`Promise` and an asyncio future or task, in any order. Anything e
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError, Future, isfuture
+from asyncio import CancelledError, Event, Future, isfuture
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -127,6 +127,14 @@ def start(coroutine: Coroutine[Any, None, T]) -> Promise[T]:
 
     run(coroutine, done)
     return promise
+
+
+async def outcome(promise: Promise[T]) -> T:
+    """For a task of the event loop, which cannot await a promise."""
+    done = Event()
+    promise.on_done(lambda _: done.set())
+    await done.wait()
+    return promise.result()
 
 
 def run_detached(coroutine: Coroutine[Any, None, Any]) -> None:

@@ -136,6 +136,8 @@ class SimulatedLeases:
         self._leases[shard] = self._leases[shard]._replace(wish=address)
         return True
 
+    def abort(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -272,7 +274,7 @@ class Node:
 
     # -- shards ----------------------------------------------------------------------------------------------
 
-    async def open(self, shard: int) -> None:
+    async def open_shard(self, shard: int) -> None:
         store = NodeStore(self.world.stores[shard], guarded=self.world.guarded)
         state = await self.call(store.open)
         made = Shard(
@@ -284,11 +286,11 @@ class Node:
         if shard in self.live and self.live[shard][0] is made:
             self.member.lost(shard)
 
-    async def close(self, shard: int) -> None:
+    async def close_shard(self, shard: int) -> None:
         made, _ = self.live.pop(shard)
         await self._settled(made)
 
-    def drop(self, shard: int) -> None:
+    def drop_shard(self, shard: int) -> None:
         self.live.pop(shard, None)
 
     async def _settled(self, shard: Shard) -> None:

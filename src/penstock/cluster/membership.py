@@ -57,13 +57,13 @@ def boot_time() -> float:
 class ShardHost(Protocol):
     """What serves shards in this process."""
 
-    async def open(self, shard: int) -> None:
+    async def open_shard(self, shard: int) -> None:
         """Take the journal and load. Raises PenstockError."""
 
-    async def close(self, shard: int) -> None:
+    async def close_shard(self, shard: int) -> None:
         """Answer what was asked, make all that was decided durable, and forget it. Raises PenstockError."""
 
-    def drop(self, shard: int) -> None:
+    def drop_shard(self, shard: int) -> None:
         """The shard may be another's: answer nothing from its memory from now on. Does nothing if it is not open."""
 
 
@@ -115,7 +115,9 @@ class Membership:
     # -- who owns what ---------------------------------------------------------------------------------------
 
     def address_of(self, shard: int) -> str | None:
-        """None if no other node serves it at present."""
+        """None if nobody serves it at present, as far as this node knows."""
+        if shard in self.held:
+            return self.address
         lease = self._lease(shard)
         node = self.view.node(lease.owner) if lease is not None and lease.is_serving else None
         return node.address if node is not None and node.id != self.id else None
@@ -183,7 +185,7 @@ class Membership:
 
     def _drop(self, shard: int) -> None:
         self.held.pop(shard, None)
-        self._host.drop(shard)
+        self._host.drop_shard(shard)
 
     def lost(self, shard: int) -> None:
         """The journal refused a commit: another process opened the shard."""
@@ -205,10 +207,12 @@ class Membership:
     # -- the life of a node ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join the cluster. Raises StoreError if the database cannot be reached."""
+        """Join the cluster, and load what falls to this node at first. Raises StoreError if the database cannot be
+        reached."""
         await self._register()
         await self._renew()
         self._runs = asyncio.create_task(self._run())
+        await self._watch(lambda: self.is_loaded and not self._busy, self._clock() + self._times.patience)
 
     async def drain(self, within_s: float) -> None:
         """Hand over all shards, as far as there are nodes that take them and time."""
@@ -230,7 +234,7 @@ class Membership:
         for shard in list(self.held):
             del self.held[shard]
             try:
-                await self._host.close(shard)
+                await self._host.close_shard(shard)
             except PenstockError as error:
                 log.warning("shard %d was not closed cleanly: %s", shard, error)
         if self._lapse_timer is not None:
@@ -332,7 +336,8 @@ class Membership:
     def _targets(self, view: ClusterView) -> dict[int, str]:
         """Of the shards that are to change hands now: the id of the node."""
         alive = {node.id for node in view.nodes}
-        takers = {node.id for node in view.nodes if not node.is_draining}
+        # If all of them drain there is nowhere to move shards to: better they are served there than nowhere.
+        takers = {node.id for node in view.nodes if not node.is_draining} or alive
         by_address = {node.address: node.id for node in view.nodes}
         owners = {lease.shard: lease.owner if lease.owner in alive else None for lease in view.leases}
         wishes = {lease.shard: by_address[lease.wish] for lease in view.leases if lease.wish in by_address}
@@ -369,9 +374,9 @@ class Membership:
                     return
                 epoch += 1
             drops = self._drops
-            await self._host.open(shard)
+            await self._host.open_shard(shard)
             if drops != self._drops:
-                self._host.drop(shard)
+                self._host.drop_shard(shard)
                 return
             self.held[shard] = epoch
         if not await self._call(partial(self._leases.serving, shard, epoch, self.id)):
@@ -382,7 +387,7 @@ class Membership:
     async def _hand_over(self, lease: LeaseRow, target: str) -> None:
         if lease.shard in self.held:
             del self.held[lease.shard]
-            await self._host.close(lease.shard)
+            await self._host.close_shard(lease.shard)
         await self._call(partial(self._leases.hand_over, lease.shard, lease.epoch, self.id, target))
         node = self.view.node(target)
         self._hint([node.address] if node is not None else [])

@@ -15,6 +15,7 @@ from penstock.cluster.forwarding import Forwarder, Serve
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
+from penstock.errors import PenstockError
 from penstock.server.throttle import SharedThrottle
 
 _LAST_CALLS_S = 5.0
@@ -28,6 +29,7 @@ class ClusterPlace(NamedTuple):
     security: LinkSecurity = LinkSecurity()
     throttle: SharedThrottle | None = None  # of all together; None: each has its own
     usage: OtherProcesses | None = None  # for the quotas
+    listen: str = ""  # the address to listen on, if it is another one
 
 
 class ClusterLinks:
@@ -39,17 +41,24 @@ class ClusterLinks:
         hint: Callable[[Any], int | None],
     ) -> None:
         self._place = place
-        self._listener = LinkListener(place.security)
+        self.listener = LinkListener(place.security)
         self.peers = Peers(place.security)
         self.forwarder = Forwarder(place.address, place.owners, broker.owned, self.peers, serve, hint)
-        self.forwarder.listen(self._listener)
+        self.forwarder.listen(self.listener)
 
     async def start(self) -> None:
-        """Raises OSError."""
-        await self._listener.listen(self._place.address)
+        """Raises PenstockError."""
+        address = self._place.listen or self._place.address
+        try:
+            await self.listener.listen(address)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise PenstockError(
+                f"cannot listen on {address} for the others of the cluster: {reason}"
+            ) from None
         self.peers.start()
 
     async def close(self) -> None:
         self.forwarder.stopping = True
-        await self._listener.close(_LAST_CALLS_S)
+        await self.listener.close(_LAST_CALLS_S)
         self.peers.close()

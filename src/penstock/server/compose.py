@@ -15,6 +15,7 @@ from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
+from penstock.server.node import ClusterNode, link_security
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.security import Security
@@ -25,6 +26,7 @@ from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import OpenShards
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import sqs, sts
+from penstock.store.leases import Leases
 from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import Synchronous
@@ -48,7 +50,7 @@ class Parts:
         on_fatal: Callable[[StoreError], None],
         place: ClusterPlace | None = None,
     ) -> None:
-        """``place``: among the processes that share the shards; None: this one has them all. Raises one of
+        """``place``: among the workers that share the shards of a machine. Raises StoreRefused or one of
         SETUP_ERRORS."""
         self.config = config
         self._on_fatal = on_fatal
@@ -58,6 +60,8 @@ class Parts:
         throttle = None if place is None else place.throttle
         self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
         self.links: ClusterLinks | None = None
+        self.node: ClusterNode | None = None
+        self._link_security = link_security(config) if config.advertise is not None else None
         self.site = site_of(config)
         self.broker: Broker
         self.shards: OpenShards
@@ -87,8 +91,11 @@ class Parts:
     async def load(self) -> None:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
         await self.open_site()
-        await self.open_shards(range(self.site.shards))
-        await self.declare()
+        if self.node is None:
+            await self.open_shards(range(self.site.shards))
+            await self.declare()
+        else:
+            await self._join(self.node)
 
     async def open_site(self) -> None:
         """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
@@ -100,6 +107,11 @@ class Parts:
             usage=None if place is None else place.usage,
         )  # fmt: skip
         self.shards = OpenShards(self.site, self.broker, encryption, self._on_fatal)
+        if self._link_security is not None:
+            self.node = ClusterNode(
+                self.config, self._link_security, leases_of(self.site), self.shards, self._declare
+            )
+            place = self.node.place
         if place is not None:
             hints = ShardHints(self.site.shards, _queue_host(self))
             self.links = ClusterLinks(place, self.broker, self._routes.serve_passed_on, hints.shard_of)
@@ -122,12 +134,26 @@ class Parts:
         self.security.start()
         self.health.done(_LOADING)
 
+    async def _join(self, node: ClusterNode) -> None:
+        """Become a node of the cluster. Shards and their declared queues come with the leases."""
+        assert self.links is not None
+        node.connect(self.links)
+        self.security.start()
+        self.health.done(_LOADING)
+        await node.membership.start()
+        self.security.encryption.start(self.broker)
+        node.report_to(self.health)
+        self.health.done(_DECLARING)
+
     async def declare(self) -> None:
         """Create the declared queues of the open shards and become ready. Raises DeclaredQueueError or
         PenstockError."""
-        await declare_queues(self.broker, self.config.queues, self.config.space)
+        await self._declare()
         self.security.encryption.start(self.broker)
         self.health.done(_DECLARING)
+
+    async def _declare(self) -> None:
+        await declare_queues(self.broker, self.config.queues, self.config.space)
 
     def send_state(self) -> str:
         """A full disk does not make the server unready: receivers, who free space, must still reach it."""
@@ -147,25 +173,42 @@ class Parts:
     async def unload(self) -> None:
         """Commit the last changes and close the store."""
         self.security.encryption.stop()
+        if self.node is not None:
+            await self.node.leave()
         await self.broker.stop()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)
 
     def close(self) -> None:
+        if self.node is not None:
+            self.node.close()
         if hasattr(self, "shards"):
             self.shards.stop_threads()
         self.security.close()
 
 
 def site_of(config: Config) -> StoreSite:
-    """Where the shards are stored."""
+    """Where the shards are stored. Raises StoreRefused."""
     of_new_store = 1 if config.workers == 1 else SHARDS_PER_WORKER * config.workers
     if config.memory:
         return MemorySite(config.shards or of_new_store)
+    if config.store is not None:
+        from penstock.store.postgres.site import PostgresSite  # needs psycopg, which is optional
+
+        return PostgresSite(config.store, config.shards or None)
     synchronous, sync_every_s = sync_policy(config)
     return SqliteSite(
         config.data, config.shards or None, of_new_store, synchronous=synchronous, sync_every_s=sync_every_s
     )
+
+
+def leases_of(site: StoreSite) -> Leases:
+    """Which nodes there are, in the database that holds the shards."""
+    from penstock.store.postgres.leases import PostgresLeases
+    from penstock.store.postgres.site import PostgresSite
+
+    assert isinstance(site, PostgresSite), "checked when the settings are read"
+    return PostgresLeases(site.database, site.shards)
 
 
 def sync_policy(config: Config) -> tuple[Synchronous, float | None]:

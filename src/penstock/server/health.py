@@ -21,6 +21,7 @@ class Health:
     def __init__(self) -> None:
         self._expected: list[str] = []
         self._watched: dict[str, Callable[[], bool]] = {}
+        self._advised: dict[str, Callable[[], bool]] = {}
         self._shown: dict[str, Callable[[], str]] = {}
         self.facts: dict[str, str] = {}
         """Lines of /health that do not change."""
@@ -41,6 +42,10 @@ class Health:
         self._watched[reason] = holds
         self.unconditional = False
 
+    def advise(self, reason: str, holds: Callable[[], bool]) -> None:
+        """While this holds the pages say not ready, so that clients are sent elsewhere; requests are served."""
+        self._advised[reason] = holds
+
     def show(self, name: str, state: Callable[[], str]) -> None:
         """A line of the page that does not decide about readiness."""
         self._shown[name] = state
@@ -60,7 +65,8 @@ class Health:
         """For /health and what is below it."""
         if request.method not in _METHODS:
             return _wrong_method(request)
-        ready = self.ready
+        reasons = self.reasons + [reason for reason, holds in self._advised.items() if holds()]
+        ready = not reasons
         match request.path.rstrip(b"/"):
             case b"/health/live":
                 return json_page(request, {"status": "alive"})
@@ -72,7 +78,7 @@ class Health:
             case _:
                 return json_page(request, {"error": "not found"}, 404)
         if not ready:
-            page["reasons"] = self.reasons
+            page["reasons"] = reasons
         page |= {name: state() for name, state in self._shown.items()}
         return json_page(request, page, 200 if ready else 503)
 

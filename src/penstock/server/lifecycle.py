@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from penstock.auth.encryption.root_key import RootKeyUnavailable
-from penstock.errors import PenstockError, StoreError
-from penstock.promise import Promise, start
+from penstock.errors import PenstockError, StoreError, StoreRefused
+from penstock.promise import outcome, start
 from penstock.server.compose import Parts
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
@@ -120,7 +120,7 @@ def compose(make: Callable[[], T]) -> T:
         return make()
     except RootKeyUnavailable as error:
         raise TemporaryStartError(str(error)) from None
-    except SETUP_ERRORS as error:
+    except (StoreRefused, *SETUP_ERRORS) as error:
         raise StartError(str(error)) from None
 
 
@@ -234,6 +234,8 @@ def announce(report: dict[str, str | list[str]], human: bool, config: Config) ->
 
 async def _stop(config: Config, parts: Parts, stop: _StopRequest) -> None:
     log.info("stopping")
+    if parts.node is not None and stop.failure is None:
+        await parts.node.membership.drain(config.stop_timeout)
     parts.wind_down()
     await parts.listener.close(config.stop_timeout)
     if stop.failure is not None:
@@ -241,11 +243,3 @@ async def _stop(config: Config, parts: Parts, stop: _StopRequest) -> None:
         raise ServerFailed(f"stopped because the store can no longer be trusted: {stop.failure}")
     await outcome(start(parts.unload()))
     log.info("stopped")
-
-
-async def outcome(promise: Promise[T]) -> T:
-    """Wait for a promise of the broker on the event loop."""
-    done = asyncio.Event()
-    promise.on_done(lambda _: done.set())
-    await done.wait()
-    return promise.result()

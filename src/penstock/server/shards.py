@@ -50,8 +50,8 @@ class OpenShards:
         encryption: Encryption,
         on_fatal: Callable[[StoreError], None],
     ) -> None:
-        """``on_fatal`` is called when the process has to stop: its only shard is lost, or the disk failed."""
-        self._site = site
+        """``on_fatal`` is called when the process has to stop: a shard is lost for good, or the disk failed."""
+        self.site = site
         self._broker = broker
         self._encryption = encryption
         self._on_fatal = on_fatal
@@ -60,8 +60,9 @@ class OpenShards:
         readers = min(site.shards, _READERS_MAX)
         self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
         self._opened: dict[int, _Opened] = {}
-        self.on_shard_lost: Callable[[int, StoreError], None] = lambda index, error: None
-        """Called with a shard that another process has taken, when this one no longer serves it."""
+        self.on_shard_lost: Callable[[int, StoreError], None] | None = None
+        """Called with a shard that another process has taken, when this one no longer serves it. None: no other
+        process may have it, so this one stops."""
 
     def __getitem__(self, index: int) -> Shard:
         return self._opened[index].shard
@@ -75,8 +76,8 @@ class OpenShards:
     async def _open(self, index: int) -> None:
         clock = SystemClock()
         reader = self._readers[index % len(self._readers)]
-        runtime = LoopRuntime(self._loop, clock, reader, commits_on_loop=self._site.is_local)
-        store = self._encryption.around(self._site.shard(index))
+        runtime = LoopRuntime(self._loop, clock, reader, commits_on_loop=self.site.is_local)
+        store = self._encryption.around(self.site.shard(index))
         try:
             state = await runtime.write(partial(_open_store, store))
         except BaseException:
@@ -88,7 +89,7 @@ class OpenShards:
         )  # fmt: skip
         self._opened[index] = _Opened(shard, store, runtime)
         self._broker.open_shard(shard)
-        self._encryption.opened(store, shard, self._site.shards)
+        self._encryption.opened(store, shard, self.site.shards)
 
     async def close(self, index: int) -> None:
         """Make everything decided durable, and give the shard back."""
@@ -108,21 +109,26 @@ class OpenShards:
         await asyncio.to_thread(opened.store.close)
 
     def _ended(self, index: int, error: StoreError) -> None:
-        """Other shards go on without one that was lost. After a failed fsync the disk itself cannot be trusted."""
-        if self._site.shards == 1 or isinstance(error, StoreBroken):
+        """Other shards go on without one that another process took. After a failed fsync no disk can be trusted."""
+        if self.on_shard_lost is None or isinstance(error, StoreBroken):
             self._on_fatal(error)
         else:
             # On the next turn: the requests of the refused commit are answered first.
             self._loop.call_soon(self._lose, index, error)
 
     def _lose(self, index: int, error: StoreError) -> None:
-        opened = self._opened.pop(index, None)
-        if opened is not None:
+        if self.drop(index) and self.on_shard_lost is not None:
             log.error("shard %d is lost: %s", index, error)
-            self._encryption.closing(index)
-            self._broker.lose_shard(index)
-            run_detached(self._close_store(opened))
             self.on_shard_lost(index, error)
+
+    def drop(self, index: int) -> bool:
+        """Stop serving a shard at once, because another process may have it. False if it is not served any more."""
+        if index not in self._broker.owned:
+            return False
+        self._encryption.closing(index)
+        self._broker.lose_shard(index)
+        run_detached(self._close_store(self._opened.pop(index)))
+        return True
 
     def stop_threads(self) -> None:
         """Returns when the jobs given before are done. Reads may each ask for another one: those are never done."""

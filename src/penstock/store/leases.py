@@ -72,4 +72,7 @@ class Leases(Protocol):
     def wish(self, shard: int, address: str | None) -> bool:
         """Where an operator wants a shard; None: anywhere. False if there is no such shard."""
 
+    def abort(self) -> None:
+        """From another thread: end a call that waits for a database that does not answer."""
+
     def close(self) -> None: ...

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.errors import QueueMissing
-from penstock.names import QueueName, Space
+from penstock.names import QueueName, Space, shard_of
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.redrive import check_redrive_target
@@ -73,20 +72,19 @@ class _Plan(NamedTuple):
 
 def check_queues(queues: Sequence[DeclaredQueue], space: Space) -> None:
     """Raises DeclaredQueueError. A dead-letter queue that is not declared may exist: only a start can tell."""
-    _plan(queues, space, existing=lambda name: None, targets_exist=False)
+    _plan(queues, space, existing=lambda name: None, is_known=lambda name: False)
 
 
 async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> None:
-    """Create what is missing, change what differs. Raises DeclaredQueueError before anything is changed, or
-    PenstockError."""
+    """Create what is missing, change what differs, in the shards of this process. Raises DeclaredQueueError before
+    anything is changed, or PenstockError."""
 
-    def existing(name: QueueName) -> LiveQueue | None:
-        try:
-            return broker.find(name)
-        except QueueMissing:
-            return None
+    def is_owned(name: QueueName) -> bool:
+        return shard_of(name, broker.shards) in broker.owned
 
-    for plan in _plan(queues, space, existing, targets_exist=True):
+    for plan in _plan(queues, space, broker.by_name.get, is_owned):
+        if not is_owned(plan.name):
+            continue
         queue = plan.existing
         if queue is None:
             await broker.create(plan.name, plan.settings, plan.tags)
@@ -101,9 +99,9 @@ def _plan(
     queues: Sequence[DeclaredQueue],
     space: Space,
     existing: Callable[[QueueName], LiveQueue | None],
-    *,
-    targets_exist: bool,
+    is_known: Callable[[QueueName], bool],
 ) -> list[_Plan]:
+    """``is_known``: can ``existing`` tell whether this queue exists?"""
     plans: dict[QueueName, _Plan] = {}
     for queue in queues:
         name = QueueName(space.account, space.region, queue.name)
@@ -119,7 +117,7 @@ def _plan(
         if policy is None or redrive is None:
             continue
         target = plans.get(redrive.target) or existing(redrive.target)
-        if target is not None or targets_exist:
+        if target is not None or is_known(redrive.target):
             with _naming(queue):
                 target_settings = None if target is None else target.settings
                 check_redrive_target(target_settings, redrive, policy, plan.name, fifo=queue.fifo)

@@ -17,7 +17,7 @@ import time
 import uvloop
 
 from penstock.errors import StoreError
-from penstock.promise import start
+from penstock.promise import outcome, start
 from penstock.server.cluster import ClusterPlace
 from penstock.server.compose import Parts
 from penstock.server.lifecycle import (
@@ -26,7 +26,6 @@ from penstock.server.lifecycle import (
     TemporaryStartError,
     compose,
     forget_start,
-    outcome,
     prepare_process,
     start_step,
 )

@@ -1,0 +1,131 @@
+"""This process as a node of a cluster: it serves the shards whose leases it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from penstock.auth.secret_files import NotPrivate, read_private
+from penstock.cluster.handshake import SECRET_BYTES_MIN, LinkSecurity
+from penstock.cluster.membership import Membership
+from penstock.promise import outcome, start
+from penstock.server.cluster import ClusterLinks, ClusterPlace
+from penstock.server.health import Health
+from penstock.server.settings.address import Address
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.shards import OpenShards
+from penstock.store.leases import Leases
+
+T = TypeVar("T")
+
+_LOOK = "look-at-leases"
+_CALL_S = 2.0  # a database that does not answer for longer counts as away
+
+
+def link_security(config: Config) -> LinkSecurity:
+    """Raises ConfigError."""
+    path = config.cluster_secret_file
+    assert path is not None, "checked when the settings are read"
+    try:
+        secret = read_private(path).strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read the secret of the cluster {path}: {error.strerror}") from None
+    except NotPrivate as error:
+        raise ConfigError(f"cannot use the secret of the cluster {path}: {error}") from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(
+            f"the secret of the cluster in {path} has fewer than {SECRET_BYTES_MIN} characters: create one with "
+            f"(umask 077; openssl rand -hex 32 > {path})"
+        )
+    return LinkSecurity(secret)
+
+
+class ClusterNode:
+    """Implements ``ShardHost``."""
+
+    def __init__(
+        self,
+        config: Config,
+        security: LinkSecurity,
+        leases: Leases,
+        shards: OpenShards,
+        opened: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """``opened`` is awaited after a shard was opened, before other nodes pass requests on for it."""
+        assert config.advertise is not None
+        self._leases = leases
+        self._shards = shards
+        self._opened = opened
+        # A thread of its own: a renewal does not wait for commits.
+        self._thread = ThreadPoolExecutor(1, "penstock-leases")
+        self._links: ClusterLinks | None = None
+        self.membership = membership = Membership(
+            leases, self._call, self, str(config.advertise), shards.site.shards, hint=self._hint
+        )
+        shards.on_shard_lost = lambda shard, error: membership.lost(shard)
+        listen = config.cluster_listen or Address("0.0.0.0", config.advertise.port)
+        self.place = ClusterPlace(str(config.advertise), membership, security, listen=str(listen))
+
+    def connect(self, links: ClusterLinks) -> None:
+        """A node that changed a lease asks the others to look at the rows at once instead of within a second."""
+
+        async def look(payload: bytes) -> bytes:
+            self.membership.look()
+            return b""
+
+        links.listener.handle(_LOOK, look)
+        self._links = links
+
+    def report_to(self, health: Health) -> None:
+        membership = self.membership
+        # Asked for every request: none is served after a pause in which other nodes may have taken the shards.
+        health.watch("the database cannot be reached", lambda: not membership.is_connected)
+        health.advise("the node is draining", lambda: membership.is_draining)
+        health.advise("shards are being loaded", lambda: not membership.is_loaded)
+        health.show(
+            "cluster",
+            lambda: (
+                f"{len(membership.held)} of {membership.shards} shards, {len(membership.view.nodes)} nodes"
+            ),
+        )
+
+    async def leave(self) -> None:
+        await self.membership.leave()
+        if self._links is not None:
+            await self._links.close()
+
+    def close(self) -> None:
+        self._leases.abort()
+        self._thread.shutdown(cancel_futures=True)
+        self._leases.close()
+
+    # -- what the membership asks for ------------------------------------------------------------------------
+
+    async def open_shard(self, shard: int) -> None:
+        await outcome(start(self._shards.open([shard])))
+        try:
+            await outcome(start(self._opened()))
+        except BaseException:
+            self._shards.drop(shard)
+            raise
+
+    async def close_shard(self, shard: int) -> None:
+        await outcome(start(self._shards.close(shard)))
+
+    def drop_shard(self, shard: int) -> None:
+        self._shards.drop(shard)
+
+    async def _call(self, job: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(_CALL_S, self._leases.abort)
+        try:
+            return await loop.run_in_executor(self._thread, job)
+        finally:
+            timer.cancel()
+
+    def _hint(self, addresses: Iterable[str]) -> None:
+        if self._links is not None:
+            for address in addresses:
+                self._links.peers.call(address, _LOOK, b"")  # if it fails, the node looks a little later
