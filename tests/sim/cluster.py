@@ -174,7 +174,9 @@ class Node(World):
         super().__init__(limits, choose)
 
     def _new_broker(self) -> Broker:
-        return Broker(self.limits, self.cluster.shards, others=lambda owned: RemoteShards(self))
+        broker = Broker(self.limits, self.cluster.shards)
+        broker.connect(RemoteShards(self))
+        return broker
 
     def _open(self) -> None:
         if not self.life:

@@ -9,7 +9,7 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Coroutine, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -42,12 +42,10 @@ class Broker:
         shards: int = 1,
         keys: KeyGuard | None = None,
         dedup_key: bytes | None = None,
-        others: Callable[[OwnedShards], OtherShards] = LocalShards,
         usage: OtherProcesses | None = None,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
-        encrypted. ``others``: how the shards of other processes are asked. ``usage``: what accounts hold in them, for
-        the quotas."""
+        encrypted. ``usage``: what accounts hold in other processes, for the quotas."""
         self.limits = limits
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
@@ -56,7 +54,7 @@ class Broker:
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
         self.owned_shards = OwnedShards(self.partition, shards)
-        self._others = others(self.owned_shards)
+        self._others: OtherShards = LocalShards(self.owned_shards)
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
@@ -65,6 +63,12 @@ class Broker:
         self._partitions: dict[int, Partition] = {}
 
     # -- shards ----------------------------------------------------------------------------------------------
+
+    def connect(self, others: OtherShards) -> None:
+        """Some shards belong to other processes, which are asked so. Before the first shard is opened."""
+        assert not self._partitions
+        self._others = others
+        self._shared = self._shared._replace(others=others)
 
     @property
     def owned(self) -> Set[int]:

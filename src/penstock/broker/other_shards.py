@@ -110,6 +110,13 @@ class OwnedShards:
         self.shards = shards
         self._partition = partition
 
+    def __contains__(self, shard: int) -> bool:
+        try:
+            self._partition(shard)
+        except NotOwned:
+            return False
+        return True
+
     async def describe(self, name: QueueName) -> QueueRecord | None:
         partition = self._partition(shard_of(name, self.shards))
         queue = partition.catalogue.get(name)

@@ -1,6 +1,7 @@
 """The connections of this process with the others that share the shards of a store.
 
-It passes requests on to the owners of their shards, and serves those that others pass on.
+It passes requests on to the owners of their shards, and serves those that others pass on. The broker asks and answers
+about queues of other shards over them, and hands messages over.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.quotas import OtherProcesses
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.forwarding import Forwarder, Serve
+from penstock.cluster.gather import ClusterShards, answer_others
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
@@ -45,6 +47,8 @@ class ClusterLinks:
         self.peers = Peers(place.security)
         self.forwarder = Forwarder(place.address, place.owners, broker.owned, self.peers, serve, hint)
         self.forwarder.listen(self.listener)
+        broker.connect(ClusterShards(place.address, place.owners, self.peers, broker.owned_shards))
+        answer_others(self.listener, broker.owned_shards)
 
     async def start(self) -> None:
         """Raises PenstockError."""
