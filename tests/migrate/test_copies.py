@@ -9,7 +9,8 @@ import pytest
 
 from migrate.generated import MemorySite, dump, fill
 from penstock.migrate.stores.mapping import feeding_shards
-from penstock.migrate.stores.migration import Migration, opened
+from penstock.migrate.stores.migration import Migration
+from penstock.migrate.stores.opened import opened
 from penstock.names import QueueName, shard_of
 from penstock.store.port import StoreSite
 

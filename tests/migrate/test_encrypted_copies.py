@@ -14,7 +14,8 @@ from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.catalogue import QUEUES, key_use
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
-from penstock.migrate.stores.migration import Migration, opened
+from penstock.migrate.stores.migration import Migration
+from penstock.migrate.stores.opened import opened
 from penstock.store.encrypted import KEY_VERSIONS, Cipher, EncryptedStore
 from penstock.store.port import LAST, Store
 

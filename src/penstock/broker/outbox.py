@@ -58,8 +58,8 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     task: str | None = None  # the move task that moves it; None: it is a dead letter
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Departure).decode
+encode_departure = msgspec.msgpack.Encoder().encode
+decode_departure = msgspec.msgpack.Decoder(Departure).decode
 
 
 class Leaving(msgspec.Struct):
@@ -148,7 +148,7 @@ class Outbox:
         changes, position = self.shard.changes, self.shard.next_number()
         changes.move(leaving.id, OUTBOX, message)
         departure = Departure(message.seq, leaving.id, leaving.name, to, task)
-        changes.logs.append(LogRow(LOG_KIND, str(shard), position, _encode(departure)))
+        changes.logs.append(LogRow(LOG_KIND, str(shard), position, encode_departure(departure)))
         self.shard.touch(self._routes[shard])
         return position
 
@@ -281,7 +281,7 @@ def _handed(leaving: Leaving, now_ms: int) -> HandedMessage:
 
 def _read_page(store: Store, key: str, after: int) -> list[Leaving]:
     entries = store.log(LOG_KIND, key, after, _ROWS_PER_PAGE)
-    departures = [(entry.position, _decode(entry.data)) for entry in entries]
+    departures = [(entry.position, decode_departure(entry.data)) for entry in entries]
     rows = {row.seq: row for row in store.lookup(OUTBOX, 0, [each.seq for _, each in departures])}
     page: list[Leaving] = []
     bytes_left = _BYTES_PER_PAGE

@@ -13,8 +13,9 @@ import msgspec
 from penstock.broker.catalogue import QUEUES
 from penstock.errors import StoreBroken
 from penstock.migrate.stores.contents import ContentMover
-from penstock.migrate.stores.copying import BYTES_PER_PAGE, ROWS_PER_PAGE, OpenShard
+from penstock.migrate.stores.copying import BYTES_PER_PAGE, ROWS_PER_PAGE
 from penstock.migrate.stores.mapping import ShardMapping
+from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName
 from penstock.queues.former_shards import FORMER_SHARDS
 from penstock.store.changes import DedupRow, EntryRow
@@ -119,8 +120,8 @@ class StoreCheck:
                 for send in self._sends(store, id):
                     total.add_send(queue.send(send))
             for row in self._rows(store):
-                if (home := queues.get(row.queue)) is None:
-                    self.left_out += 1
+                if (home := self._mapping.queue_of(source, row)) is None:
+                    self.left_out += not self._mapping.has_arrived(source, row)
                 else:
                     content = self._compared(row, raised=bool(home.raised_by))
                     sums[home.record.name].add_message(home.row(row)._replace(content=content))

@@ -20,10 +20,11 @@ import msgspec
 from penstock.errors import StoreRefused
 from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.mapping import ShardMapping, StoredRecord
+from penstock.migrate.stores.opened import OpenShard
 from penstock.queues.former_shards import FORMER_SHARDS
 from penstock.store.changes import Changes, DedupRow, EntryRow, RecordKind
 from penstock.store.encrypted import KEY_VERSIONS
-from penstock.store.port import LAST, UNFINISHED, Mark, ShardState, Store
+from penstock.store.port import LAST, UNFINISHED, Mark, ShardState
 
 ROWS_PER_PAGE, BYTES_PER_PAGE = 5_000, 8 * 1024 * 1024
 
@@ -62,11 +63,6 @@ class Progress(msgspec.Struct, frozen=True):
 
 PROGRESS = RecordKind(UNFINISHED, Progress)
 _KEY = "progress"
-
-
-class OpenShard(NamedTuple):
-    store: Store
-    state: ShardState
 
 
 class Page(NamedTuple):
@@ -253,12 +249,12 @@ class StoreCopy:
                 yield Page(items, items[-1][0])
 
     def _messages(self, source: int, after: int) -> Iterator[Page]:
-        store, queues = self._sources[source].store, self._mapping.queues(source)
+        store = self._sources[source].store
         while rows := store.scan(after, LAST, ROWS_PER_PAGE, BYTES_PER_PAGE):
             after = rows[-1].seq
             items: list[tuple[Place, int, Item]] = []
             for row in rows:
-                if (queue := queues.get(row.queue)) is not None:
+                if (queue := self._mapping.queue_of(source, row)) is not None:
                     place = Place(source, Stage.MESSAGES, 0, row.seq)
                     items.append((place, queue.target, self._contents.moved(queue, row)))
             yield Page(items, Place(source, Stage.MESSAGES, 0, after))

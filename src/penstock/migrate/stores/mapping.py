@@ -15,8 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
+from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS
+from penstock.broker.outbox import OUTBOX
 from penstock.errors import StoreRefused
+from penstock.migrate.stores.departures import returning
+from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
 from penstock.queues.settings import QueueRecord
@@ -29,6 +33,10 @@ class StoredRecord(NamedTuple):
     kind: str
     key: str
     data: bytes
+
+
+MovedRecords = Sequence[tuple[int, StoredRecord]]
+"""Each with its shard of the target."""
 
 
 class TargetShard(NamedTuple):
@@ -83,21 +91,36 @@ def target_shard(index: int, sources: Sequence[ShardState], targets: int) -> Tar
 
 
 class ShardMapping:
-    def __init__(self, sources: Sequence[ShardState], targets: int) -> None:
-        self.targets = [target_shard(index, sources, targets) for index in range(targets)]
-        self._sources = sources
-        self._queues = [dict(self._moved_queues(index)) for index in range(len(sources))]
+    def __init__(self, sources: Sequence[OpenShard], targets: int) -> None:
+        self._states = states = [state for _, state in sources]
+        self.targets = [target_shard(index, states, targets) for index in range(targets)]
+        self._queues = [dict(self._moved_queues(state, index)) for index, state in enumerate(states)]
+        self._returning = [returning(sources, index) for index in range(len(sources))]
 
-    def _moved_queues(self, source: int) -> Iterator[tuple[int, MovedQueue]]:
-        for data in self._sources[source].records.get(QUEUES.name, {}).values():
+    def _moved_queues(self, state: ShardState, source: int) -> Iterator[tuple[int, MovedQueue]]:
+        for data in state.records.get(QUEUES.name, {}).values():
             record = QUEUES.decode(data)
-            target = shard_of(record.name, len(self.targets))
+            target = self._target_of(record.name)
             by = self.targets[target].raised_by[source]
             yield record.id, MovedQueue(msgspec.structs.replace(record, id=record.id + by), target, by)
+
+    def _target_of(self, name: QueueName) -> int:
+        return shard_of(name, len(self.targets))
 
     def queues(self, source: int) -> Mapping[int, MovedQueue]:
         """The queues of a shard, by the id they have there."""
         return self._queues[source]
+
+    def queue_of(self, source: int, row: EntryRow) -> MovedQueue | None:
+        """Where a message goes; None: its queue is gone, or another shard has it."""
+        if row.queue != OUTBOX:
+            return self._queues[source].get(row.queue)
+        queue = self._queues[source].get(self._returning[source].queues.get(row.seq, OUTBOX))
+        return None if queue is None or row.position <= queue.record.purged_to else queue
+
+    def has_arrived(self, source: int, row: EntryRow) -> bool:
+        """Is it the remainder of a message that another shard has?"""
+        return row.queue == OUTBOX and row.seq not in self._returning[source].queues
 
     @property
     def now_ms(self) -> int:
@@ -108,48 +131,52 @@ class ShardMapping:
     def must_decrypt(self) -> bool:
         """Do encrypted messages get other numbers? Then their contents have to be encrypted again."""
         return any(
-            by and self._sources[source].records.get(KEY_VERSIONS)
+            by and self._states[source].records.get(KEY_VERSIONS)
             for target in self.targets
             for source, by in target.raised_by.items()
         )
 
+    # -- records ---------------------------------------------------------------------------------------------
+
     def records(self, source: int) -> Iterator[tuple[int, StoredRecord]]:
         """The records of a shard as the target keeps them, in an order that is always the same."""
-        for kind, records in sorted(self._sources[source].records.items()):
-            if kind not in _ROUTES:
+        for kind, records in sorted(self._states[source].records.items()):
+            if kind not in _MOVED:
                 raise StoreRefused(
                     f'the source holds records of the kind "{kind}", which this release cannot migrate: '
                     "use the release that wrote them"
                 )
             for key, data in sorted(records.items()):
-                record = StoredRecord(kind, key, data)
-                if kind == QUEUES.name and (queue := self._queues[source][int(key)]).raised_by:
-                    record = StoredRecord(kind, str(queue.record.id), QUEUES.encode(queue.record))
-                for target in _ROUTES[kind](self, source, key, data):
-                    yield target, record
+                yield from _MOVED[kind](self, source, StoredRecord(kind, key, data))
 
-    # -- where records go ------------------------------------------------------------------------------------
+    def _queue(self, source: int, record: StoredRecord) -> MovedRecords:
+        queue = self._queues[source][int(record.key)]
+        if queue.raised_by:
+            record = StoredRecord(record.kind, str(queue.record.id), QUEUES.encode(queue.record))
+        return [(queue.target, record)]
 
-    def _to_queue(self, source: int, key: str, data: bytes) -> Sequence[int]:
-        return (self._queues[source][int(key)].target,)
+    def _cooldown(self, source: int, record: StoredRecord) -> MovedRecords:
+        return [(self._target_of(QueueName(*record.key.split("/", 2))), record)]
 
-    def _to_name(self, source: int, key: str, data: bytes) -> Sequence[int]:
-        return (shard_of(QueueName(*key.split("/", 2)), len(self.targets)),)
+    def _move_task(self, source: int, record: StoredRecord) -> MovedRecords:
+        task = MOVE_TASKS.decode(record.data)
+        if back := self._returning[source].tasks[task.id]:
+            task = msgspec.structs.replace(task, moved=task.moved - back)
+            record = record._replace(data=MOVE_TASKS.encode(task))
+        return [(self._target_of(task.source), record)]
 
-    def _to_source_of_move(self, source: int, key: str, data: bytes) -> Sequence[int]:
-        return (shard_of(MOVE_TASKS.decode(data).source, len(self.targets)),)
+    def _key_version(self, source: int, record: StoredRecord) -> MovedRecords:
+        return [(index, record) for index, target in enumerate(self.targets) if source in target.raised_by]
 
-    def _to_all_fed(self, source: int, key: str, data: bytes) -> Sequence[int]:
-        return [index for index, target in enumerate(self.targets) if source in target.raised_by]
-
-    def _to_none(self, source: int, key: str, data: bytes) -> Sequence[int]:
-        return ()
+    def _left_out(self, source: int, record: StoredRecord) -> MovedRecords:
+        return []
 
 
-_ROUTES = {
-    QUEUES.name: ShardMapping._to_queue,
-    COOLDOWNS.name: ShardMapping._to_name,
-    MOVE_TASKS.name: ShardMapping._to_source_of_move,
-    KEY_VERSIONS: ShardMapping._to_all_fed,
-    FORMER_SHARDS.name: ShardMapping._to_none,  # each shard of the target has its own, see target_shard
+_MOVED = {
+    QUEUES.name: ShardMapping._queue,
+    COOLDOWNS.name: ShardMapping._cooldown,
+    MOVE_TASKS.name: ShardMapping._move_task,
+    KEY_VERSIONS: ShardMapping._key_version,
+    FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
+    INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target
 }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from penstock.broker.catalogue import QUEUES
 from penstock.errors import StoreBroken, StoreRefused
 from penstock.migrate.stores.checking import StoreCheck, Sums
 from penstock.migrate.stores.contents import ContentMover
-from penstock.migrate.stores.copying import OpenShard, StoreCopy
+from penstock.migrate.stores.copying import StoreCopy
 from penstock.migrate.stores.mapping import ShardMapping
+from penstock.migrate.stores.opened import OpenShard
 from penstock.store.encrypted import Cipher
-from penstock.store.port import UNFINISHED, Store, StoreSite
+from penstock.store.port import UNFINISHED, Store
 
 
 class Amount(NamedTuple):
@@ -27,20 +28,6 @@ class Amount(NamedTuple):
 
 Show = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """``show(step, total)`` shows a step as long as the context lasts; what it gives is called with how much is done."""
-
-
-@contextmanager
-def opened(site: StoreSite) -> Iterator[list[OpenShard]]:
-    """All shards of a store, taken for this process: no other one can serve them meanwhile. Raises StoreRefused."""
-    with ExitStack() as stack:
-        site.open()
-        stack.callback(site.close)
-        shards = []
-        for index in range(site.shards):
-            store = site.shard(index)
-            shards.append(OpenShard(store, store.open()))
-            stack.callback(store.close)
-        yield shards
 
 
 def amount(sources: list[OpenShard]) -> Amount:
@@ -64,7 +51,7 @@ class Migration:
         StoreRefused."""
         self.amount = amount(sources)
         self._sources = sources
-        self._mapping = mapping = ShardMapping([state for _, state in sources], targets)
+        self._mapping = mapping = ShardMapping(sources, targets)
         self.encrypts_again = mapping.must_decrypt
         found = cipher() if self.encrypts_again else None
         if self.encrypts_again and found is None:

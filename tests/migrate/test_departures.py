@@ -1,0 +1,128 @@
+"""Messages that were on their way between shards when the servers stopped: neither lost nor doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from migrate.generated import NOW_MS, MemorySite
+from penstock.broker.catalogue import QUEUES
+from penstock.broker.inbox import INBOXES
+from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.broker.other_shards import Taken
+from penstock.broker.outbox import LOG_KIND, OUTBOX, Departure, encode_departure
+from penstock.migrate.stores.migration import Migration
+from penstock.migrate.stores.opened import opened
+from penstock.names import QueueName, shard_of
+from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.store.changes import POSITION_GAP, Changes, EntryRow, LogRow
+from penstock.store.port import LAST, Mark, Selection, Store
+
+SOURCE, TARGET = (
+    next(
+        name
+        for name in (QueueName("1" * 12, "eu-west-1", f"q{i}") for i in range(100))
+        if shard_of(name, 2) == shard
+    )
+    for shard in range(2)
+)
+
+
+@contextmanager
+def quiet(step: str, total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
+
+
+def queue(id: int, name: QueueName, purged_to: int = 0) -> QueueRecord:
+    return QueueRecord(
+        id=id, name=name, settings=QueueSettings(), tags={}, created_ms=1, modified_ms=1, purged_to=purged_to
+    )
+
+
+def row(seq: int, queue: int) -> EntryRow:
+    return EntryRow(seq, queue, seq * POSITION_GAP, None, NOW_MS, 0, 4, 0, NOW_MS, None, b"\x90%d" % seq, 3)
+
+
+def site(taken: Taken | None, *, source_exists: bool = True, purged_to: int = 0) -> MemorySite:
+    """Messages 10, 11 and 12 have left the source, at positions 20, 21 and 22; 13 has not."""
+    site = MemorySite(2)
+    for store in site.stores:
+        store.open()
+    leaving, arriving = Changes(1, 0), Changes(1, 0)
+    if source_exists:
+        leaving.records[QUEUES.name, "1"] = QUEUES.encode(queue(1, SOURCE, purged_to))
+        leaving.add_row(row(13, 1))
+    for i, seq in enumerate((10, 11, 12)):
+        leaving.add_row(row(seq, OUTBOX))
+        departure = Departure(seq, 1, SOURCE, TARGET, "task" if seq == 11 else None)
+        leaving.logs.append(LogRow(LOG_KIND, "1", 20 + i, encode_departure(departure)))
+    task = MoveTaskRecord(
+        id="task", source=SOURCE, destination=TARGET, rate=None, status=MoveStatus.RUNNING, started_ms=1, to_move=9,
+        moved=5,
+    )  # fmt: skip
+    leaving.records[MOVE_TASKS.name, "task"] = MOVE_TASKS.encode(task)
+    site.stores[0].append(leaving, Mark(30, NOW_MS, NOW_MS))
+    arriving.records[QUEUES.name, "1"] = QUEUES.encode(queue(1, TARGET))
+    if taken is not None:
+        arriving.records[INBOXES.name, "0"] = INBOXES.encode(taken)
+        for seq in (2, 3, 4)[: taken.position - 19]:
+            if seq + 18 not in taken.refused:
+                arriving.add_row(row(seq, 1))
+    site.stores[1].append(arriving, Mark(30, NOW_MS, NOW_MS))
+    return site
+
+
+def held(stores: list[Store], name: QueueName) -> list[bytes]:
+    """The contents of a queue, in order."""
+    store = stores[shard_of(name, len(stores))]
+    for data in store.records(QUEUES.name).values():
+        record = QUEUES.decode(data)
+        if record.name == name:
+            rows = store.select(Selection(record.id), rows_max=LAST)
+            return [store.contents([each.seq])[each.seq] for each in rows]
+    return []
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("taken", "back", "moved"),
+    [
+        (None, [10, 11, 12, 13], 4),
+        (Taken(20), [11, 12, 13], 4),
+        (Taken(22), [13], 5),
+        (Taken(22, (22,)), [12, 13], 5),
+    ],
+    ids=["none arrived", "one arrived", "all arrived", "one was refused"],
+)
+def test_what_has_not_arrived_goes_back(
+    taken: Taken | None, back: list[int], moved: int, shards: int
+) -> None:
+    source, target = site(taken), MemorySite(shards)
+    arrived = held(list(source.stores), TARGET)
+    with opened(source) as sources, opened(target) as targets:
+        migration = Migration(sources, shards, lambda: None)
+        migration.run(targets, quiet)
+    assert migration.left_out == 0
+    assert held(list(target.stores), SOURCE) == [b"\x90%d" % seq for seq in back]
+    assert held(list(target.stores), TARGET) == arrived
+    (task,) = [data for store in target.stores for data in store.records(MOVE_TASKS.name).values()]
+    assert MOVE_TASKS.decode(task).moved == moved
+    assert not any(store.records(INBOXES.name) for store in target.stores)
+
+
+def test_where_there_is_no_queue_to_go_back_to() -> None:
+    source, target = site(None, source_exists=False), MemorySite(1)
+    with opened(source) as sources, opened(target) as targets:
+        migration = Migration(sources, 1, lambda: None)
+        migration.run(targets, quiet)
+    assert held(list(target.stores), SOURCE) == []
+    assert migration.left_out == 3
+
+
+def test_purged_meanwhile() -> None:
+    source, target = site(None, purged_to=11 * POSITION_GAP), MemorySite(1)
+    with opened(source) as sources, opened(target) as targets:
+        Migration(sources, 1, lambda: None).run(targets, quiet)
+    assert held(list(target.stores), SOURCE) == [b"\x9012", b"\x9013"]
