@@ -86,6 +86,11 @@ class Connection(asyncio.Protocol):
         await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
         self._reusable = True
 
+    @property
+    def local_port(self) -> int:
+        port: int = self._transport.get_extra_info("sockname")[1]
+        return port
+
     def send(self, request: bytes, on_answer: OnAnswer) -> None:
         assert self._on_answer is None, "one request at a time"
         self._on_answer = on_answer

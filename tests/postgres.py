@@ -36,6 +36,11 @@ class PostgresServer:
         self._databases = 0
         self.port = free_port()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     # -- the process -----------------------------------------------------------------------------------------
 
     def create(self) -> None:

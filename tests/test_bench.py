@@ -184,6 +184,24 @@ def test_the_command_measures_and_writes_its_results(tmp_path: Path) -> None:
     assert (tmp_path / "benchmark.svg").exists()
 
 
+def test_what_scaling_out_costs_is_measured() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "bench.scaling",
+        "--only",
+        "process,workers",
+        "--rounds",
+        "1",
+        "--count",
+        "200",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("one process", "two workers, passed on", "16 queues"):
+        assert name in done.stdout
+
+
 def test_the_path_of_a_request_is_counted() -> None:
     command = [sys.executable, "-m", "bench.path", "--access", "open", "--trace", "--by-file"]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
