@@ -61,6 +61,7 @@ class Broker:
             self._others, PageSlots(),
         )  # fmt: skip
         self._partitions: dict[int, Partition] = {}
+        self._closing: dict[int, Partition] = {}  # make their last changes durable
 
     # -- shards ----------------------------------------------------------------------------------------------
 
@@ -82,11 +83,18 @@ class Broker:
 
     async def close_shard(self, index: int) -> None:
         """Give a shard back: its waiting receives get NotOwned, and everything decided is made durable."""
-        await self._partitions.pop(index).close()
+        partition = self._closing[index] = self._partitions.pop(index)
+        try:
+            await partition.close()
+        finally:
+            del self._closing[index]
 
-    def lose_shard(self, index: int) -> None:
-        """A shard was lost or its store is broken: its requests get NotOwned, and nothing more is written."""
-        self._partitions.pop(index).abandon()
+    def drop_shard(self, index: int) -> None:
+        """A shard was lost, or may have been: nothing is answered from its memory and nothing more is written."""
+        if (partition := self._partitions.pop(index, None)) is not None:
+            partition.abandon()
+        elif (partition := self._closing.get(index)) is not None:
+            partition.finish()
 
     async def stop(self) -> None:
         """End every wait and make all that was decided durable."""
@@ -126,6 +134,9 @@ class Broker:
     def check_owned(self, name: QueueName) -> None:
         """A queue was not found here. Raises NotOwned if it can exist elsewhere."""
         self.partition(shard_of(name, self.shards))
+
+    def owns(self, name: QueueName) -> bool:
+        return shard_of(name, self.shards) in self._partitions
 
     def partition(self, index: int) -> Partition:
         """Raises NotOwned."""

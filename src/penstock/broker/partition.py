@@ -20,7 +20,7 @@ from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
-from penstock.errors import NotOwned, PenstockError
+from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage, SendDigests
@@ -56,14 +56,13 @@ class Partition:
     def __init__(self, shard: Shard, shared: Shared) -> None:
         self.shard = shard
         self._shared = shared
-        former = FormerShards(
-            (record for _, record in shard.table(FORMER_SHARDS)), keyed_by_shard=shared.dedup_key is None
-        )
+        migrated = [each for _, each in shard.table(FORMER_SHARDS)]
+        former = FormerShards(migrated, keyed_by_shard=shared.dedup_key is None)
         tools = Tools(
             shard.limits, shared.budget, shared.dedup_usage, shard.next_number, MessageIds(shard.secret),
             SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
-        receipts = ReceiptSigner(shard.secret, shard.index, former.read)
+        receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
         context = QueueContext(shard, tools, receipts, shared.keys)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
@@ -119,11 +118,18 @@ class Partition:
                 await self.shard.turn()
         await self.shard.drained()
         self._forget(queues)
-        self.shard.finish()
+        self.finish()
 
     def abandon(self) -> None:
-        """The shard was lost: nothing more can be made durable."""
-        self._forget(self._release(NotOwned(self.shard.index)))
+        """The shard is or may be another's: nothing more is made durable."""
+        queues = self._release(NotOwned(self.shard.index))
+        self.finish()
+        self._forget(queues)
+
+    def finish(self) -> None:
+        """No commit is tried from now on."""
+        if self.shard.ended is None:
+            self.shard.finish(StoreClosed("the shard belongs to another process now"))
 
     def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True

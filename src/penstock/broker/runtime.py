@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
+from penstock.errors import StoreClosed
 from penstock.promise import Promise
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class Worker:
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.pending = 0  # jobs whose outcome the loop does not know yet
+        self._closed = False
         self._post = loop.call_soon_threadsafe
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Done[Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -94,7 +96,10 @@ class Worker:
 
     def give(self, job: Callable[[], T], done: Done[T]) -> None:
         self.pending += 1
-        self._jobs.put((job, done))
+        if self._closed:
+            self._post(self._finish, done, None, StoreClosed("the store is closed"))
+        else:
+            self._jobs.put((job, done))
 
     def _run(self) -> None:
         while (given := self._jobs.get()) is not None:
@@ -111,7 +116,8 @@ class Worker:
         done(value, error)
 
     def close(self) -> None:
-        """Returns when the jobs given before are done."""
+        """Returns when the jobs given before are done; later ones fail with StoreClosed."""
+        self._closed = True
         self._jobs.put(None)
         self._thread.join()
 

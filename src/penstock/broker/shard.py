@@ -264,9 +264,11 @@ class Shard:
             if not self._reads and self._under_way is None and not self.changes and not self._later:
                 return
 
-    def finish(self) -> None:
+    def finish(self, error: StoreError) -> None:
         """No commit is tried from now on."""
-        self.ended = self.ended or StoreClosed("the shard was handed over to another process")
+        self.ended = error
+        self._later.clear()
+        self._later_of.clear()
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -355,6 +357,10 @@ class Shard:
         except (StoreBroken, StoreLost) as error:
             self._refuse(commit, error)
         except Exception as error:
+            if self.ended is not None:
+                # The next owner knows whether it was made; here its requests end without an answer to that.
+                self._refuse(commit, StoreUnknown("the shard was given up before the commit was confirmed"))
+                return
             log.warning("the journal cannot be read, trying again in a second: %s", error)
             self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._read_end)
         else:
@@ -417,9 +423,7 @@ class Shard:
 
     def _end(self, error: StoreError) -> None:
         if self.ended is None:
-            self.ended = error
-            self._later.clear()
-            self._later_of.clear()
+            self.finish(error)
             self._on_ended(error)
 
     # -- the state of the store ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime, Worker
 from penstock.broker.shard import Shard
 from penstock.clock import SystemClock
-from penstock.errors import StoreBroken, StoreError, StoreRefused
+from penstock.errors import PenstockError, StoreBroken, StoreError, StoreRefused
 from penstock.promise import run_detached, start
 from penstock.server.encryption import Encryption
 from penstock.store.encrypted import EncryptedStore
@@ -70,8 +70,14 @@ class OpenShards:
     async def open(self, indexes: Iterable[int]) -> None:
         """Take shards and serve them. Raises StoreRefused or StoreError."""
         opening = [start(self._open(index)) for index in indexes]
+        failures = []
         for each in opening:
-            await each
+            try:
+                await each
+            except PenstockError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def _open(self, index: int) -> None:
         clock = SystemClock()
@@ -95,7 +101,8 @@ class OpenShards:
         """Make everything decided durable, and give the shard back."""
         self._encryption.closing(index)
         await self._broker.close_shard(index)
-        await self._close_store(self._opened.pop(index))
+        if (opened := self._opened.pop(index, None)) is not None:  # else it was dropped meanwhile
+            await self._close_store(opened)
 
     async def close_all(self) -> None:
         """The process stops: the broker has made everything durable."""
@@ -122,16 +129,17 @@ class OpenShards:
             self.on_shard_lost(index, error)
 
     def drop(self, index: int) -> bool:
-        """Stop serving a shard at once, because another process may have it. False if it is not served any more."""
-        if index not in self._broker.owned:
+        """Stop serving a shard at once, because another process may have it. False if it is not open."""
+        opened = self._opened.pop(index, None)
+        if opened is None:
             return False
         self._encryption.closing(index)
-        self._broker.lose_shard(index)
-        run_detached(self._close_store(self._opened.pop(index)))
+        self._broker.drop_shard(index)
+        run_detached(self._close_store(opened))
         return True
 
     def stop_threads(self) -> None:
-        """Returns when the jobs given before are done. Reads may each ask for another one: those are never done."""
+        """Returns when the jobs given before are done. Reads may each ask for another one: those fail."""
         for opened in self._opened.values():
             opened.runtime.close()
         for reader in self._readers:

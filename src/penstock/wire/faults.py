@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import NotOwned, StoreError, StoreFull, Unreachable
+from penstock.errors import NotOwned, StoreError, StoreFull, StoreUnknown, Unreachable
 from penstock.wire.service import Fault
 
 
@@ -63,13 +63,15 @@ def service_unavailable(message: str) -> Fault:
 
 
 def store_fault(error: StoreError | NotOwned) -> Fault:
-    """Every SDK repeats a request that got 503; the words say that this is safe, as nothing was changed."""
+    """Every SDK repeats a request that got 503; the words say whether that is safe."""
     if isinstance(error, NotOwned):
         return service_unavailable("The queue is being moved to another server. Nothing was changed.")
     if isinstance(error, StoreFull):
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
     if isinstance(error, Unreachable):
         return service_unavailable(str(error) or "Another node does not answer. Try again.")
+    if isinstance(error, StoreUnknown):
+        return service_unavailable("It is not known whether the change was stored: it may have been.")
     return service_unavailable("The change could not be stored. Nothing was changed.")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.names import QueueName, Space, shard_of
+from penstock.names import QueueName, Space
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.redrive import check_redrive_target
@@ -78,12 +78,8 @@ def check_queues(queues: Sequence[DeclaredQueue], space: Space) -> None:
 async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> None:
     """Create what is missing, change what differs, in the shards of this process. Raises DeclaredQueueError before
     anything is changed, or PenstockError."""
-
-    def is_owned(name: QueueName) -> bool:
-        return shard_of(name, broker.shards) in broker.owned
-
-    for plan in _plan(queues, space, broker.by_name.get, is_owned):
-        if not is_owned(plan.name):
+    for plan in _plan(queues, space, broker.by_name.get, broker.owns):
+        if not broker.owns(plan.name):
             continue
         queue = plan.existing
         if queue is None:
