@@ -19,10 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import psycopg
 
 START_S_MAX = 60
-QUICK = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+QUICK = {"fsync": "off", "full_page_writes": "off"}
 """For tests that kill no machine: a crash of PostgreSQL's processes alone loses nothing that was written."""
 
 
@@ -88,8 +89,11 @@ class PostgresServer:
         """SIGKILL ends it as a crash does; SIGQUIT ends its children as well, and needs recovery too."""
         process, self._process = self._process, None
         if process is not None:
+            children = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(how)
             process.wait(60)
+            # Those of a killed server notice by themselves; until then it cannot be started again.
+            psutil.wait_procs(children, 60)
 
     def promote(self) -> None:
         self._run("pg_ctl", "promote", "-D", self._data, "-w")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from psycopg.errors import DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation
 from psycopg.errors import Error as DatabaseError
 
-from penstock.errors import StoreRefused
+from penstock.errors import StoreAway, StoreRefused
 from penstock.store.postgres.connection import (
     SQL,
     TRIES_MAX,
@@ -62,7 +62,10 @@ class PostgresSite:
         return bool(is_there)
 
     def open(self) -> None:
-        connection = self.database.connect()
+        try:
+            connection = self.database.connect()
+        except StoreAway as error:
+            raise StoreRefused(f"{error}: start it, or check its address, user and password") from error
         try:
             self._create(connection)
             self.guarantees = guarantees(*connection.execute(SQL["durability"]).fetchone() or ())
