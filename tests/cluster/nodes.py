@@ -65,8 +65,9 @@ class Node:
         self.links = LinkListener(SECRET, limits)
         self.peers = Peers(SECRET, limits)
         origins = Origins(None, ())
+        self.health = Health()
         self.routes = Routes(
-            callers=OpenCallers(HOME, origins), origins=origins, cors=Cors(()), health=Health()
+            callers=OpenCallers(HOME, origins), origins=origins, cors=Cors(()), health=self.health
         )
         self.routes.dispatch = self._dispatch
         self._wait = wait

@@ -355,6 +355,24 @@ def test_a_node_that_stops_leaves_requests_to_the_next_owner() -> None:
     run(test)
 
 
+def test_a_request_waits_for_an_owner_that_is_not_ready_yet() -> None:
+    async def test() -> None:
+        async with nodes() as (entry, owner):
+            owner.health.expect("it starts")
+            own = await owner.ask(for_shard(1))
+            assert (own.status, "it starts" in own.json()["message"]) == (503, True)
+
+            def ready(shard: int) -> None:
+                if len(entry.owners.refreshed) == 3:
+                    owner.health.done("it starts")
+
+            entry.owners.on_refresh = ready
+            assert (await entry.ask(for_shard(1))).status == 200
+            assert len(owner.seen) == 1
+
+    run(test)
+
+
 def test_a_hint_that_is_wrong_is_put_right_by_the_owner() -> None:
     async def test() -> None:
         async with nodes(3) as (entry, wrong, right):

@@ -232,3 +232,22 @@ def test_mistakes_in_declared_queues(file: Path, text: str, part: str) -> None:
     message = line(file, text)
     assert part in message
     assert str(file) in message
+
+
+CLUSTER = 'store = "postgresql://localhost/x"\nadvertise = "node:1"\ncluster_secret_file = "secret"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            CLUSTER + 'cluster_tls_certificate = "c.pem"',
+            "cluster_tls_certificate is set but cluster_tls_key is not",
+        ),
+        (CLUSTER + 'cluster_tls_ca = "c.pem"', "cluster_tls_ca is set but cluster_tls_certificate is not"),
+        ('cluster_tls_ca = "ca.pem"', "cluster_tls_ca is set but advertise is not"),
+    ],
+)
+def test_tls_between_nodes_needs_a_cluster_and_all_three_files(file: Path, text: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        load(file, text)

@@ -35,7 +35,7 @@ log = logging.getLogger("penstock.cluster")
 REQUEST = "request"
 _NEXT_PIECE = "next-piece"
 _END_STREAM = "end-stream"
-_SAME_SHARD = -1  # of the one who passes on: a process that stops does not look at the request
+SAME_SHARD = -1  # as the one who passes on says: a process that starts or stops does not look at the request
 
 
 class ForwardLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ class Passage:
 
     def _not_owned(self, shard: int) -> None:
         self._local = self._link = None
-        if shard != _SAME_SHARD:  # else what we thought of was right, or is as good as any
+        if shard != SAME_SHARD:  # else what we thought of was right, or is as good as any
             self.shard = shard
         self._forwarder.wait(self)
 
@@ -324,7 +324,7 @@ class Forwarder:
             return
         incoming.payload = b""
         if self.stopping:
-            incoming.fail(NotOwned(_SAME_SHARD))
+            incoming.fail(NotOwned(SAME_SHARD))
             return
         served = _Served(incoming, self._streams)
         request = self._serve(passed, served.respond, served.not_owned)

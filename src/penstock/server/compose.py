@@ -61,7 +61,9 @@ class Parts:
         self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
         self.links: ClusterLinks | None = None
         self.node: ClusterNode | None = None
-        self._link_security = link_security(config) if config.advertise is not None else None
+        self._link_security = (
+            link_security(config, self.security.link_tls) if config.advertise is not None else None
+        )
         self.site = site_of(config)
         self.broker: Broker
         self.shards: OpenShards

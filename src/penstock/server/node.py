@@ -16,6 +16,7 @@ from penstock.server.health import Health
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.shards import OpenShards
+from penstock.server.tls import LinkTls
 from penstock.store.leases import Leases
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ _LOOK = "look-at-leases"
 _CALL_S = 2.0  # a database that does not answer for longer counts as away
 
 
-def link_security(config: Config) -> LinkSecurity:
+def link_security(config: Config, tls: LinkTls | None) -> LinkSecurity:
     """Raises ConfigError."""
     path = config.cluster_secret_file
     assert path is not None, "checked when the settings are read"
@@ -39,7 +40,7 @@ def link_security(config: Config) -> LinkSecurity:
             f"the secret of the cluster in {path} has fewer than {SECRET_BYTES_MIN} characters: create one with "
             f"(umask 077; openssl rand -hex 32 > {path})"
         )
-    return LinkSecurity(secret)
+    return LinkSecurity(secret) if tls is None else LinkSecurity(secret, tls.accepts, tls.connects)
 
 
 class ClusterNode:

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.cache import BoundedCache
-from penstock.cluster.forwarding import PassedRequest
+from penstock.cluster.forwarding import SAME_SHARD, PassedRequest
 from penstock.promise import run
 from penstock.server.callers import OpenCallers, SignedCallers
 from penstock.server.client_addresses import caller_name
@@ -120,6 +120,9 @@ class Routes:
     def _serve_call(self, request: Request) -> None:
         health, dispatch = self._health, self.dispatch
         if dispatch is None or not (health.unconditional or health.ready):
+            if request.on_not_owned is not None:  # soon it may be, or another process takes its shards
+                request.on_not_owned(SAME_SHARD)
+                return
             fault = service_unavailable(f"Not ready: {'; '.join(health.reasons)}.")
             request.respond(refusal(fault, request.id, request))
             return

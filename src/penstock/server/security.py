@@ -26,7 +26,7 @@ from penstock.server.origin import Origins
 from penstock.server.periodic import PeriodicThread, logging_errors
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.throttle import SharedThrottle, Throttle
-from penstock.server.tls import Tls, TlsError, TlsFiles
+from penstock.server.tls import LinkTls, Tls, TlsError, TlsFiles
 from penstock.wire.service import Service
 
 SETUP_ERRORS = (AuditError, ConfigError, CredentialsError, KeyringError, RootKeyError, TlsError)
@@ -47,6 +47,7 @@ class Security:
         root = root_key(config, os.environ)
         files = tls_files(config)
         self.tls = None if files is None else Tls(files)
+        self.link_tls = link_tls(config)
         self.credentials = open_credentials(config, root, clock)
         # In a thread of its own: clients can keep the event loop busy, and a revoked key must not profit from that.
         # The callers ask for the directory with each request, so that a reload takes effect with the next one.
@@ -84,6 +85,9 @@ class Security:
         with logging_errors("reload certificates"):
             if self.tls is not None and (self.tls.reload() if requested else self.tls.check(time.time())):
                 listener.tls = self.tls.context
+        with logging_errors("reload certificates of the cluster"):
+            if self.link_tls is not None:
+                self.link_tls.check()
         with logging_errors("reload encryption keys"):
             self.encryption.reload(requested=requested)
         with logging_errors("maintain the audit log"):
@@ -117,6 +121,18 @@ def tls_files(config: Config) -> TlsFiles | None:
     if config.tls_certificate is None or config.tls_key is None:
         return None
     return TlsFiles(config.tls_certificate, config.tls_key, config.tls_client_ca, config.tls_client_auth)
+
+
+def link_tls(config: Config) -> LinkTls | None:
+    """None: what nodes exchange is encrypted with the secret of the cluster. Raises TlsError."""
+    certificate, key, authority = (
+        config.cluster_tls_certificate,
+        config.cluster_tls_key,
+        config.cluster_tls_ca,
+    )
+    if certificate is None or key is None or authority is None:
+        return None
+    return LinkTls(certificate, key, authority)
 
 
 def open_credentials(config: Config, root: RootKey | None, clock: Clock) -> Credentials | None:

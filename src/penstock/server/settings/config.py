@@ -92,6 +92,13 @@ class Config:
     cluster_secret_file: Annotated[
         Path | None, PATH, "File with the secret that the nodes of a cluster share."
     ] = None
+    cluster_tls_certificate: Annotated[
+        Path | None, PATH, "Certificate chain (PEM) of this node, for TLS between the nodes."
+    ] = None
+    cluster_tls_key: Annotated[Path | None, PATH, "Private key (PEM) of cluster_tls_certificate."] = None
+    cluster_tls_ca: Annotated[
+        Path | None, PATH, "Certificate authorities (PEM) of the certificates of all nodes."
+    ] = None
     shards: Annotated[
         int,
         integer(0, 1024),

@@ -188,6 +188,9 @@ def _check_combinations(config: Config) -> None:
         raise ConfigError("audit_required is set but there is no audit log: set audit to the path of a file")
 
 
+_CLUSTER_TLS = ("cluster_tls_certificate", "cluster_tls_key", "cluster_tls_ca")
+
+
 def _check_cluster(config: Config) -> None:
     if config.store is not None:
         for name, is_set in (
@@ -198,7 +201,7 @@ def _check_cluster(config: Config) -> None:
             if is_set:
                 raise ConfigError(f"{name} has no effect with store, which is a database: remove one of them")
     if config.advertise is None:
-        for name in ("cluster_listen", "cluster_secret_file"):
+        for name in ("cluster_listen", "cluster_secret_file", *_CLUSTER_TLS):
             if getattr(config, name) is not None:
                 raise ConfigError(f"{name} is set but advertise is not: only nodes of a cluster need it")
     elif config.store is None:
@@ -212,3 +215,7 @@ def _check_cluster(config: Config) -> None:
         raise ConfigError(
             "advertise has port 0: the other nodes need the port under which they reach this one"
         )
+    given = [name for name in _CLUSTER_TLS if getattr(config, name) is not None]
+    if given and len(given) < len(_CLUSTER_TLS):
+        missing = next(name for name in _CLUSTER_TLS if name not in given)
+        raise ConfigError(f"{given[0]} is set but {missing} is not: TLS between nodes needs all three files")
