@@ -37,6 +37,7 @@ class ServerAddress:
     def __init__(self) -> None:
         self.over = False
         self.rush = False  # shortly before the end: producers send without pauses
+        self.parts_may_die = False  # one of several processes: 503 says that a request was done or not
         self._port = 0
         self._open = threading.Event()
 
@@ -77,6 +78,8 @@ class Client:
             self._connection = None
             raise Broken from error
         answer = json.loads(body) if body else None
+        if response.status == 503 and self._server.parts_may_die:
+            raise Broken
         if response.status != 200:
             raise Refused(response.status, answer)
         return answer

@@ -56,6 +56,23 @@ def drain(client: Client, queue: str, limit_s: float = 60) -> list[str]:
     return bodies
 
 
+def what_is_left(arguments: tuple[str, ...], errors: list[str]) -> tuple[int, list[str]]:
+    """How many messages the counts of a new server promise, and the bodies of all that can be received."""
+    with ServerProcess(*arguments) as server:
+        address = ServerAddress()
+        address.open(server.port)
+        client = Client(address)
+        # Rests of a move task end by themselves; then nothing but us touches the queues.
+        arn = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
+        while client.ask("ListMessageMoveTasks", SourceArn=arn)["Results"][0]["Status"] == "RUNNING":
+            time.sleep(0.05)
+        promised = sum(count(client, queue) for queue in (PLAIN, DEAD, FIFO))
+        left = drain(client, PLAIN) + drain(client, DEAD) + drain(client, FIFO)
+        assert server.stop() == 0
+        errors += logged_errors(server)
+    return promised, left
+
+
 def logged_errors(server: ServerProcess) -> list[str]:
     return [line for line in server.log if '"level": "error"' in line]
 
@@ -92,19 +109,7 @@ def test_what_was_acknowledged_survives_every_kill(tmp_path: Path, durability: s
     assert server.stop() == 0
     errors += logged_errors(server)
 
-    with ServerProcess(*data) as server:
-        address = ServerAddress()
-        address.open(server.port)
-        client = Client(address)
-        # Rests of a move task end by themselves; then nothing but us touches the queues.
-        arn = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
-        while client.ask("ListMessageMoveTasks", SourceArn=arn)["Results"][0]["Status"] == "RUNNING":
-            time.sleep(0.05)
-        promised = sum(count(client, queue) for queue in (PLAIN, DEAD, FIFO))
-        left = drain(client, PLAIN) + drain(client, DEAD) + drain(client, FIFO)
-        assert server.stop() == 0
-        errors += logged_errors(server)
-
+    promised, left = what_is_left(data, errors)
     print(dict(ledger.counted), f"left: {len(left)}")
     assert not errors
     assert not ledger.settle(left)

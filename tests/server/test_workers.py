@@ -96,7 +96,7 @@ def test_a_crash_loop_stops_the_server() -> None:
                 killed.add(pid)
             time.sleep(0.01)
         assert server.ended() == 1
-        assert "penstock: stopped because worker 1 died 10 times within 60 seconds" in server.log[-1]
+        assert "penstock: stopped because worker 1 died 10 times within 30 seconds" in server.log[-1]
         assert "the last time with signal SIGKILL" in server.log[-1]
         assert len(killed) == 10 and not alive(other)
 

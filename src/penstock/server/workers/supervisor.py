@@ -59,7 +59,7 @@ class CrashLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that dies so often is not restarted again: the server stops."""
 
     deaths_max: int = 10
-    within_s: float = 60.0
+    within_s: float = 30.0
     pause_s: float = 0.5  # before another start if it died before it was ready
 
 

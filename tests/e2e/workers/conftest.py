@@ -1,0 +1,18 @@
+"""The server of these tests has two workers: queues are in shards of both, and connections reach either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.process import ServerProcess
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--memory", "--no-relaxed-waits", "--workers", "2") as running:
+        yield running
+        assert running.process.poll() is None, "the server died"
+        assert running.stop() == 0
+        assert not [line for line in running.log if '"error"' in line.lower()], "the server logged an error"
