@@ -28,6 +28,12 @@ def sqs_client(url: str, account: str, region: str = "us-east-1") -> Any:
 
 
 @pytest.fixture(scope="session")
+def flags() -> tuple[str, ...]:
+    """Of every server that a test starts by itself."""
+    return ()
+
+
+@pytest.fixture(scope="session")
 def server() -> Iterator[ServerProcess]:
     with ServerProcess("--memory", "--no-relaxed-waits") as running:
         yield running

@@ -8,8 +8,8 @@ from collections.abc import Callable
 _PATIENCE_S = 20.0
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + _PATIENCE_S
+def until(holds: Callable[[], bool], what: str, within_s: float = _PATIENCE_S) -> None:
+    give_up = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < give_up, f"in vain: {what}"
         time.sleep(0.05)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from e2e.process import ServerProcess
+from e2e.waiting import until
 
-from .worker_processes import kill, until, workers_of
+from .worker_processes import kill, workers_of
 
 QUEUES = [f"queue-{number}" for number in range(10)]  # in several shards of both workers
 
@@ -85,9 +86,12 @@ def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
             caller.start()
         time.sleep(0.5)
         server.process.send_signal(signal.SIGUSR2)
-        until(lambda: has_logged(server, "rolling restart is complete"), 90)
+        until(lambda: has_logged(server, "rolling restart is complete"), "all are replaced", 90)
         counts = [caller.answers for caller in callers]
-        until(lambda: all(caller.answers > counts[number] for number, caller in enumerate(callers[:8])))
+        until(
+            lambda: all(caller.answers > counts[number] for number, caller in enumerate(callers[:8])),
+            "all go on",
+        )
         for caller in callers:
             caller.over = True
         assert not before & set(workers_of(server).values())
@@ -104,9 +108,9 @@ def test_the_shards_of_a_dead_worker_answer_again(tmp_path: Path) -> None:
             kill(pid)
             began = time.monotonic()
             for queue in QUEUES:
-                until(lambda: is_served(server.port, queue))  # noqa: B023
+                until(lambda: is_served(server.port, queue), "it is served")  # noqa: B023
             print(f"{time.monotonic() - began:.2f} s from the kill until all queues are served")
-            until(lambda: len(workers_of(server)) == 2)
+            until(lambda: len(workers_of(server)) == 2, "both workers run")
         assert server.stop() == 0
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from e2e.process import ServerProcess
+from e2e.waiting import until
 
-from .worker_processes import alive, kill, until, workers_of
+from .worker_processes import alive, kill, workers_of
 
 
 def two_workers(*arguments: str) -> ServerProcess:
@@ -79,7 +80,7 @@ def test_a_worker_that_dies_is_restarted_and_no_connection_is_refused() -> None:
         # New connections for it wait in the socket that the supervisor keeps open.
         for _ in range(32):
             assert get(server, "/health/live")[0] == 200
-        until(lambda: get(server, "/health")[1]["workers"] == "all 2 ready")
+        until(lambda: get(server, "/health")[1]["workers"] == "all 2 ready", "the worker is back")
         after = workers_of(server)
         assert before[2] in after.values() and before[1] not in after.values()
         assert [line for line in server.log if "worker 1 has died with signal SIGKILL" in line]
@@ -105,7 +106,7 @@ def test_workers_stop_when_the_supervisor_is_killed() -> None:
     with two_workers() as server:
         pids = workers_of(server).values()
         server.kill()
-        until(lambda: not any(map(alive, pids)))
+        until(lambda: not any(map(alive, pids)), "the workers end")
         assert [line for line in server.log if "the supervisor is gone" in line]
 
 
@@ -122,7 +123,7 @@ def test_the_second_signal_ends_all_at_once(number: signal.Signals) -> None:
             server.process.wait(0.5)
         server.process.send_signal(number)
         assert server.process.wait(5) == 1
-        until(lambda: not any(map(alive, pids)))
+        until(lambda: not any(map(alive, pids)), "the workers end")
         hanging.close()
 
 

@@ -10,8 +10,13 @@ from e2e.process import ServerProcess
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ServerProcess]:
-    with ServerProcess("--memory", "--no-relaxed-waits", "--workers", "2") as running:
+def flags() -> tuple[str, ...]:
+    return ("--workers", "2")
+
+
+@pytest.fixture(scope="session")
+def server(flags: tuple[str, ...]) -> Iterator[ServerProcess]:
+    with ServerProcess("--memory", "--no-relaxed-waits", *flags) as running:
         yield running
         assert running.process.poll() is None, "the server died"
         assert running.stop() == 0
