@@ -107,3 +107,29 @@ def test_nothing_changes_for_a_client(before: int, after: int, tmp_path: Path) -
     with ServerProcess("--data", new) as server:
         filled.check(sqs_client(server.url, ACCOUNT))
         assert server.stop() == 0
+
+
+def test_to_postgresql_and_back(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")
+    from postgres import running_postgres
+
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    with running_postgres() as postgres:
+        url = postgres.url(postgres.new_database())
+        with ServerProcess("--data", old) as server:
+            filled = Filled(sqs_client(server.url, ACCOUNT))
+            assert server.stop() == 0
+        done = penstock("migrate", "--from", f"sqlite:{old}", "--to", url, "--shards", "4")
+        assert done.returncode == 0, done.stderr
+        node = ("--store", url, "--data", str(tmp_path / "node"))
+        with ServerProcess(*node) as server:
+            refused = penstock("migrate", "--from", url, "--to", f"sqlite:{new}")
+            assert refused.returncode == 2
+            assert "connected to the database, from 127.0.0.1" in refused.stderr
+            assert sqs_client(server.url, ACCOUNT).list_queues()["QueueUrls"], "it still serves"
+            assert server.stop() == 0
+        done = penstock("migrate", "--from", url, "--to", f"sqlite:{new}")
+        assert done.returncode == 0, done.stderr
+    with ServerProcess("--data", new) as server:
+        filled.check(sqs_client(server.url, ACCOUNT))
+        assert server.stop() == 0

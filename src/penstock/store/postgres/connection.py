@@ -27,12 +27,13 @@ log = logging.getLogger("penstock.store")
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
 SQL = load("postgres", "site")
+APPLICATION = "penstock"
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 2.0
 READERS_MAX = 4
 TRIES_MAX = 20
 _DEFAULTS = {
     # What the connection string itself says wins. A host that vanished is noticed within about ten seconds.
-    "application_name": "penstock", "connect_timeout": "5", "target_session_attrs": "read-write",
+    "application_name": APPLICATION, "connect_timeout": "5", "target_session_attrs": "read-write",
     "keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }  # fmt: skip

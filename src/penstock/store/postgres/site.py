@@ -7,12 +7,14 @@ come with migrations, each in a transaction of its own with the number of the fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from psycopg.errors import DuplicateObject, DuplicateSchema, DuplicateTable, UniqueViolation
 from psycopg.errors import Error as DatabaseError
 
 from penstock.errors import StoreAway, StoreRefused
 from penstock.store.postgres.connection import (
+    APPLICATION,
     SQL,
     TRIES_MAX,
     Connection,
@@ -51,15 +53,21 @@ class PostgresSite:
         self._readers = Readers(self.database)
 
     def exists(self) -> bool:
-        """Is there a store already? Raises StoreError if the database cannot be asked."""
+        """Is there a store already? Raises StoreError."""
+        return bool(self._ask("find")[0][0])
+
+    def users(self) -> list[str]:
+        """The addresses of other connections of Penstock to the database. Raises StoreError."""
+        return [address for (address,) in self._ask("users", application=APPLICATION)]
+
+    def _ask(self, name: str, **values: str) -> list[tuple[Any, ...]]:
         connection = self.database.connect()
         try:
-            (is_there,) = connection.execute(SQL["find"]).fetchone() or (False,)
+            return connection.execute(SQL[name], values).fetchall()
         except DatabaseError as error:
             raise store_error(error) from error
         finally:
             connection.close()
-        return bool(is_there)
 
     def open(self) -> None:
         try:

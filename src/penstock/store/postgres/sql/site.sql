@@ -33,3 +33,9 @@ JOIN pg_settings ON pg_settings.name = wanted.name
 -- name: durability
 SELECT version(), current_setting('fsync', true), current_setting('synchronous_commit', true),
   current_setting('synchronous_standby_names', true)
+
+-- name: users
+-- Which processes are connected, as far as this user may see; a process has several connections.
+SELECT DISTINCT coalesce(host(client_addr), 'this machine') FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = %(application)s AND pid <> pg_backend_pid()
+ORDER BY 1
