@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -123,6 +125,39 @@ def test_a_stream_ends_at_the_owner_when_the_client_disconnects() -> None:
             await client.head()
             client.reset()
             await until(lambda: bool(ended))
+
+    run(test)
+
+
+def test_requests_that_were_passed_on_leave_no_garbage() -> None:
+    """What only the garbage collector frees piles up, and freeing it stalls all connections."""
+
+    async def test() -> None:
+        async with nodes() as (entry, owner):
+            returned: list[bool] = []
+
+            def answer(seen: SeenRequest) -> None:
+                seen.call.if_unread = partial(returned.append, True)
+                seen.answer()
+                owner.seen.clear()
+
+            owner.answers = answer
+            client = await entry.connect()
+
+            async def ask(times: int) -> None:
+                for _ in range(times):
+                    client.send(for_shard(1))
+                    assert (await client.response()).status == 200
+
+            await ask(10)
+            gc.collect()
+            gc.disable()
+            try:
+                await ask(200)
+                assert gc.collect() < 200
+            finally:
+                gc.enable()
+            client.close()
 
     run(test)
 

@@ -102,7 +102,7 @@ class Passage:
 
     def __init__(self, forwarder: Forwarder, payload: bytes, shard: int, done: Done) -> None:
         self._forwarder = forwarder
-        self._done = done
+        self._done: Done | None = done  # the request itself: dropped with the answer, to leave no cycle
         self._link: Link | None = None
         self._number = 0
         self._local: ServedRequest | None = None  # if the shard came to this process meanwhile
@@ -119,7 +119,10 @@ class Passage:
         self._number = link.send(REQUEST, self.payload, self._answered)
 
     def serve_here(self, serve: Serve) -> None:
-        self._local = serve(_decode_request(self.payload), self._served_here, self._not_owned)
+        tries = self.tries
+        local = serve(_decode_request(self.payload), self._served_here, self._not_owned)
+        if self._done is not None and self.tries == tries:  # neither answered nor refused yet
+            self._local = local
 
     def hang_up(self) -> None:
         """The client has disconnected."""
@@ -137,7 +140,12 @@ class Passage:
             log.error("a request could not be passed on", exc_info=error)
             fault = internal_error()
         request = _decode_request(self.payload)
-        self._done(refusal(fault, request.id, request))
+        self._respond(refusal(fault, request.id, request))
+
+    def _respond(self, response: Response) -> None:
+        done, self._done, self._local = self._done, None, None
+        assert done is not None, "a request is answered once"
+        done(response)
 
     def _answered(self, payload: bytes | None, error: Exception | None) -> None:
         if payload is not None:
@@ -146,13 +154,12 @@ class Passage:
             except UNDECODABLE:
                 self.refuse(Unreachable("The answer of another node cannot be understood."))
                 return
-            if answer.returnable:
-                self.if_unread = self._return
-            stream = None
-            if answer.stream:
-                assert self._link is not None
-                stream = self._forwarder.read_stream(self._link.address, answer.stream)
-            self._done(Response(answer.status, answer.headers, answer.body, stream))
+            link = self._link
+            assert link is not None
+            if answer.returnable:  # the owner takes the messages back
+                self.if_unread = partial(link.cancel, self._number)
+            stream = self._forwarder.read_stream(link.address, answer.stream) if answer.stream else None
+            self._respond(Response(answer.status, answer.headers, answer.body, stream))
         elif isinstance(error, NotOwned):
             self._not_owned(error.shard)
         elif isinstance(error, NotSent):
@@ -161,15 +168,10 @@ class Passage:
             assert error is not None
             self.refuse(error)
 
-    def _return(self) -> None:
-        """The client did not read the answer: the owner takes the messages back."""
-        assert self._link is not None
-        self._link.cancel(self._number)
-
     def _served_here(self, request: ServedRequest, response: Response) -> None:
         if request.call is not None:
             self.if_unread = request.call.if_unread
-        self._done(response)
+        self._respond(response)
 
     def _not_owned(self, shard: int) -> None:
         self._local = self._link = None
