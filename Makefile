@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test test-clients fuzz bench check format clean
+.PHONY: help setup serve test test-failover test-clients fuzz bench check format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
 
 test: setup ## run the tests; ARGS="-k fifo" is passed on
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+test-failover: setup ## kill a PostgreSQL primary under load and promote its standby; takes a minute
+	$(BIN)/python -m pytest -s tests/store/failover.py $(ARGS)
 
 bench: setup ## compare with other servers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)

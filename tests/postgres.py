@@ -14,9 +14,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psutil
@@ -86,13 +87,15 @@ class PostgresServer:
                 time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """SIGKILL ends it as a crash does; SIGQUIT ends its children as well, and needs recovery too."""
+        """SIGKILL ends all its processes at once, as the loss of a machine does; SIGINT lets them finish."""
         process, self._process = self._process, None
         if process is not None:
             children = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(how)
+            for child in children if how == signal.SIGKILL else ():
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
             process.wait(60)
-            # Those of a killed server notice by themselves; until then it cannot be started again.
             psutil.wait_procs(children, 60)
 
     def promote(self) -> None:
@@ -123,9 +126,10 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name}")
         return name
 
-    def execute(self, statement: str, database: str = "postgres") -> None:
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
-            connection.execute(statement.encode())
+            done = connection.execute(statement.encode())
+            return done.fetchall() if done.description else []
 
 
 @contextmanager
