@@ -45,8 +45,8 @@ class ShardHints:
             return None
         try:
             url = _decode(request.body).QueueUrl
-        except msgspec.DecodeError:
-            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # it is answered like any request that cannot be decoded
         if url is None or len(url) > QUEUE_URL_LENGTH_MAX:
             return None
         key = url, authorization[:-SIGNATURE_BYTES]
