@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import pytest
@@ -10,11 +11,11 @@ import pytest
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import LOG_KIND, OUTBOX
 from penstock.broker.waiting import Ask
-from penstock.errors import SourceNotDeadLetterQueue
+from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
 from penstock.store.port import LAST
 from sim.cluster import Cluster, Fault
-from sim.world import SECOND, Caller
+from sim.world import SECOND, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -340,6 +341,53 @@ def test_a_late_request_does_not_bring_back_what_was_refused(cluster: Cluster) -
     cluster.run()
     assert queues.count(queues.work) == (2, 0, 0)
     assert queues.count(queues.dead) == (0, 0, 0)
+
+
+def test_a_refusal_is_remembered_until_the_message_is_back(cluster: Cluster) -> None:
+    """The answer is lost, and the queue exists again when it is asked for again."""
+    queues = Queues(cluster)
+    queues.send(2)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    node.drain(queues.work)
+    dead.drop(queues.dead)
+    cluster.advance(MINUTE)
+    outbox = node.broker.partition(0).outbox
+    assert outbox is not None
+    outbox.remote.note(name_of(queues.dead), exists=True)  # what was known before it was deleted
+    cluster.network.faults.append("answer lost")
+    assert node.drain(queues.work) == []
+    assert (queues.on_the_way(), cluster.network.faults) == (2, deque())
+    dead.create(queues.dead)
+    cluster.advance(10 * SECOND)
+    assert queues.count(queues.work) == (2, 0, 0)
+    assert queues.count(queues.dead) == (0, 0, 0)
+    assert queues.on_the_way() == 0
+
+
+def test_a_message_that_cannot_be_decrypted_stays_and_does_not_block_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = Queues(cluster)
+    queues.send(3)
+    node = cluster.node(queues.work)
+    unreadable = node.stored(queues.work)[1].seq
+    contents = node.store.contents
+
+    def refuse(seqs: Sequence[int]) -> dict[int, bytes]:
+        if unreadable in seqs:
+            raise KeyDisabled("a key")
+        return contents(seqs)
+
+    node.drain(queues.work)
+    cluster.advance(SECOND)
+    monkeypatch.setattr(node.store, "contents", refuse)
+    assert node.drain(queues.work) == []
+    assert queues.count(queues.dead) == (2, 0, 0)
+    assert queues.count(queues.work) == (0, 1, 0), "it is tried again in a minute"
+    cluster.advance(MINUTE)
+    monkeypatch.setattr(node.store, "contents", contents)
+    assert node.drain(queues.work) == []
+    assert queues.count(queues.dead) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["source", "target"])
