@@ -81,18 +81,19 @@ WHERE before < %(content_bytes_max)s
 ORDER BY seq
 
 -- name: by_position
+-- In order from the first one on: "+ 0" keeps the planner from going by age and sorting.
 (
   SELECT {entries} FROM entries
   WHERE shard = %(shard)s AND queue = %(queue)s AND position > %(after)s AND grp IS NULL
     AND due BETWEEN %(due_ms_min)s AND %(due_ms_max)s
-    AND enqueued BETWEEN %(enqueued_ms_min)s AND %(enqueued_ms_max)s
+    AND enqueued + 0 BETWEEN %(enqueued_ms_min)s AND %(enqueued_ms_max)s
     AND (%(received)s::bool IS NULL OR (receives > 0) = %(received)s)
   ORDER BY position LIMIT %(rows_max)s
 ) UNION ALL (
   SELECT {entries} FROM entries
   WHERE shard = %(shard)s AND queue = %(queue)s AND position > %(after)s AND grp IS NOT NULL
     AND due BETWEEN %(due_ms_min)s AND %(due_ms_max)s
-    AND enqueued BETWEEN %(enqueued_ms_min)s AND %(enqueued_ms_max)s
+    AND enqueued + 0 BETWEEN %(enqueued_ms_min)s AND %(enqueued_ms_max)s
     AND (%(received)s::bool IS NULL OR (receives > 0) = %(received)s)
   ORDER BY position LIMIT %(rows_max)s
 )

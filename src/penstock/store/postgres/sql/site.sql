@@ -19,12 +19,13 @@ SELECT version, shards FROM site WHERE id = 1 FOR UPDATE
 UPDATE site SET version = %s WHERE id = 1
 
 -- name: prepare
--- For a connection: settings that the engine knows. Plans of these statements are the same whatever the tables hold,
--- and statistics of a queue are out of date as soon as they are made. A statement that is cut off while it waits for
+-- For a connection: settings that the engine knows. Each statement has one good plan, along an index,
+-- and statistics of a queue, which might tell otherwise, are out of date as soon as they are made. A statement that is cut off while it waits for
 -- a standby counts as committed, so the server must cut none off.
 SELECT set_config(wanted.name, wanted.value, false)
 FROM (VALUES
-  ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
+  ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'),
+  ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
   ('plan_cache_mode', 'force_generic_plan'), ('jit', 'off'),
   ('statement_timeout', '0'), ('transaction_timeout', '0')
 ) AS wanted (name, value)
