@@ -22,6 +22,7 @@ from penstock.server.workers.messages import Ready
 from penstock.server.workers.sockets import open_for_workers
 from penstock.server.workers.supervisor import Supervisor
 from penstock.store.port import StoreSite
+from penstock.store.sqlite.file import LockFile
 
 _SOCKET_PATH_BYTES_MAX = 104  # macOS; Linux allows a few more
 _SOCKET_NAME_BYTES = 12
@@ -70,8 +71,11 @@ async def _listen(config: Config, opened: ExitStack) -> tuple[list[Address], lis
 def _store(config: Config) -> Iterator[StoreSite]:
     """Make or check the store before workers open their shards of it. Raises StartError."""
     site, workers = site_of(config), config.workers
+    lock = LockFile(config.data / "workers.lock")  # one supervisor at a time
     try:
         site.open()
+        if not config.memory:
+            lock.take()
     except PenstockError as error:
         raise StartError(str(error)) from None
     try:
@@ -83,6 +87,7 @@ def _store(config: Config) -> Iterator[StoreSite]:
             )
         yield site
     finally:
+        lock.release()
         site.close()
 
 

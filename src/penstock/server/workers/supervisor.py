@@ -271,7 +271,9 @@ class Supervisor:
     # Stop.
 
     async def _stop(self) -> None:
-        log.info("stopping")
+        # A start that is refused says so in one line.
+        level = logging.INFO if self._announced else logging.DEBUG
+        log.log(level, "stopping")
         if self._rolling is not None:
             self._rolling.cancel()
         self._tell_all(Stop())
@@ -283,7 +285,7 @@ class Supervisor:
             worker.kill()
         if self._running:
             await asyncio.wait(list(self._running.values()))
-        log.info("stopped")
+        log.log(level, "stopped")
 
 
 async def _all(waits: Iterable[Coroutine[Any, Any, object]], within_s: float) -> bool:
