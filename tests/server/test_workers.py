@@ -73,6 +73,12 @@ def test_connections_are_spread_over_the_workers() -> None:
         assert seen == {"1 of 2", "2 of 2"}
 
 
+def test_the_command_health_counts_the_workers() -> None:
+    with two_workers() as server:
+        asked = [sys.executable, "-m", "penstock", "health", "--url", server.url]
+        assert subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout == "ready\n"
+
+
 def test_a_worker_that_dies_is_restarted_and_no_connection_is_refused() -> None:
     with two_workers() as server:
         before = workers_of(server)

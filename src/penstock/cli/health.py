@@ -70,8 +70,10 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
     # Without --url, the server on this machine is asked: its certificate does not name the loopback address.
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
     if status == 200:
-        sends = page.get("sends", "accepted")
-        click.echo("ready" if sends == "accepted" else printable(f"ready, but sends are {sends}"))
+        sends, workers = str(page.get("sends", "accepted")), str(page.get("workers", "all"))
+        but = [] if sends == "accepted" else [f"sends are {sends}"]
+        but += [] if workers.startswith("all") else [f"only {workers.removesuffix(' ready')} workers are"]
+        click.echo(printable(f"ready, but {' and '.join(but)}") if but else "ready")
         return
     reasons = page.get("reasons")
     why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"status {status}"
