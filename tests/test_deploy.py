@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,10 @@ def test_a_node_of_the_compose_file(name: str, tmp_path: Path) -> None:
     config = configured(service["environment"], tmp_path / "secret")
     assert config.advertise is not None and config.advertise.host == name
     assert config.store is not None and "@database/" in config.store
-    secret = Path(service["environment"]["PENSTOCK_CLUSTER_SECRET_FILE"])
-    assert secret.parent == Path("/run/secrets") and secret.name in service["secrets"]
+    (secret,) = service["secrets"]
+    assert service["environment"]["PENSTOCK_CLUSTER_SECRET_FILE"] == f"/run/secrets/{secret['target']}"
+    assert secret["mode"] & 0o077 == 0, "a file that everyone may read is refused"
+    assert f"--uid {secret['uid']} " in service["build"]["dockerfile_inline"]
     assert [volume.partition(":")[2] for volume in service["volumes"]] == [str(config.data)]
 
 
@@ -134,8 +137,11 @@ def test_the_compose_file_is_complete() -> None:
     services = COMPOSE["services"]
     volumes = {volume.partition(":")[0] for each in services.values() for volume in each.get("volumes", ())}
     assert volumes == set(COMPOSE["volumes"])
-    used = {name for each in services.values() for name in each.get("secrets", ())}
+    used = {secret["source"] for each in services.values() for secret in each.get("secrets", ())}
     assert used == set(COMPOSE["secrets"])
+    set_by_reader = set(re.findall(r"([A-Z_]+)=%s", (DEPLOY.parent / "docs/scaling.md").read_text()))
+    named = set(re.findall(r"\$\{([A-Z_]+)", (DEPLOY / "compose.yaml").read_text()))
+    assert set_by_reader == named | {each["environment"] for each in COMPOSE["secrets"].values()}
     balancer = COMPOSE["configs"]["balancer"]["content"]
     assert all(f"server {name} {name}:9324" in balancer for name in NODES)
     assert "GET /health/ready" in balancer
