@@ -172,16 +172,20 @@ class World:
         shutil.rmtree(self._directory)
 
     def _check_counters(self) -> None:
-        """What queues hold is kept with every commit and never counted; here it is counted."""
         with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
-            counted = database.execute(
-                "SELECT queue, count(*), sum(size) FROM entries "
-                "WHERE position > coalesce((SELECT position FROM voids WHERE queue = entries.queue), -1) "
-                "GROUP BY queue ORDER BY queue"
-            ).fetchall()
-            kept = database.execute(
-                "SELECT queue, messages, bytes FROM usage WHERE messages <> 0 OR bytes <> 0 ORDER BY queue"
-            ).fetchall()
+            self._check_counters_of(database)
+
+    @staticmethod
+    def _check_counters_of(database: sqlite3.Connection) -> None:
+        """What queues hold is kept with every commit and never counted; here it is counted."""
+        counted = database.execute(
+            "SELECT queue, count(*), sum(size) FROM entries "
+            "WHERE position > coalesce((SELECT position FROM voids WHERE queue = entries.queue), -1) "
+            "GROUP BY queue ORDER BY queue"
+        ).fetchall()
+        kept = database.execute(
+            "SELECT queue, messages, bytes FROM usage WHERE messages <> 0 OR bytes <> 0 ORDER BY queue"
+        ).fetchall()
         assert kept == counted
 
     def _watch_for_bugs(self) -> None:
