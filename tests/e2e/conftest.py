@@ -34,12 +34,23 @@ def flags() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ServerProcess]:
-    with ServerProcess("--memory", "--no-relaxed-waits") as running:
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """Of one shard, unless a module asks for others by ``ON_SHARDS``."""
+    shards = getattr(request, "param", 1)
+    with ServerProcess("--memory", "--no-relaxed-waits", "--shards", str(shards)) as running:
         yield running
         assert running.process.poll() is None, "the server died"
         assert running.stop() == 0
         assert not [line for line in running.log if '"error"' in line.lower()], "the server logged an error"
+
+
+ON_SHARDS = pytest.mark.parametrize(
+    "server",
+    [pytest.param(1, id="one shard"), pytest.param(8, id="8 shards")],
+    indirect=True,
+    scope="session",
+)
+"""For modules whose queues lie in different shards of one server, too."""
 
 
 @pytest.fixture

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from e2e.conftest import ON_SHARDS
 from e2e.raw import Raw
+
+pytestmark = ON_SHARDS
 
 
 def arn(sqs: Any, url: str) -> str:

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from e2e.conftest import ON_SHARDS
 from e2e.raw import Raw
+
+pytestmark = ON_SHARDS
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import sqs_client
+from e2e.conftest import ON_SHARDS, sqs_client
 from e2e.process import ServerProcess
 from e2e.raw import Raw
+
+pytestmark = ON_SHARDS
 
 ALWAYS = {
     "ApproximateNumberOfMessages": "0",

@@ -19,12 +19,12 @@ ACCOUNT = "200000000000"
 class Restarting:
     """A server with a data directory, and a client of whichever process is the present one."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = str(data)
+    def __init__(self, data: Path, shards: int) -> None:
+        self._arguments = ("--data", str(data), "--shards", str(shards))
         self._start()
 
     def _start(self) -> None:
-        self.server = ServerProcess("--data", self._data)
+        self.server = ServerProcess(*self._arguments)
         self.sqs = sqs_client(self.server.url, ACCOUNT)
 
     def stop_and_start(self) -> None:
@@ -36,9 +36,9 @@ class Restarting:
         self._start()
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Restarting]:
-    running = Restarting(tmp_path / "data")
+@pytest.fixture(params=[1, 8], ids=["one shard", "8 shards"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Restarting]:
+    running = Restarting(tmp_path / "data", request.param)
     yield running
     running.server.kill()
 

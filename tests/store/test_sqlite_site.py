@@ -16,6 +16,15 @@ from penstock.store.sqlite.site import SHARDS_FILE, SqliteSite
 from penstock.store.sqlite.store import SqliteStore
 
 SHARDS = 4
+MAKE = """
+import sys
+from pathlib import Path
+from penstock.store.sqlite.site import SqliteSite
+print("ready", flush=True)
+SqliteSite(Path(sys.argv[1]), 64).open()
+print("made", flush=True)
+sys.stdin.read()
+"""
 
 
 def opened(data: Path, shards: int | None = None) -> SqliteSite:
@@ -157,13 +166,8 @@ def test_making_it_is_repeated_if_it_was_interrupted(
 @pytest.mark.parametrize("pause_ms", [0, 3, 10, 30, 60])
 def test_killed_while_it_is_made(data: Path, pause_ms: int) -> None:
     """Whatever was there, the next start either makes it again or finds it complete."""
-    script = (
-        "import sys; from pathlib import Path; from penstock.store.sqlite.site import SqliteSite;"
-        "print('ready', flush=True)\nsite = SqliteSite(Path(sys.argv[1]), 64); site.open(); print('made', flush=True)\n"
-        "sys.stdin.read()"
-    )
     child = subprocess.Popen(
-        [sys.executable, "-c", script, str(data)],
+        [sys.executable, "-c", MAKE, str(data)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
