@@ -9,13 +9,13 @@ import pytest
 
 from penstock.broker.shard import Commit, Shard
 from penstock.clock import ManualClock
-from penstock.errors import StoreBroken, StoreError, StoreLost, StoreUnknown
+from penstock.errors import StoreAway, StoreBroken, StoreError, StoreLost, StoreUnknown
 from penstock.limits import SECOND, Limits
-from penstock.promise import Promise
+from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry
 from penstock.store.changes import Changes, RecordKind
 from penstock.store.memory import MemoryStore
-from penstock.store.port import JournalEnd, Mark
+from penstock.store.port import JournalEnd, Mark, StoreStatus
 from sim.runtime import SimulatedRuntime
 
 
@@ -33,6 +33,10 @@ class Faulty(MemoryStore):
         super().__init__()
         self.next: Callable[[Callable[[], Set[int]]], Set[int]] | None = None
         self.silent = 0
+        self.away: str | None = None
+
+    def status(self) -> StoreStatus:
+        return StoreStatus(self.away, is_away=self.away is not None)
 
     def append(self, changes: Changes, mark: Mark) -> Set[int]:
         def append() -> Set[int]:
@@ -249,6 +253,78 @@ def test_the_journal_settles_an_unknown_outcome(
     setup.run()
     assert set(setup.store.records("alarm")) == kept | {"next"}
     assert setup.ended == []
+
+
+@pytest.mark.parametrize("way", [lose_the_answer, lose_the_question])
+def test_requests_do_not_wait_for_long_for_an_unknown_outcome(
+    setup: Setup, way: Callable[[Callable[[], Set[int]]], Set[int]]
+) -> None:
+    calls: list[str] = []
+    setup.put("before", 1)
+    setup.run()
+    setup.shard.watch(lambda commit: calls.append(f"watcher {commit.changes.number}"))
+    setup.store.next, setup.store.silent = way, 10
+    setup.shard.touch(Queue(calls, "first"))
+    saved = setup.put("cpu", 90)
+    setup.run()
+    setup.shard.touch(Queue(calls, "later"))
+    later = setup.put("disk", 80)
+    setup.runtime.advance(4 * SECOND)
+    assert not saved.done
+    assert not later.done
+    setup.runtime.advance(2 * SECOND)
+    assert [setup.outcome(each) for each in (saved, later)] == ["StoreUnknown", "StoreAway"]
+    assert setup.outcome(setup.put("too late", 70)) == "StoreAway", "at once"
+    for check in (setup.shard.check_sends, setup.shard.check_not_ended):
+        with pytest.raises(StoreAway, match="no answer"):
+            check()
+    setup.runtime.advance(20 * SECOND)
+    made = way is lose_the_answer
+    assert sorted(calls) == ["first refused", "later refused"] + ["watcher 2"] * made, (
+        "they load what is stored"
+    )
+    kept = {"before", "cpu"} if made else {"before"}
+    assert set(dict(setup.alarms)) == set(setup.store.records("alarm")) == kept
+    setup.shard.check_sends()
+    setup.shard.check_not_ended()
+    assert setup.shard.refuses is None
+    again = setup.put("disk", 80)
+    setup.run()
+    assert setup.outcome(again) == "durable"
+    assert set(setup.store.records("alarm")) == kept | {"disk"}
+    assert setup.ended == []
+
+
+def test_a_shard_with_an_unknown_outcome_can_be_given_back(setup: Setup) -> None:
+    setup.store.next, setup.store.silent = lose_the_question, 10**6
+    setup.put("cpu", 90)
+    setup.runtime.advance(10 * SECOND)
+    drained: Promise[None] = Promise()
+
+    async def drain() -> None:
+        await setup.shard.drained()
+        drained.resolve(None)
+
+    run_detached(drain())
+    setup.run()
+    assert drained.done
+
+
+def test_sends_are_refused_while_the_store_is_away(setup: Setup) -> None:
+    def away(append: Callable[[], Set[int]]) -> Set[int]:
+        raise StoreAway("the database cannot be reached")
+
+    setup.store.next, setup.store.away = away, "the database cannot be reached: connection refused"
+    failed = setup.put("cpu", 90)
+    setup.run()
+    assert setup.outcome(failed) == "StoreAway"
+    setup.runtime.advance(10 * SECOND)
+    assert setup.shard.refuses == "the database cannot be reached: connection refused"
+    with pytest.raises(StoreAway):
+        setup.shard.check_sends()
+    setup.store.away = None
+    setup.runtime.advance(2 * SECOND)
+    setup.shard.check_sends()
 
 
 def test_an_unknown_outcome_of_a_shard_that_another_has_taken(setup: Setup) -> None:

@@ -10,6 +10,9 @@ they know and load it again from the store. So memory never runs ahead of the st
 
 Answers leave after all participants were notified, never in between: an answer may start the next request, and that
 must find memory as the commit left it.
+
+The outcome of a commit is unknown after its answer was lost: nothing follows it until the store was asked. While the
+store cannot be asked, requests wait for a few seconds, then they are refused until it can be.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import (
     NotOwned,
+    StoreAway,
     StoreBroken,
     StoreBusy,
     StoreClosed,
@@ -35,7 +39,7 @@ from penstock.limits import SECOND, Limits
 from penstock.promise import Promise
 from penstock.queues.messages import Entry
 from penstock.store.changes import POSITION_GAP, Changes, LaterUpdates, RecordKind
-from penstock.store.port import JournalEnd, Mark, ShardState, Store
+from penstock.store.port import JournalEnd, Mark, ShardState, Store, StoreStatus
 
 log = logging.getLogger("penstock.broker")
 
@@ -44,6 +48,7 @@ T = TypeVar("T")
 _ROWS_ENOUGH = 256
 _TURNS_MAX = 4
 _RETRY_MS = SECOND
+_UNKNOWN_MS_MAX = 5 * SECOND  # so long requests wait for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 
@@ -95,6 +100,11 @@ class Shard:
         self.ended: StoreError | None = None
         self.released = False  # another process shall have it: nothing new is decided here
         self.refuses: str | None = None  # why the store takes no new messages for the time being
+        self._is_away = False  # the store cannot be reached, which is why
+        self._unsettled: StoreAway | None = (
+            None  # why it cannot be known whether the commit under way was made
+        )
+        self._unknown_from_ms = 0  # when its answer was lost
         self._on_ended = on_ended
         self._owner = state.end.owner
         self.usage = state.usage  # of each queue that held something when the shard was opened
@@ -143,7 +153,7 @@ class Shard:
     def check_sends(self) -> None:
         """Raise if no new message can be accepted."""
         if self.refuses is not None:
-            raise StoreFull(self.refuses)
+            raise StoreAway(self.refuses) if self._is_away else StoreFull(self.refuses)
         waiting = self.changes.bytes
         if self._under_way is not None:
             waiting += self._under_way.changes.bytes
@@ -155,6 +165,8 @@ class Shard:
         if self.ended is not None:
             self.check_owned()
             raise self.ended
+        if self._unsettled is not None:
+            raise self._unsettled
 
     def check_owned(self) -> None:
         """Raises NotOwned if the shard was given back, or is about to be."""
@@ -255,6 +267,8 @@ class Shard:
             try:
                 await self.settled()
             except StoreError:
+                if self._unsettled is not None:
+                    return  # all requests were answered, and the next owner will see what the store holds
                 continue  # its requests were answered so
             if self._reads:
                 self._reads_done = self._reads_done or Promise()
@@ -337,6 +351,7 @@ class Shard:
             log.warning(
                 "the outcome of commit %d is unknown, reading the journal: %s", commit.changes.number, error
             )
+            self._unknown_from_ms = self.clock.now_ms()
             self._read_end()
         elif isinstance(error, StoreError):
             self._refuse(commit, error)
@@ -354,22 +369,50 @@ class Shard:
         number = commit.changes.number
         try:
             end = outcome.result()
-        except (StoreBroken, StoreLost) as error:
+        except (StoreBroken, StoreLost, StoreClosed) as error:
             self._refuse(commit, error)
         except Exception as error:
             if self.ended is not None:
                 # The next owner knows whether it was made; here its requests end without an answer to that.
                 self._refuse(commit, StoreUnknown("the shard was given up before the commit was confirmed"))
                 return
-            log.warning("the journal cannot be read, trying again in a second: %s", error)
-            self.runtime.at(self.clock.now_ms() + _RETRY_MS, self._read_end)
+            now_ms = self.clock.now_ms()
+            if self._unsettled is None:
+                log.warning("the journal cannot be read, trying again every second: %s", error)
+                if now_ms - self._unknown_from_ms >= _UNKNOWN_MS_MAX:
+                    self._stop_waiting(commit, str(error))
+            self.runtime.at(now_ms + _RETRY_MS, self._read_end)
         else:
+            waited, self._unsettled = self._unsettled is None, None
+            if not waited:
+                self.refuses, self._is_away = None, False
+                log.warning("requests are accepted again")
             if end == JournalEnd(number, self._owner):
-                self._committed(commit, frozenset())
+                if waited:
+                    self._committed(commit, frozenset())
+                else:
+                    self._committed_late(commit)
             elif end == JournalEnd(number - 1, self._owner):
                 self._refuse(commit, StoreError("the commit was not made"))
             else:
                 self._refuse(commit, StoreLost("another process owns the shard"))
+
+    def _stop_waiting(self, commit: Commit, why: str) -> None:
+        """Answer those who wait for a commit that may have been made or not. Until that is known, requests are
+        refused: what is decided on top of it is never written."""
+        log.error("requests are refused for now: %s", why)
+        self._unsettled = StoreAway(why)
+        self.refuses, self._is_away = why, True
+        self.open_commit.done.fail(self._unsettled)
+        commit.done.fail(StoreUnknown(why))
+
+    def _committed_late(self, commit: Commit) -> None:
+        """The commit was made, but its requests were refused and so was what followed: memory is loaded again."""
+        self._under_way = None
+        self._notify_watchers(commit)
+        for participant in commit.joining:
+            self.open_commit.joining.setdefault(participant, [])
+        self._refuse(self.open_commit, StoreError("the outcome of the commit before was not known in time"))
 
     def _committed(self, commit: Commit, skipped: Set[int]) -> None:
         self._under_way = None
@@ -383,12 +426,7 @@ class Shard:
             except Exception:
                 log.exception("applying a commit in memory failed, the queue is loaded again")
                 participant.refused()
-        for watcher in self._watchers:
-            try:
-                watcher(commit)
-            except Exception:
-                # The commit is durable: whatever fails here, its requests are answered.
-                log.exception("work after a commit failed")
+        self._notify_watchers(commit)
         self._answers = None
         # Last, because the many requests of the commit would delay the receives that wait for its messages.
         answers.append((commit.done, None))
@@ -397,6 +435,14 @@ class Shard:
                 promise.resolve(value)
         if self._again and not self._scheduled:
             self._schedule()
+
+    def _notify_watchers(self, commit: Commit) -> None:
+        for watcher in self._watchers:
+            try:
+                watcher(commit)
+            except Exception:
+                # The commit is durable: whatever fails here, its requests are answered.
+                log.exception("work after a commit failed")
 
     def _refuse(self, commit: Commit, error: StoreError) -> None:
         log.error("a commit failed, its requests get 503: %s", error)
@@ -411,7 +457,8 @@ class Shard:
             # An fsync that follows a failed one may report success for data that is lost.
             self._end(error)
         else:
-            if isinstance(error, StoreFull) and self.refuses is None:
+            if isinstance(error, (StoreFull, StoreAway)) and self.refuses is None:
+                self._is_away = isinstance(error, StoreAway)
                 self._refuse_sends(str(error))
             concerned = {**commit.joining, **later.joining, **dict.fromkeys(self._later_of)}
             self._later.clear()
@@ -419,7 +466,8 @@ class Shard:
             for participant in concerned:
                 participant.refused()
         for each in failed:
-            each.done.fail(error)
+            if not each.done.done:
+                each.done.fail(error)
 
     def _end(self, error: StoreError) -> None:
         if self.ended is None:
@@ -432,18 +480,23 @@ class Shard:
         """Ask the store whether it takes new messages, and go on asking while it does not."""
         self.runtime.write(self._make_room).on_done(self._store_checked)
 
-    def _make_room(self) -> str | None:
-        if self.store.status().refuses is not None:
-            # In small pieces, because giving space back takes a little space itself.
-            for _ in range(_MAINTAIN_TIMES):
-                if not self.store.maintain(_MAINTAIN_ROWS):
-                    break
-        return self.store.status().refuses
+    def _make_room(self) -> StoreStatus:
+        status = self.store.status()
+        if status.refuses is None or status.is_away:
+            return status
+        # In small pieces, because giving space back takes a little space itself.
+        for _ in range(_MAINTAIN_TIMES):
+            if not self.store.maintain(_MAINTAIN_ROWS):
+                break
+        return self.store.status()
 
-    def _store_checked(self, outcome: Promise[str | None]) -> None:
+    def _store_checked(self, outcome: Promise[StoreStatus]) -> None:
+        if self._unsettled is not None:
+            return  # requests are accepted again when the outcome of the last commit is known
         refused = self.refuses
         try:
-            self.refuses = outcome.result()
+            status = outcome.result()
+            self.refuses, self._is_away = status.refuses, status.is_away
         except StoreClosed:
             return
         except Exception as error:

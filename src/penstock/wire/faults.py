@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import NotOwned, StoreError, StoreFull, StoreUnknown, Unreachable
+from penstock.errors import NotOwned, StoreAway, StoreError, StoreFull, StoreUnknown, Unreachable
 from penstock.wire.service import Fault
 
 
@@ -63,9 +63,11 @@ def service_unavailable(message: str) -> Fault:
 
 
 def store_fault(error: StoreError | NotOwned) -> Fault:
-    """Every SDK repeats a request that got 503; the words say whether that is safe."""
+    """Every SDK repeats a request that got 503; the words say whether anything was changed."""
     if isinstance(error, NotOwned):
         return service_unavailable("The queue is being moved to another server. Nothing was changed.")
+    if isinstance(error, StoreAway):
+        return service_unavailable("The database cannot be reached. Nothing was changed.")
     if isinstance(error, StoreFull):
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
     if isinstance(error, Unreachable):
