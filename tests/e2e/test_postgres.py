@@ -1,0 +1,102 @@
+"""A whole server on PostgreSQL: what a client sees, also while the database is away."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from e2e.conftest import sqs_client
+from e2e.process import ServerProcess
+from postgres import PostgresServer, running_postgres
+
+BACK_WITHIN_S = 30
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def store(postgres: PostgresServer, tmp_path: Path) -> tuple[str, ...]:
+    url = postgres.url(postgres.new_database()).replace("penstock@", "penstock:secret@")
+    return "--store", url, "--data", str(tmp_path), "--shards", "2"
+
+
+def names(count: int) -> list[str]:
+    return [f"q{number}" for number in range(count)]
+
+
+def bodies(sqs: Any, queue: str) -> list[str]:
+    found = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+    for message in found:
+        sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    return [message["Body"] for message in found]
+
+
+def health(server: ServerProcess) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{server.url}/health") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def test_messages_outlive_the_server(store: tuple[str, ...]) -> None:
+    with ServerProcess(*store) as server:
+        sqs = sqs_client(server.url, "200000000000")
+        urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in names(6)]
+        for url in urls:
+            sqs.send_message(QueueUrl=url, MessageBody="kept")
+            sqs.send_message(QueueUrl=url, MessageBody="too")
+        assert health(server)["durability"].startswith("fsync is off")
+        server.kill()
+    with ServerProcess(*store) as server:
+        sqs = sqs_client(server.url, "200000000000")
+        for name in names(6):
+            url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+            assert sorted(bodies(sqs, url) + bodies(sqs, url)) == ["kept", "too"]
+        assert server.stop() == 0
+        assert not [line for line in server.log if "secret" in line]
+
+
+def test_a_database_that_goes_away_and_comes_back(postgres: PostgresServer, store: tuple[str, ...]) -> None:
+    with ServerProcess(*store) as server:
+        sqs = sqs_client(server.url, "200000000000")
+        urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in names(6)]
+        postgres.stop()
+        texts = set()
+        for url in urls * 2:
+            with pytest.raises(ClientError) as refused:
+                sqs.send_message(QueueUrl=url, MessageBody="refused")
+            answer = refused.value.response
+            assert answer["ResponseMetadata"]["HTTPStatusCode"] == 503
+            texts.add(answer["Error"]["Message"])
+        unknown = "It is not known whether the change was stored: it may have been."
+        assert texts <= {"The database cannot be reached. Nothing was changed.", unknown}
+        assert "The database cannot be reached. Nothing was changed." in texts
+        assert "the database cannot be reached" in health(server)["sends"]
+        postgres.start()
+        sent = [url for url in urls if _sends(sqs, url)]
+        assert sent == urls
+        for url in urls:
+            assert "back" in bodies(sqs, url)
+        assert health(server)["sends"] == "accepted"
+        assert server.stop() == 0
+
+
+def _sends(sqs: Any, url: str) -> bool:
+    deadline = time.monotonic() + BACK_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            sqs.send_message(QueueUrl=url, MessageBody="back")
+            return True
+        except ClientError:
+            time.sleep(0.1)
+    return False
