@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test test-failover test-clients fuzz bench check format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients fuzz bench check format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
 
 test: setup ## run the tests; ARGS="-k fifo" is passed on
 	$(BIN)/python -m pytest -n auto $(ARGS)
+
+test-cluster: setup ## kill, pause and cut off nodes of a cluster under load; ROUNDS=30 kills so many nodes
+	CLUSTER_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest -s tests/cluster/failures.py $(ARGS)
 
 test-failover: setup ## kill a PostgreSQL primary under load and promote its standby; takes a minute
 	$(BIN)/python -m pytest -s tests/store/failover.py $(ARGS)

@@ -126,6 +126,12 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name}")
         return name
 
+    def allow(self, network: str) -> None:
+        """Let clients of a network connect, as those of this machine may."""
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
+        self.execute("SELECT pg_reload_conf()")
+
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             done = connection.execute(statement.encode())

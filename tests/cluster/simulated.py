@@ -306,16 +306,18 @@ class Node:
             self.start(self.ask(request))
 
     async def ask(self, request: Request) -> None:
-        """The request arrives here; it is done here or passed on, once."""
-        for _ in range(2):
+        """The request arrives here; it is done here or passed on, until its time is over."""
+        end, pause = self.loop.time() + TIMES.patience, 0.02
+        while self.loop.time() < end:
             if await self.answer(request):
                 return
             address = self.member.address_of(request.shard)
             peer = self.world.nodes.get(address or "")
-            if peer is not None and await self.pass_on(peer, request):
+            if peer is not None and peer is not self and await self.pass_on(peer, request):
                 return
             await self.member.refresh(request.shard)
-        await self.answer(request)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.3)
 
     def pass_on(self, peer: Node, request: Request) -> Awaitable[bool]:
         outcome: asyncio.Future[bool] = self.loop.create_future()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crash.ledger import Ledger
-from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, Load, ServerAddress
+from crash.load import Client, Load, ServerAddress
+from crash.queues import make_queues, remaining
 from e2e.process import ServerProcess
 from penstock.server.compose import site_of
 from penstock.server.settings.config import Config
@@ -21,53 +21,10 @@ FEWER_ROUNDS = max(3, ROUNDS // 4)
 SEED = int(os.environ.get("CRASH_SEED", random.SystemRandom().randrange(2**32)))
 
 
-def make_queues(client: Client) -> None:
-    hidden = {"VisibilityTimeout": str(HIDDEN_S)}
-    client.ask("CreateQueue", QueueName=DEAD, Attributes=hidden)
-    target = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
-    redrive = json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": 2})
-    client.ask("CreateQueue", QueueName=PLAIN, Attributes={"RedrivePolicy": redrive, **hidden})
-    client.ask("CreateQueue", QueueName=FIFO, Attributes={"FifoQueue": "true", **hidden})
-
-
-def count(client: Client, queue: str) -> int:
-    """Waiting, in flight and delayed."""
-    answer = client.ask("GetQueueAttributes", QueueUrl=queue, AttributeNames=["All"])
-    return sum(
-        int(value) for name, value in answer["Attributes"].items() if name.startswith("ApproximateNumberOf")
-    )
-
-
-def drain(client: Client, queue: str, limit_s: float = 60) -> list[str]:
-    """Everything that is in a queue, once what is hidden or delayed has come out."""
-    bodies: list[str] = []
-    end = time.monotonic() + limit_s
-    while count(client, queue) and time.monotonic() < end:
-        answer = client.ask(
-            "ReceiveMessage", QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=3, VisibilityTimeout=600
-        )
-        messages = answer.get("Messages", [])
-        bodies += [message["Body"] for message in messages]
-        if messages:
-            entries = [{"Id": str(i), "ReceiptHandle": m["ReceiptHandle"]} for i, m in enumerate(messages)]
-            done = client.ask("DeleteMessageBatch", QueueUrl=queue, Entries=entries)
-            assert len(done["Successful"]) == len(entries)
-    assert count(client, queue) == 0, "the counts say that there is more than can be received"
-    return bodies
-
-
 def what_is_left(arguments: tuple[str, ...], errors: list[str]) -> tuple[int, list[str]]:
     """How many messages the counts of a new server promise, and the bodies of all that can be received."""
     with ServerProcess(*arguments) as server:
-        address = ServerAddress()
-        address.open(server.port)
-        client = Client(address)
-        # Rests of a move task end by themselves; then nothing but us touches the queues.
-        arn = f"arn:aws:sqs:us-east-1:000000000000:{DEAD}"
-        while client.ask("ListMessageMoveTasks", SourceArn=arn)["Results"][0]["Status"] == "RUNNING":
-            time.sleep(0.05)
-        promised = sum(count(client, queue) for queue in (PLAIN, DEAD, FIFO))
-        left = drain(client, PLAIN) + drain(client, DEAD) + drain(client, FIFO)
+        promised, left = remaining(server.port)
         assert server.stop() == 0
         errors += logged_errors(server)
     return promised, left

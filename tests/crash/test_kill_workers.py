@@ -9,7 +9,8 @@ from pathlib import Path
 
 from crash.ledger import Ledger
 from crash.load import Client, Load, ServerAddress
-from crash.test_kill import SEED, logged_errors, make_queues, what_is_left
+from crash.queues import make_queues
+from crash.test_kill import SEED, logged_errors, what_is_left
 from e2e.process import ServerProcess
 from e2e.waiting import until
 from server.worker_processes import kill, workers_of

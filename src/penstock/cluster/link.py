@@ -260,6 +260,12 @@ class Peers:
             link = self._links[address] = Link(address, self._security, self._limits)
         return link
 
+    def disconnect(self, address: str) -> None:
+        """The process there is gone, or counts as gone: do not wait for its answers."""
+        link = self._links.get(address)
+        if link is not None:
+            link.close()
+
     def call(self, address: str, kind: str, payload: bytes) -> Promise[bytes]:
         """The answer of the handler for ``kind`` there; fails with its error, or with Unreachable."""
         promise: Promise[bytes] = Promise()

@@ -85,16 +85,19 @@ class Membership:
         shards: int,
         *,
         hint: Callable[[Iterable[str]], None] = lambda addresses: None,
+        gone: Callable[[str], None] = lambda address: None,
         clock: Callable[[], float] = boot_time,
         times: Times = TIMES,
     ) -> None:
-        """``hint``: ask the nodes with these addresses to look at the rows soon."""
+        """``hint``: ask the nodes with these addresses to look at the rows soon. ``gone``: the node with this address
+        was removed or left."""
         self.shards = shards
         self.address = address
         self._leases = leases
         self._call = call
         self._host = host
         self._hint = hint
+        self._gone = gone
         self._clock = clock
         self._times = times
         self.id = ""
@@ -108,6 +111,7 @@ class Membership:
         self._look = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the next view
         self._watchers = 0  # those that wait for a change
+        self._renewals = self._seen = 0  # how many were begun; which of them the view is from
         self._is_leaving = False
         self._drops = 0  # how often all shards were dropped
         self._runs: asyncio.Task[None] | None = None
@@ -123,16 +127,17 @@ class Membership:
         return node.address if node is not None and node.id != self.id else None
 
     async def refresh(self, shard: int) -> None:
-        """Wait until the shard is served by an owner that was not known before, or here; not for ever."""
-        before, end = self._lease(shard), self._clock() + self._times.patience
+        """Read the rows, and if they say that nobody serves the shard, wait until somebody does; not for ever."""
+        asked = self._renewals
 
-        def is_served() -> bool:
-            now = self._lease(shard)
-            if now is None or not now.is_serving:
-                return False
-            return before is None or not before.is_serving or now.epoch != before.epoch
+        def is_known() -> bool:
+            if shard in self.held:
+                return True
+            lease = self._lease(shard)
+            is_served = lease is not None and lease.is_serving and self.view.node(lease.owner) is not None
+            return is_served and self._seen > asked
 
-        await self._watch(lambda: shard in self.held or is_served(), end)
+        await self._watch(is_known, self._clock() + self._times.patience)
 
     async def _watch(self, holds: Callable[[], bool], end: float) -> None:
         """Read the rows again and again until something holds."""
@@ -287,6 +292,7 @@ class Membership:
 
     async def _renew(self) -> None:
         asked_at = self._clock()
+        self._renewals = number = self._renewals + 1
         # Right after an outage of the database all nodes are late: each gets the time to come back.
         judges = asked_at - self._unbroken_since >= self._times.valid
         valid_ms = int(self._times.valid * 1000)
@@ -304,7 +310,9 @@ class Membership:
             self._unbroken_since = asked_at
         self._serve_until = asked_at + self._times.serve
         self._set_timer()
-        self.view = view
+        before, self.view, self._seen = self.view, view, number
+        for address in {node.address for node in before.nodes} - {node.address for node in view.nodes}:
+            self._gone(address)
         if (me := view.node(self.id)) is not None:
             self.is_draining = me.is_draining
         if self.is_connected:

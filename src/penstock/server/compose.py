@@ -15,7 +15,7 @@ from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
-from penstock.server.node import ClusterNode, link_security
+from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.security import Security
@@ -94,6 +94,8 @@ class Parts:
         """Open the store and become ready. Raises DeclaredQueueError or PenstockError."""
         await self.open_site()
         if self.node is None:
+            if self.config.store is not None:
+                await asyncio.to_thread(check_no_nodes, leases_of(self.site))
             await self.open_shards(range(self.site.shards))
             await self.declare()
         else:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from penstock.auth.secret_files import NotPrivate, read_private
 from penstock.cluster.handshake import SECRET_BYTES_MIN, LinkSecurity
-from penstock.cluster.membership import Membership
+from penstock.cluster.membership import TIMES, Membership
+from penstock.errors import StoreRefused
 from penstock.promise import outcome, start
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
@@ -43,6 +44,19 @@ def link_security(config: Config, tls: LinkTls | None) -> LinkSecurity:
     return LinkSecurity(secret) if tls is None else LinkSecurity(secret, tls.accepts, tls.connects)
 
 
+def check_no_nodes(leases: Leases) -> None:
+    """A server that is no node takes all shards, but not from nodes that are alive. Raises StoreRefused."""
+    try:
+        alive = [node.address for node in leases.view().nodes if node.age_ms < TIMES.valid * 1000]
+    finally:
+        leases.close()
+    if alive:
+        raise StoreRefused(
+            f"nodes of a cluster use the database: {', '.join(sorted(alive))}. Stop them, or start this server as "
+            "one of them with --advertise and --cluster-secret-file"
+        )
+
+
 class ClusterNode:
     """Implements ``ShardHost``."""
 
@@ -63,7 +77,13 @@ class ClusterNode:
         self._thread = ThreadPoolExecutor(1, "penstock-leases")
         self._links: ClusterLinks | None = None
         self.membership = membership = Membership(
-            leases, self._call, self, str(config.advertise), shards.site.shards, hint=self._hint
+            leases,
+            self._call,
+            self,
+            str(config.advertise),
+            shards.site.shards,
+            hint=self._hint,
+            gone=self._disconnect,
         )
         shards.on_shard_lost = lambda shard, error: membership.lost(shard)
         listen = config.cluster_listen or Address("0.0.0.0", config.advertise.port)
@@ -125,6 +145,10 @@ class ClusterNode:
             return await loop.run_in_executor(self._thread, job)
         finally:
             timer.cancel()
+
+    def _disconnect(self, address: str) -> None:
+        if self._links is not None:
+            self._links.peers.disconnect(address)
 
     def _hint(self, addresses: Iterable[str]) -> None:
         if self._links is not None:
