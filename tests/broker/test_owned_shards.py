@@ -244,7 +244,7 @@ def test_a_dropped_shard_answers_requests_whose_outcome_is_not_known(roomy: Shar
     sending = roomy.sending(short, outgoing("x"))
     roomy.run()
     closing = roomy.close_shard(1)
-    roomy.advance(5 * SECOND)
+    roomy.advance(4 * SECOND)
     assert not sending.done and not closing.done
     roomy.broker.drop_shard(1)
     roomy.advance(SECOND)

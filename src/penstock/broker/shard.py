@@ -369,11 +369,12 @@ class Shard:
         number = commit.changes.number
         try:
             end = outcome.result()
-        except (StoreBroken, StoreLost) as error:
+        except (StoreBroken, StoreLost, StoreClosed) as error:
             self._refuse(commit, error)
         except Exception as error:
             if self.ended is not None or isinstance(error, StoreClosed):
                 # The next owner knows whether it was made; here its requests end without an answer to that.
+                self._unsettled = None
                 self._refuse(commit, StoreUnknown("the shard was given up before the commit was confirmed"))
                 return
             now_ms = self.clock.now_ms()
