@@ -213,9 +213,11 @@ class Route:
                 try:
                     await self._hand_over()
                     pause_ms = _RETRY_MIN_MS
-                except PenstockError as error:
+                except Exception as error:
                     self._more = True
-                    if pause_ms == _RETRY_MIN_MS and not outbox.stopped:
+                    if not isinstance(error, PenstockError):
+                        log.exception("handing messages over to shard %d failed", self._target)
+                    elif pause_ms == _RETRY_MIN_MS and not outbox.stopped:
                         log.warning("messages for shard %d wait: %s", self._target, error)
                     await outbox.shard.pause(pause_ms)
                     pause_ms = min(2 * pause_ms, _RETRY_MAX_MS)
