@@ -61,16 +61,11 @@ class Caller(threading.Thread):
         self._connection.close()
 
 
-def make_queues(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    for queue in QUEUES:
-        connection.request(
-            "POST", "/", json.dumps({"QueueName": queue}), {"X-Amz-Target": "AmazonSQS.CreateQueue"}
-        )
-        response = connection.getresponse()
-        assert response.status == 200, response.read()
-        response.read()
-    connection.close()
+def two_workers(directory: Path) -> ServerProcess:
+    """With declared queues: those of a shard exist before its new owner is asked for them."""
+    file = directory / "penstock.toml"
+    file.write_text("".join(f"[queues.{queue}]\nVisibilityTimeout = 30\n" for queue in QUEUES))
+    return ServerProcess("--data", str(directory / "data"), "--workers", "2", "--config", str(file))
 
 
 def has_logged(server: ServerProcess, text: str) -> bool:
@@ -78,8 +73,7 @@ def has_logged(server: ServerProcess, text: str) -> bool:
 
 
 def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
-    with ServerProcess("--data", str(tmp_path / "data"), "--workers", "2") as server:
-        make_queues(server.port)
+    with two_workers(tmp_path) as server:
         before = set(workers_of(server).values())
         callers = [Caller(server.port, queue, long_polls=queue in QUEUES[8:]) for queue in QUEUES]
         for caller in callers:
@@ -94,16 +88,17 @@ def test_a_rolling_restart_fails_no_request(tmp_path: Path) -> None:
         )
         for caller in callers:
             caller.over = True
+        for caller in callers[:8]:
+            caller.finish()
         assert not before & set(workers_of(server).values())
-        assert server.stop() == 0  # ends the long polls, too
-        for caller in callers:
+        assert server.stop() == 0  # ends the long polls
+        for caller in callers[8:]:
             caller.finish()
         assert [failure for caller in callers for failure in caller.failures] == []
 
 
 def test_the_shards_of_a_dead_worker_answer_again(tmp_path: Path) -> None:
-    with ServerProcess("--data", str(tmp_path / "data"), "--workers", "2") as server:
-        make_queues(server.port)
+    with two_workers(tmp_path) as server:
         for pid in workers_of(server).values():
             kill(pid)
             began = time.monotonic()

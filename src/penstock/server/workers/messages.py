@@ -1,10 +1,9 @@
 """What the supervisor and a worker say to each other: one JSON object a line, over a pair of sockets.
 
 A worker that is started reports ``Prepared`` and waits. The supervisor lets it ``Take`` its shards; it reports
-``Opened`` when the others may pass requests on to it, and ``Ready``. A worker that is replaced has to ``Release``
-its shards, its successor takes them, and then it may ``Retire``. In a stop every worker has to ``Stop`` and reports
-``Quiet`` when its clients are answered; only when all are may they ``Close`` their stores: until then they answer
-each other.
+``Ready`` when the others may pass requests on to it. A worker that is replaced has to ``Release`` its shards, its
+successor takes them, and then it may ``Retire``. In a stop every worker has to ``Stop`` and reports ``Quiet`` when
+its clients are answered; only when all are may they ``Close`` their stores: until then they answer each other.
 
 A worker learns from the end of the stream that the supervisor has died.
 """
@@ -87,11 +86,11 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """Requests for the shards are answered."""
+    """Other workers may ask about the shards. At the start of the server only: later, ``Ready`` says so."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The declared queues exist, too. What was recovered, and a line for the report of the start."""
+    """Requests for the shards are answered. What was recovered, and a line for the report of the start."""
 
     queues: int
     messages: int

@@ -75,9 +75,9 @@ class WorkerProcess:
             event.set()
 
     def _note(self, report: Report) -> None:
-        if isinstance(report, Opened):
+        if isinstance(report, Opened | Ready):
             self.is_open = True
-        elif isinstance(report, Ready):
+        if isinstance(report, Ready):
             self.ready = report
         self._seen.add(type(report))
         self._reported[type(report)].set()
