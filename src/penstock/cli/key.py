@@ -28,7 +28,7 @@ from penstock.cli.identity import DEFAULT_FILE, is_there, table
 from penstock.cli.options import configured, with_these_settings
 from penstock.clock import SystemClock
 from penstock.errors import KeyMissing
-from penstock.server.encryption import ProgressFile, root_key
+from penstock.server.encryption import progress_of_shards, root_key
 from penstock.server.replace_root_key import replace_root_key
 from penstock.server.settings.config import Config
 
@@ -296,9 +296,12 @@ def _rotated_on(key: Key) -> str:
 
 
 def _progress(config: Config, keyring: Keyring) -> str:
-    progress = ProgressFile(config.keyring_file).load()
-    if progress is None or progress.generation != keyring.keys.file.generation:
+    found = progress_of_shards(config.keyring_file)
+    begun = [each for each in found if each.generation == keyring.keys.file.generation]
+    if not begun:
         return "re-encrypting stored messages: waiting for a running broker"
-    counted = f"{progress.checked} checked, {progress.reencrypted} encrypted"
-    unreadable = f", {progress.unreadable} could not be decrypted" if progress.unreadable else ""
-    return f"re-encrypting stored messages: {progress.percent}%, {counted}{unreadable}"
+    percent = sum(each.percent for each in begun) // len(found)
+    counted = f"{sum(each.checked for each in begun)} checked, {sum(each.reencrypted for each in begun)} encrypted"
+    lost = sum(each.unreadable for each in begun)
+    unreadable = f", {lost} could not be decrypted" if lost else ""
+    return f"re-encrypting stored messages: {percent}%, {counted}{unreadable}"

@@ -192,13 +192,23 @@ class ProgressFile:
 
     def load(self) -> ReencryptionProgress | None:
         """None if there is none: then all messages are checked again, which does no harm."""
-        if self._path is None:
-            return None
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ReencryptionProgress)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return None if self._path is None else _read_progress(self._path)
 
     def save(self, progress: ReencryptionProgress) -> None:
         if self._path is not None:
             replace_file(self._path, msgspec.json.encode(progress))
+
+
+def progress_of_shards(keyring: Path | None) -> list[ReencryptionProgress]:
+    """Of all shards that a server near this keyring has opened."""
+    if keyring is None:
+        return []
+    found = map(_read_progress, sorted(keyring.parent.glob("penstock-reencryption*.json")))
+    return [progress for progress in found if progress is not None]
+
+
+def _read_progress(path: Path) -> ReencryptionProgress | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ReencryptionProgress)
+    except (OSError, msgspec.MsgspecError):
+        return None
