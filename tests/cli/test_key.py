@@ -131,6 +131,21 @@ def test_list_shows_keys_and_the_progress_of_reencryption(key: Shell) -> None:
     assert key.prints("list").splitlines()[-1] == progress, "the next round has not begun"
 
 
+def test_list_shows_the_progress_of_all_shards_together(key: Shell) -> None:
+    generation = key.opened().keys.file.generation
+    begun = {"generation": generation, "upto": 200}
+    shards = [
+        ReencryptionProgress(**begun, after=100, checked=40, reencrypted=30, unreadable=1),
+        ReencryptionProgress(**begun, after=200, checked=50, reencrypted=0, done=True),
+        ReencryptionProgress(generation=generation - 1, upto=10, after=10, checked=9, done=True),
+    ]
+    for index, progress in enumerate(shards):
+        ProgressFile(key.keyring, index).save(progress)
+    assert key.prints("list").splitlines()[-1] == (
+        "re-encrypting stored messages: 50%, 90 checked, 30 encrypted, 1 could not be decrypted"
+    )
+
+
 def test_no_command_creates_a_keyring(key: Shell, tmp_path: Path) -> None:
     """Nor a data directory."""
     key.variables["PENSTOCK_DATA"] = str(tmp_path / "stray")

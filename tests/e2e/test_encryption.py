@@ -33,9 +33,9 @@ class Installation:
         self.penstock("key", "root", str(self.root))
         self.server: ServerProcess | None = None
 
-    def start(self, *, encrypted: bool = True) -> Any:
+    def start(self, *more: str, encrypted: bool = True) -> Any:
         arguments = ["--root-key-file", str(self.root)] if encrypted else []
-        self.server = ServerProcess("--data", str(self.data), *arguments)
+        self.server = ServerProcess("--data", str(self.data), *arguments, *more)
         return sqs_client(self.server.url, ACCOUNT)
 
     def stop(self) -> None:
@@ -154,6 +154,17 @@ def test_a_rotation_reencrypts_stored_messages(place: Installation) -> None:
     place.key("rotate", "alias/penstock/sqs-managed")
     eventually(lambda: "100%, 50 checked, 50 encrypted" in place.key("list"))
     assert receive_all(sqs, queue) == set(range(50))
+    assert place.secrets_found() == []
+
+
+def test_a_rotation_reencrypts_the_messages_of_all_shards(place: Installation) -> None:
+    sqs = place.start("--shards", "4")
+    queues = [sqs.create_queue(QueueName=f"q{i}")["QueueUrl"] for i in range(12)]
+    for queue in queues:
+        send_secrets(sqs, queue, 2)
+    place.key("rotate", "alias/penstock/sqs-managed")
+    eventually(lambda: "100%, 24 checked, 24 encrypted" in place.key("list"))
+    assert [receive_all(sqs, queue) for queue in queues] == [{0, 1}] * 12
     assert place.secrets_found() == []
 
 

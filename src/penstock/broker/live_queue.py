@@ -14,7 +14,7 @@ from penstock.broker.encryption import KeyGuard
 from penstock.broker.queue_memory import QueueMemory
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Client, WaitingReceives
-from penstock.errors import PenstockError, TooManyInFlight
+from penstock.errors import NotOwned, PenstockError, StoreClosed, TooManyInFlight
 from penstock.names import QueueName
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
@@ -311,8 +311,11 @@ class LiveQueue:
             await shard.settled()
             seqs = [receipt.seq for _, receipt in unknown]
             rows = await shard.read(partial(shard.store.lookup, self.id, rules.backlog.purged_to, seqs))
-            if not self.memory.loaded:
+            try:
                 await self.memory.load()
+            except NotOwned:
+                # A part of the request may be done: it must not be passed on.
+                raise StoreClosed("the shard belongs to another process now") from None
             stored = {row.seq: row for row in rows}
             now_ms = shard.clock.now_ms()
             rules.advance(now_ms, shard.changes)

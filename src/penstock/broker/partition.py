@@ -83,7 +83,7 @@ class Partition:
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
-        shard.watch(lambda commit: shared.relief.relieve())
+        shard.watch(shared.relief.relieve)
 
     def start(self) -> None:
         """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""

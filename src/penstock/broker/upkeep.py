@@ -9,7 +9,7 @@ from functools import partial
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Timer
-from penstock.broker.shard import Shard
+from penstock.broker.shard import Commit, Shard
 from penstock.limits import MINUTE
 from penstock.names import QueueName
 from penstock.promise import Promise, run_detached
@@ -31,7 +31,7 @@ class MemoryRelief:
         self._no_relief_bytes = 0  # with less than this in use, another round of trimming would not help
         self._trimmed_all = False
 
-    def relieve(self) -> None:
+    def relieve(self, _commit: Commit) -> None:
         """Over the budget: let some queues keep only the floor of each lane. Every queue has its turn.
 
         After a round that could not help (floors alone may exceed a small budget) wait until 5 % more is in use."""

@@ -301,7 +301,9 @@ def _progress(config: Config, keyring: Keyring) -> str:
     if not begun:
         return "re-encrypting stored messages: waiting for a running broker"
     percent = sum(each.percent for each in begun) // len(found)
-    counted = f"{sum(each.checked for each in begun)} checked, {sum(each.reencrypted for each in begun)} encrypted"
+    counted = (
+        f"{sum(each.checked for each in begun)} checked, {sum(each.reencrypted for each in begun)} encrypted"
+    )
     lost = sum(each.unreadable for each in begun)
     unreadable = f", {lost} could not be decrypted" if lost else ""
     return f"re-encrypting stored messages: {percent}%, {counted}{unreadable}"
