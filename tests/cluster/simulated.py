@@ -333,7 +333,7 @@ class Node:
         """False: the shard is not served here."""
         if self.read(request):
             return True
-        if request.is_read or request.shard not in self.live:
+        if request.is_read or not self.may_answer(request):
             return False
         shard, table = self.live[request.shard]
         counter = table.get("it") or Count(0)
@@ -349,10 +349,11 @@ class Node:
             self.world.acknowledged[request.shard] += 1
         return True
 
+    def may_answer(self, request: Request) -> bool:
+        return request.shard in self.live and (self.member.is_connected or not self.world.checked)
+
     def read(self, request: Request) -> bool:
-        if self.world.checked:
-            self.member.check()
-        if not request.is_read or request.shard not in self.live:
+        if not request.is_read or not self.may_answer(request):
             return False
         counter = self.live[request.shard][1].get("it") or Count(0)
         self.world.has_read(request, counter.value)

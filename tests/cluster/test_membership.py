@@ -96,7 +96,7 @@ def test_a_node_that_stops_hands_everything_over_and_nothing_fails(make_world: M
         await leaving.member.drain(within_s=5)
         leaving.accepts = False
         await asyncio.sleep(1)  # the time in which a server ends the requests that it has begun
-        await leaving.member.leave()
+        await leaving.member.leave(within_s=5)
 
     leaving.loop.call_soon(leaving.start, stop())
     requests = world.run(5, requests_per_s=60)
@@ -114,7 +114,7 @@ def test_the_last_node_leaves_at_once(make_world: MakeWorld) -> None:
 
     async def stop() -> None:
         await node.member.drain(within_s=60)
-        await node.member.leave()
+        await node.member.leave(within_s=5)
 
     node.loop.call_soon(node.start, stop())
     world.run(3)

@@ -3,7 +3,7 @@
 Once a second it renews its row and reads all rows (``store/leases.py``). From these every node computes the same
 placement (``cluster/placement.py``) and does its own part: takes shards without an owner, loads what it was given,
 hands over what belongs elsewhere. A hand-over finishes what was begun, closes the shard, and then changes the lease;
-requests that come meanwhile wait in :meth:`Membership.refresh` until the next owner has loaded it.
+requests that come meanwhile wait until the next owner has loaded it (:meth:`Membership.refresh`).
 
 A node that could not renew its row stops serving its shards before others may take them, by its own clock. So it does
 not answer from memory that is out of date. What is written does not depend on that: the journal of a shard refuses
@@ -32,14 +32,13 @@ T = TypeVar("T")
 
 
 class Times(NamedTuple):
-    """In seconds."""
+    """In seconds. A node serves for a while after it was renewed last, by its own clock; it may be removed a little
+    later, by the clock of the database."""
 
     renew: float = 1.0
     look: float = 0.1  # instead, while requests wait for a shard
-    serve: float = 4.0  # after the last renewal, by the clock of the node
-    valid: float = (
-        5.0  # after the last renewal, by the clock of the database: then others may take its shards
-    )
+    serve: float = 4.0
+    valid: float = 5.0
     patience: float = 5.0  # how long a request waits for a shard that changes hands
 
 
@@ -163,11 +162,6 @@ class Membership:
 
     # -- may this node serve? --------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """For every request: after a pause of the process the timer may be late."""
-        if self.held and self._clock() >= self._serve_until:
-            self._lapse()
-
     def _lapse(self) -> None:
         if self._clock() < self._serve_until:
             self._set_timer()
@@ -201,7 +195,8 @@ class Membership:
 
     @property
     def is_connected(self) -> bool:
-        """Alive, and the database was reached lately."""
+        """The database was reached lately. To be asked for every request: after a pause of the process the timer that
+        gives up its shards may be late."""
         return self._clock() < self._serve_until
 
     @property
@@ -229,19 +224,20 @@ class Membership:
         except StoreError as error:
             log.warning("the shards cannot be handed over before the stop: %s", error)
 
-    async def leave(self) -> None:
+    async def leave(self, within_s: float) -> None:
         """Close what is left and leave the cluster; others take the shards at once."""
         self._is_leaving = True
         self._look.set()
         if self._runs is not None:
             await self._runs
-        await asyncio.gather(*self._busy.values(), return_exceptions=True)
         for shard in list(self.held):
-            del self.held[shard]
-            try:
-                await self._host.close_shard(shard)
-            except PenstockError as error:
-                log.warning("shard %d was not closed cleanly: %s", shard, error)
+            if shard not in self._busy:
+                del self.held[shard]
+                self._begin(shard, self._host.close_shard(shard))
+        if self._busy:
+            _, unfinished = await asyncio.wait(self._busy.values(), timeout=within_s)
+            if unfinished:
+                log.warning("%d shards were not closed in time", len(unfinished))
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
         try:
@@ -369,24 +365,32 @@ class Membership:
             log.error("shard %d cannot be loaded or handed over", shard, exc_info=error)
 
     async def _claim(self, lease: LeaseRow) -> None:
-        if await self._call(partial(self._leases.claim, lease.shard, lease.epoch, self.id)):
-            await self._serve(lease._replace(owner=self.id, epoch=lease.epoch + 1, is_serving=False))
+        shard, epoch, drops = lease.shard, lease.epoch, self._drops
+        if await self._call(partial(self._leases.claim, shard, epoch, self.id)):
+            await self._load(shard, epoch + 1, drops)
 
     async def _serve(self, lease: LeaseRow) -> None:
-        """Load the shard if necessary, and say so in its row."""
-        shard, epoch = lease.shard, lease.epoch
-        if self.held.get(shard) != epoch:
-            if lease.is_serving:
-                # It was dropped, or a hand-over did not end: others wait for a change of the row.
-                if not await self._call(partial(self._leases.hand_over, shard, epoch, self.id, self.id)):
-                    return
-                epoch += 1
-            drops = self._drops
+        """The row says that the shard is ours: load it, or say that it is loaded."""
+        shard, epoch, drops = lease.shard, lease.epoch, self._drops
+        if self.held.get(shard) == epoch:
+            await self._announce(shard, epoch)
+        elif not lease.is_serving:
+            await self._load(shard, epoch, drops)
+        # It was dropped, or a hand-over did not end: others wait for a change of the row.
+        elif await self._call(partial(self._leases.hand_over, shard, epoch, self.id, self.id)):
+            await self._load(shard, epoch + 1, drops)
+
+    async def _load(self, shard: int, epoch: int, drops: int) -> None:
+        """``drops``: as of the moment when the lease was known to be ours."""
+        if drops == self._drops:
             await self._host.open_shard(shard)
-            if drops != self._drops:
+            if drops == self._drops:
+                self.held[shard] = epoch
+                await self._announce(shard, epoch)
+            else:
                 self._host.drop_shard(shard)
-                return
-            self.held[shard] = epoch
+
+    async def _announce(self, shard: int, epoch: int) -> None:
         if not await self._call(partial(self._leases.serving, shard, epoch, self.id)):
             self._drop(shard)
         self._hint(node.address for node in self.view.nodes if node.id != self.id)

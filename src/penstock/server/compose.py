@@ -178,7 +178,7 @@ class Parts:
         """Commit the last changes and close the store."""
         self.security.encryption.stop()
         if self.node is not None:
-            await self.node.leave()
+            await self.node.leave(self.config.stop_timeout)
         await self.broker.stop()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)

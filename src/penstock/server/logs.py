@@ -65,11 +65,12 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level.upper())
-    # Errors of the event loop (a failed accept, an error in a callback) belong in the same log.
-    loop_log = logging.getLogger("asyncio")
-    loop_log.handlers[:] = [handler]
-    loop_log.propagate = False
-    loop_log.setLevel(logging.WARNING)
+    # Errors of the event loop (a failed accept, an error in a callback) and of the driver belong in the same log.
+    for name in ("asyncio", "psycopg"):
+        other = logging.getLogger(name)
+        other.handlers[:] = [handler]
+        other.propagate = False
+        other.setLevel(logging.WARNING)
     return human
 
 

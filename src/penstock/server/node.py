@@ -112,8 +112,8 @@ class ClusterNode:
             ),
         )
 
-    async def leave(self) -> None:
-        await self.membership.leave()
+    async def leave(self, within_s: float) -> None:
+        await self.membership.leave(within_s)
         if self._links is not None:
             await self._links.close()
 
