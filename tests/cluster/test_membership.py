@@ -121,6 +121,28 @@ def test_the_last_node_leaves_at_once(make_world: MakeWorld) -> None:
     assert world.leases.view().nodes == ()
 
 
+def test_shards_are_served_even_if_all_nodes_drain(make_world: MakeWorld) -> None:
+    world = make_world(9, nodes=2, shards=6)
+    world.run(5)
+    for node in list(world.nodes):
+        world.leases.drain(node, is_draining=True)
+    world.run(2)
+    assert shares(world) == [3, 3]
+    world.kill(world.nodes["node-0"])
+    world.run(TIMES.valid + TIMES.renew + 1)
+    assert shares(world) == [6]
+
+
+def test_a_hint_that_a_node_is_gone_is_given_once(make_world: MakeWorld) -> None:
+    world = make_world(10, nodes=3, shards=6)
+    world.run(5)
+    gone: list[str] = []
+    world.nodes["node-0"].member._gone = gone.append
+    world.kill(world.nodes["node-1"])
+    world.run(TIMES.valid + 10)
+    assert gone == ["node-1"]
+
+
 def test_an_operator_places_a_shard(make_world: MakeWorld) -> None:
     world = make_world(6, nodes=3, shards=6)
     world.run(5)
