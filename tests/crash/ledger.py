@@ -2,7 +2,10 @@
 
 Rule 1: a message whose send was acknowledged is received or still there, until its delete was asked for.
 Rule 2: a message whose delete was acknowledged never comes back. An acknowledged delete counts only while the
-        receive it belongs to still hides the message: past that SQS promises nothing.
+        receive it belongs to still hides the message: past that SQS promises nothing. A receive of a standard
+        queue is written up to 100 ms later, and a crash before that shows the message again: it may be a dead
+        letter when its first receiver deletes it. So there only deletes count that follow the receive so soon
+        that the server cannot have crashed and started in between.
 Rule 3: a FIFO message is handed out only when all before it in its group were deleted, or came before it in the same
         answer.
 Rule 4: a FIFO send that is repeated until it is acknowledged makes one message: one id, one sequence number, and

@@ -13,6 +13,7 @@ from typing import Any
 from crash.ledger import Ledger, Ordered
 
 HIDDEN_S = 2
+CRASH_S = 0.3  # less than a crash and a restart take
 PLAIN, DEAD, FIFO = "plain", "dead", "ordered.fifo"
 GROUPS_PER_PRODUCER = 5
 BACKLOG_MAX = 1000
@@ -166,7 +167,7 @@ class Load:
             if not self._delete_one(client, queue, message["ReceiptHandle"]):
                 continue
             now = time.monotonic()
-            if now - asked_at < HIDDEN_S:
+            if now - asked_at < (HIDDEN_S if queue == FIFO else CRASH_S):
                 self._ledger.delete_acknowledged(message["Body"], now)
 
     def _delete_one(self, client: Client, queue: str, handle: str) -> bool:

@@ -60,7 +60,7 @@ def test_inputs_are_divided_by_weight(monkeypatch: pytest.MonkeyPatch, tmp_path:
         return type("Done", (), {"returncode": 0})
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["fuzz.run", "--runs", "2000000"])
+    monkeypatch.setattr(sys, "argv", ["fuzz.run", "--runs", str(sum(SHARES.values()) * 100_000)])
     monkeypatch.setattr(run, "find_spec", lambda name: True)
     monkeypatch.setattr(run.subprocess, "run", ended)
     assert run.main() == 0

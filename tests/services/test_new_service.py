@@ -24,7 +24,7 @@ JSON = {"Content-Type": "application/x-amz-json-1.0", "Host": "localhost:9324"}
 
 @pytest.fixture(autouse=True)
 def with_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = (SERVICE, lambda parts: Notes(parts.shards[0]))
+    line = (SERVICE, lambda parts: Notes(parts.shards))
     monkeypatch.setattr(compose, "SERVICES", (*compose.SERVICES, line))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
 from penstock.auth.authorize import AccessDenied
-from penstock.broker.shard import Shard
+from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import PenstockError, SignatureMissing
+from penstock.server.shards import OpenShards
 from penstock.store.changes import RecordKind
 from penstock.wire.faults import access_denied
 from penstock.wire.service import Call, Fault
@@ -26,11 +28,18 @@ class NoteMissing(PenstockError):
 
 
 class Notes:
-    """What the handlers need: the notes, and the shard that makes them durable."""
+    """What the handlers need: the notes, and the shard that makes them durable, which opens after the services."""
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
-        self.table = shard.table(NOTES)
+    def __init__(self, shards: OpenShards) -> None:
+        self._shards = shards
+
+    @property
+    def shard(self) -> Shard:
+        return self._shards[0]
+
+    @cached_property
+    def table(self) -> RecordTable[Note]:
+        return self.shard.table(NOTES)
 
 
 class NoteResource(msgspec.Struct, frozen=True):
