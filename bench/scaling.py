@@ -171,6 +171,7 @@ class Servers:
         folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         server = Server(folder, *flags)
+        server.await_answer(f"{server.url}/health/ready")  # of several workers each learns it by itself
         self._stack.callback(server.kill)
         return server
 
