@@ -327,6 +327,19 @@ def test_sends_are_refused_while_the_store_is_away(setup: Setup) -> None:
     setup.shard.check_sends()
 
 
+def test_a_commit_may_have_been_made_before_another_took_the_shard(setup: Setup) -> None:
+    setup.store.next = lose_the_answer
+    saved = setup.put("cpu", 90)
+
+    def take(outcome: Callable[[], JournalEnd] = setup.store.end) -> JournalEnd:
+        return JournalEnd(outcome().number, b"another")
+
+    setup.store.end = take  # type: ignore[method-assign]
+    setup.run()
+    assert setup.outcome(saved) == "StoreUnknown", "not that nothing was changed"
+    assert [type(error) for error in setup.ended] == [StoreLost]
+
+
 def test_an_unknown_outcome_of_a_shard_that_another_has_taken(setup: Setup) -> None:
     setup.store.next = lose_the_question
     saved = setup.put("cpu", 90)

@@ -201,7 +201,7 @@ def test_a_stranger_who_says_hello_gets_random_bytes_only() -> None:
 
 def test_strangers_are_few_and_do_not_stay() -> None:
     async def test() -> None:
-        async with linked(limits=replaced(strangers_max=5)) as ends:
+        async with linked(limits=replaced(unproven_max=5)) as ends:
             first = [asyncio.create_task(raw(ends.address, b"\0")) for _ in range(5)]
             await until(lambda: len(ends.there._links) == 5)
             assert await asyncio.gather(*first) == [b""] * 5  # after a while
@@ -212,7 +212,7 @@ def test_strangers_are_few_and_do_not_stay() -> None:
 
 def test_strangers_keep_nobody_out() -> None:
     async def test() -> None:
-        async with linked(limits=replaced(strangers_max=5, tick_s=5.0)) as ends:
+        async with linked(limits=replaced(unproven_max=5, tick_s=5.0)) as ends:
             silent = [asyncio.create_task(raw(ends.address, b"\0")) for _ in range(20)]
             await until(lambda: sum(task.done() for task in silent) == 15)  # the oldest give way
             assert len(ends.there._links) == 5

@@ -116,7 +116,7 @@ def test_others_are_refused(authority: Authority, tmp_path: Path, wrong: str) ->
 
 def test_handshakes_that_do_not_end_are_few_and_keep_nobody_out(authority: Authority) -> None:
     async def test() -> None:
-        limits = msgspec.structs.replace(QUICK, strangers_max=5, tick_s=5.0)
+        limits = msgspec.structs.replace(QUICK, unproven_max=5, tick_s=5.0)
         security = authority.node("first").security()
         async with linked(limits=limits, there=security, here=security) as ends:
             host, _, port = ends.address.rpartition(":")

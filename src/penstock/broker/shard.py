@@ -113,7 +113,7 @@ class Shard:
         self._watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
         self._reads = 0  # under way
-        self._reads_done: Promise[None] | None = None  # somebody waits for them
+        self._reads_done: Promise[None] | None = None  # for the close that waits for them
         self._answers: list[tuple[Promise[Any], Any]] | None = (
             None  # to be given when all participants were notified
         )
@@ -396,6 +396,9 @@ class Shard:
             elif end == JournalEnd(number - 1, self._owner):
                 self._refuse(commit, StoreError("the commit was not made"))
             else:
+                if waited and end.number >= number:
+                    # Whose commit has this number cannot be seen: ours may have been made before the take-over.
+                    commit.done.fail(StoreUnknown("another process has taken the shard"))
                 self._refuse(commit, StoreLost("another process owns the shard"))
 
     def _stop_waiting(self, commit: Commit, why: str) -> None:

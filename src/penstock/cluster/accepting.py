@@ -286,9 +286,9 @@ class LinkListener:
             loop.remove_reader(listening)
             loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
             return
-        strangers = [link for link in self._links if not link.is_open]
-        if len(strangers) >= self.limits.strangers_max:
-            self.cut_off(strangers[0], "too many connections that have not proved the cluster secret")
+        unproven = [link for link in self._links if not link.is_open]
+        if len(unproven) >= self.limits.unproven_max:
+            self.cut_off(unproven[0], "too many connections that have not proved the cluster secret")
         link = IncomingLink(self)
         self._links[link] = None
         link.connecting = loop.create_task(self._connect(accepted, link))

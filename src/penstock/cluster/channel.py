@@ -37,7 +37,7 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of answers that a peer does not read: beyond the first it is not read from, beyond the second it is cut off.
     unread_bytes_pause: int = 8 * _MIB
     unread_bytes_max: int = 256 * _MIB
-    strangers_max: int = 64  # connections that have not proved the secret yet
+    unproven_max: int = 64  # connections that have not proved the secret yet
     tick_s: float = 1.0
     handshake_ticks: int = 5
     dead_ticks: int = 4  # without a sign of life

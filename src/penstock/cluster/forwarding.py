@@ -46,7 +46,7 @@ class ForwardLimits(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes_max: int = 64 * 1024 * 1024
     pause_s_min: float = 0.02  # between two looks for an owner, doubled each time
     pause_s_max: float = 0.3
-    stream_idle_s: float = 60.0  # a stream that nobody reads is closed
+    stream_idle_s: float = 60.0  # a stream that is not read is closed
 
 
 class ServedRequest(Protocol):

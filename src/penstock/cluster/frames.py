@@ -32,7 +32,7 @@ class FrameError(Exception):
     """What arrived is not a frame. The connection ends: nothing after it can be understood."""
 
 
-# The handshake, in this order. The one who connects proves itself first: a stranger gets 32 random bytes.
+# The handshake, in this order. The side that connects proves the secret first: without it, it gets 32 random bytes.
 
 
 class HelloFrame(msgspec.Struct, array_like=True, tag=1):

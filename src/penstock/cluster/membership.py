@@ -118,7 +118,7 @@ class Membership:
     # -- who owns what ---------------------------------------------------------------------------------------
 
     def address_of(self, shard: int) -> str | None:
-        """None if nobody serves it at present, as far as this node knows."""
+        """None if no node serves it at present, as far as this node knows."""
         if shard in self.held:
             return self.address
         lease = self._lease(shard)
@@ -126,7 +126,7 @@ class Membership:
         return node.address if node is not None and node.id != self.id else None
 
     async def refresh(self, shard: int) -> None:
-        """Read the rows, and if they say that nobody serves the shard, wait until somebody does; not for ever."""
+        """Read the rows, and if they say that no node serves the shard, wait until one does; not for ever."""
         asked = self._renewals
 
         def is_known() -> bool:

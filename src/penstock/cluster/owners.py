@@ -13,18 +13,3 @@ class Owners(Protocol):
 
     async def refresh(self, shard: int) -> None:
         """The owner said that it is not, or does not answer: find out again. Returns when that is done."""
-
-
-class FixedOwners:
-    """Shards that never change hands: the workers of one machine."""
-
-    def __init__(self, addresses: list[str]) -> None:
-        """``addresses``: by shard."""
-        self.shards = len(addresses)
-        self._addresses = addresses
-
-    def address_of(self, shard: int) -> str | None:
-        return self._addresses[shard]
-
-    async def refresh(self, shard: int) -> None:
-        """There is nothing to find out: a worker that died comes back at the same address."""

@@ -1,6 +1,6 @@
 """Which node should own which shard, and the next few changes that lead there.
 
-Pure and deterministic: every node computes it from the same rows and finds the same answer, so nobody has to lead.
+Pure and deterministic: every node computes it from the same rows and finds the same answer, so no node has to lead.
 A shard stays where it is unless something asks for a move: its owner is gone or drains, an operator placed it
 elsewhere, or one node has at least two more than another.
 """

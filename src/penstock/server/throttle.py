@@ -62,8 +62,8 @@ class SharedThrottle:
     Two processes that accept a request of the same caller within the same microsecond may count it once."""
 
     def __init__(self, per_second: float, burst: float, descriptor: int, key: bytes) -> None:
-        """``descriptor``: of ``SHARED_BYTES`` of memory, empty at first. ``key``: secret, so that nobody can choose
-        to share the allowance of another caller."""
+        """``descriptor``: of ``SHARED_BYTES`` of memory, empty at first. ``key``: secret, so that a caller cannot
+        choose to share the allowance of another."""
         assert per_second > 0, "a throttle needs a rate"
         self._interval_s = 1 / per_second
         self._slack_s = (max(burst, 1) - 1) * self._interval_s

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,13 +15,13 @@ from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.server.compose import SHARDS_PER_WORKER, site_of
+from penstock.server.http.listener import open_sockets
 from penstock.server.lifecycle import StartError, announce, listen_errors
 from penstock.server.logs import set_up_logs
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.startup_report import amount, describe_recovery, startup_report
 from penstock.server.workers.messages import Ready
-from penstock.server.workers.sockets import open_for_workers
 from penstock.server.workers.supervisor import Supervisor
 from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import LockFile
@@ -60,7 +62,7 @@ async def _listen(config: Config, opened: ExitStack) -> tuple[list[Address], lis
     listening: list[list[list[int]]] = [[] for _ in range(config.workers)]
     for wanted in config.addresses:
         with listen_errors(wanted):
-            address, found = await open_for_workers(wanted, config.workers)
+            address, found = await _open_for_workers(wanted, config.workers)
         addresses.append(address)
         for descriptors, sockets in zip(listening, found, strict=True):
             descriptors.append([opened.enter_context(each).fileno() for each in sockets])
@@ -117,3 +119,21 @@ def share_of(config: Config, shards: int) -> Config:
         max_connections=-(-config.max_connections // workers),
         max_connections_per_address=-(-config.max_connections_per_address // workers),
     )
+
+
+async def _open_for_workers(address: Address, workers: int) -> tuple[Address, list[list[socket.socket]]]:
+    """The address with its port, and the sockets of each worker. Raises OSError.
+
+    On Linux each worker has sockets of its own on the same port (SO_REUSEPORT): the kernel spreads new connections
+    evenly, which a shared socket does not, since a worker that is awake takes all that wait. The supervisor keeps
+    every socket open: connections for a worker that is being restarted wait for its successor, and none is reset.
+    Elsewhere SO_REUSEPORT does not spread connections, and all workers share one socket.
+    """
+    found = await open_sockets(address.host, address.port)
+    opened = Address(address.host, found[0].getsockname()[1])
+    if sys.platform != "linux":
+        return opened, [found] * workers
+    # Opened without SO_REUSEPORT first: with it, a port of another server of the same user would be shared.
+    for each in found:
+        each.close()
+    return opened, [await open_sockets(address.host, opened.port, reuse_port=True) for _ in range(workers)]

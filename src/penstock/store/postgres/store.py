@@ -3,7 +3,7 @@
 A commit is one transaction, sent and answered in one round trip. Its first statement moves the shard's number on if
 the number is the expected one and the shard still belongs to this connection; if not, the transaction fails whole.
 
-If the connection breaks, nobody knows whether the last commit was made. The next connection puts its own mark on the
+If the connection breaks, it is unknown whether the last commit was made. The next connection puts its own mark on the
 row of the shard first. That waits for a transaction which is still under way, refuses one which arrives later, and,
 where commits wait for a standby, is itself on the standby only after everything before it. What the row then says is
 final: the commit was made, or it was not and can be sent again.
