@@ -99,6 +99,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     encryption: str
 
 
+class Serving(msgspec.Struct, frozen=True, tag=True):
+    """This worker has learned that all workers are ready, and answers requests for all shards."""
+
+
 class Sends(msgspec.Struct, frozen=True, tag=True):
     """The state of sends has changed, as with a full disk."""
 
@@ -121,4 +125,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     temporary: bool = False  # the same start may succeed later
 
 
-Report = Prepared | Opened | Ready | Sends | Released | Quiet | Failed
+Report = Prepared | Opened | Ready | Serving | Sends | Released | Quiet | Failed

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.server.workers.messages import Assignment, Command, Opened, Ready, Report
+from penstock.server.workers.messages import Assignment, Command, Opened, Ready, Report, Serving
 
 # -P: a directory "penstock" where the server is started must not take the place of the installed package.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "penstock.server.workers.worker")
@@ -32,6 +32,7 @@ class WorkerProcess:
         self.address = assignment.address
         self.is_open = False  # others may pass requests on to it
         self.ready: Ready | None = None
+        self.serving = False
         self.sends = "accepted"
         self.exit_code: int | None = None  # negative: the signal that ended it
         self.pid: int | None = None
@@ -79,6 +80,8 @@ class WorkerProcess:
             self.is_open = True
         if isinstance(report, Ready):
             self.ready = report
+        if isinstance(report, Serving):
+            self.serving = True
         self._seen.add(type(report))
         self._reported[type(report)].set()
 

@@ -41,6 +41,7 @@ from penstock.server.workers.messages import (
     Report,
     Retire,
     Sends,
+    Serving,
     Stop,
     Take,
     Workers,
@@ -167,8 +168,9 @@ class Supervisor:
                 self._broadcast()
             case Ready():
                 self._broadcast()
+            case Serving():
                 if not (self._announced or self._ending.is_set()) and all(
-                    each.ready for each in self._current.values()
+                    each.serving for each in self._current.values()
                 ):
                     self._announced = True
                     self._on_ready([each.ready for each in self._current.values() if each.ready])

@@ -47,6 +47,7 @@ from penstock.server.workers.messages import (
     Reload,
     Retire,
     Sends,
+    Serving,
     Stop,
     Take,
     Workers,
@@ -77,7 +78,7 @@ class WorkerServer:
         self._states: list[WorkerState] = []
         self._reloads = Reloads()
         self._reported_sends = _ACCEPTED
-        self._waits_for_others = assignment.at_once
+        self._serving = False  # all workers were ready once
         self._retiring = False
         self._store_failed = False
         self._parts: Parts
@@ -195,15 +196,17 @@ class WorkerServer:
         health = self._parts.health
         health.facts["worker"] = f"{number} of {workers}"
         health.show("workers", self._workers_state)
-        if self._waits_for_others:
+        if self._assignment.at_once:
             health.expect(_OTHERS)
 
     def _know(self, states: list[WorkerState]) -> None:
         self._states = states
         self._owners.know(states)
-        if self._waits_for_others and all(each.ready for each in states):
-            self._waits_for_others = False
-            self._parts.health.done(_OTHERS)
+        if not self._serving and all(each.ready for each in states):
+            self._serving = True
+            if self._assignment.at_once:
+                self._parts.health.done(_OTHERS)
+            self._control.report(Serving())
 
     def _workers_state(self) -> str:
         ready, workers = sum(each.ready for each in self._states), self._assignment.workers
