@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker.shard import Commit, Shard
 from penstock.clock import ManualClock
-from penstock.errors import StoreAway, StoreBroken, StoreError, StoreLost, StoreUnknown
+from penstock.errors import StoreAway, StoreBroken, StoreClosed, StoreError, StoreLost, StoreUnknown
 from penstock.limits import SECOND, Limits
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry
@@ -338,6 +338,25 @@ def test_a_commit_may_have_been_made_before_another_took_the_shard(setup: Setup)
     setup.run()
     assert setup.outcome(saved) == "StoreUnknown", "not that nothing was changed"
     assert [type(error) for error in setup.ended] == [StoreLost]
+
+
+@pytest.mark.parametrize("error", [StoreLost("taken"), StoreClosed("closed"), StoreBroken("fsync failed")])
+def test_a_commit_may_have_been_made_if_the_journal_can_never_be_read(
+    setup: Setup, error: StoreError
+) -> None:
+    """As with a database: the next owner has the journal, or the lease ended and the shard was dropped."""
+    setup.store.next = lose_the_answer
+    saved = setup.put("cpu", 90)
+
+    def refuse_to_tell() -> JournalEnd:
+        later.append(setup.put("disk", 80))
+        raise error
+
+    later: list[Promise[None]] = []
+    setup.store.end = refuse_to_tell  # type: ignore[method-assign]
+    setup.run()
+    assert setup.outcome(saved) == "StoreUnknown", "not that nothing was changed"
+    assert setup.outcome(later[0]) == type(error).__name__, "of this nothing was sent"
 
 
 def test_an_unknown_outcome_of_a_shard_that_another_has_taken(setup: Setup) -> None:

@@ -51,6 +51,7 @@ _RETRY_MS = SECOND
 _UNKNOWN_MS_MAX = 5 * SECOND  # so long requests wait for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
+_TAKEN = "another process owns the shard"
 
 
 class Participant(Hashable, Protocol):
@@ -369,37 +370,39 @@ class Shard:
         number = commit.changes.number
         try:
             end = outcome.result()
-        except (StoreBroken, StoreLost, StoreClosed) as error:
-            self._refuse(commit, error)
         except Exception as error:
-            if self.ended is not None or isinstance(error, StoreClosed):
-                # The next owner knows whether it was made; here its requests end without an answer to that.
-                self._unsettled = None
-                self._refuse(commit, StoreUnknown("the shard was given up before the commit was confirmed"))
-                return
+            self._end_unread(commit, error)
+            return
+        waited, self._unsettled = self._unsettled is None, None
+        if not waited:
+            self.refuses, self._is_away = None, False
+            log.warning("requests are accepted again")
+        if end == JournalEnd(number, self._owner):
+            if waited:
+                self._committed(commit, frozenset())
+            else:
+                self._committed_late(commit)
+        elif end == JournalEnd(number - 1, self._owner):
+            self._refuse(commit, StoreError("the commit was not made"))
+        elif end.number < number:
+            self._refuse(commit, StoreLost(_TAKEN))
+        else:  # whose commit has this number cannot be seen: ours may have been made before the take-over
+            self._refuse(commit, StoreLost(_TAKEN), StoreUnknown(_TAKEN))
+
+    def _end_unread(self, commit: Commit, error: Exception) -> None:
+        """The journal cannot be read. Try again while the shard may still be ours; then only the next owner knows
+        whether the commit was made."""
+        final = error if isinstance(error, (StoreBroken, StoreLost, StoreClosed)) else self.ended
+        if final is not None:
+            self._unsettled = None
+            self._refuse(commit, final, StoreUnknown(str(final)))
+        else:
             now_ms = self.clock.now_ms()
             if self._unsettled is None:
                 log.warning("the journal cannot be read, trying again every second: %s", error)
                 if now_ms - self._unknown_from_ms >= _UNKNOWN_MS_MAX:
                     self._stop_waiting(commit, str(error))
             self.runtime.at(now_ms + _RETRY_MS, self._read_end)
-        else:
-            waited, self._unsettled = self._unsettled is None, None
-            if not waited:
-                self.refuses, self._is_away = None, False
-                log.warning("requests are accepted again")
-            if end == JournalEnd(number, self._owner):
-                if waited:
-                    self._committed(commit, frozenset())
-                else:
-                    self._committed_late(commit)
-            elif end == JournalEnd(number - 1, self._owner):
-                self._refuse(commit, StoreError("the commit was not made"))
-            else:
-                if waited and end.number >= number:
-                    # Whose commit has this number cannot be seen: ours may have been made before the take-over.
-                    commit.done.fail(StoreUnknown("another process has taken the shard"))
-                self._refuse(commit, StoreLost("another process owns the shard"))
 
     def _stop_waiting(self, commit: Commit, why: str) -> None:
         """Answer those who wait for a commit that may have been made or not. Until that is known, requests are
@@ -448,7 +451,8 @@ class Shard:
                 # The commit is durable: whatever fails here, its requests are answered.
                 log.exception("work after a commit failed")
 
-    def _refuse(self, commit: Commit, error: StoreError) -> None:
+    def _refuse(self, commit: Commit, error: StoreError, answer: StoreError | None = None) -> None:
+        """``answer``: what the requests of the commit itself get, if that is another error."""
         log.error("a commit failed, its requests get 503: %s", error)
         self._under_way = None
         later = self.open_commit
@@ -469,6 +473,8 @@ class Shard:
             self._later_of.clear()
             for participant in concerned:
                 participant.refused()
+        if answer is not None and not commit.done.done:
+            commit.done.fail(answer)
         for each in failed:
             if not each.done.done:
                 each.done.fail(error)

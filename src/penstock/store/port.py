@@ -125,7 +125,9 @@ class Store(Protocol):
         nothing was done; of these, StoreFull passes when there is space again."""
 
     def end(self) -> JournalEnd:
-        """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made."""
+        """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made.
+
+        May raise StoreLost if another process has taken the shard: then it stays unknown here."""
 
     def records(self, kind: str) -> Mapping[str, bytes]:
         """All records of a kind, by key."""

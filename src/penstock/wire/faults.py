@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import NotOwned, StoreAway, StoreError, StoreFull, StoreUnknown, Unreachable
+from penstock.errors import NotOwned, StoreAway, StoreBroken, StoreError, StoreFull, StoreUnknown, Unreachable
 from penstock.wire.service import Fault
 
 
@@ -72,7 +72,7 @@ def store_fault(error: StoreError | NotOwned) -> Fault:
         return service_unavailable("The disk that holds the data is full. Nothing was changed.")
     if isinstance(error, Unreachable):
         return service_unavailable(str(error) or "Another node does not answer. Try again.")
-    if isinstance(error, StoreUnknown):
+    if isinstance(error, (StoreUnknown, StoreBroken)):
         return service_unavailable("It is not known whether the change was stored: it may have been.")
     return service_unavailable("The change could not be stored. Nothing was changed.")
 

@@ -146,7 +146,7 @@ class PostgresStore:
             except StoreUnknown as error:
                 try:
                     number = self._reconnect()
-                except StoreAway:
+                except (StoreAway, StoreLost):  # after it was made, perhaps
                     raise error from None
             if number == changes.number:
                 return frozenset()
