@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import get_args
 
 import pytest
@@ -11,9 +11,10 @@ import pytest
 from penstock.broker.move_tasks import MoveFailure
 from penstock.broker.outbox import LOG_KIND, OUTBOX
 from penstock.broker.waiting import Ask
-from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue
+from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
 from penstock.limits import HOUR, MINUTE
-from penstock.store.port import LAST
+from penstock.store.changes import Changes
+from penstock.store.port import LAST, JournalEnd, Mark
 from sim.cluster import Cluster, Fault
 from sim.world import SECOND, Caller, name_of
 
@@ -304,6 +305,32 @@ def test_a_move_waits_while_the_shard_of_its_destination_is_unreachable(cluster:
     cluster.network.cut.clear()
     cluster.advance(MINUTE)
     assert (dead.move_task(queues.dead).status, queues.count(queues.other)) == ("COMPLETED", (5, 0, 0))
+
+
+@KINDS
+def test_messages_that_left_with_a_commit_whose_outcome_was_known_late(cluster: Cluster, kind: str) -> None:
+    queues = Queues(cluster, kind)
+    queues.send(2)
+    node = cluster.node(queues.work)
+    assert len(node.drain(queues.work)) == 2
+    cluster.advance(SECOND)
+    append, end = node.store.append, node.store.end
+
+    def lose_the_answer(changes: Changes, mark: Mark) -> Set[int]:
+        append(changes, mark)
+        raise StoreUnknown("the connection was lost")
+
+    def no_answer() -> JournalEnd:
+        raise StoreAway("no connection")
+
+    node.store.append, node.store.end = lose_the_answer, no_answer  # type: ignore[method-assign]
+    receiving = node.poll(queues.work, wait_ms=0)
+    cluster.advance(10 * SECOND)
+    assert receiving.done and queues.on_the_way() == 2
+    node.store.append, node.store.end = append, end  # type: ignore[method-assign]
+    cluster.advance(10 * SECOND)
+    assert queues.on_the_way() == 0
+    assert queues.bodies(queues.dead) == ["m0", "m1"]
 
 
 def test_only_a_dead_letter_queue_of_some_shard_is_moved_from(cluster: Cluster) -> None:

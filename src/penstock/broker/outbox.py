@@ -197,7 +197,8 @@ class Route:
         self.wake()
 
     def refused(self) -> None:
-        """What was added with the commit never left its queue; nothing of it is in memory."""
+        """Nothing of the commit is in memory. But it may have been made, with an answer that came too late."""
+        self.wake()
 
     def wake(self) -> None:
         self._more = True
