@@ -90,7 +90,7 @@ def test_drain_waits_until_the_node_owns_nothing(url: str, leases: PostgresLease
 
 
 def test_move_places_a_shard_and_forgets_the_place(url: str, leases: PostgresLeases) -> None:
-    assert cluster(url, "move", "0", B).exit_code == 0
+    assert cluster(url, "move", "0", B).stdout == f"shard 0 moves to {B}\n"
     assert leases.view().leases[0].wish == B
     assert "is not served by" in cluster(url, "move", "0", B, "--wait", "--timeout", "0").stderr
     assert cluster(url, "move", "0", "--anywhere").exit_code == 0
@@ -120,6 +120,15 @@ def test_a_database_without_a_store_is_refused(url: str) -> None:
     result = cluster(url, "status")
     assert result.exit_code == 2
     assert "holds no store of Penstock" in result.stderr
+
+
+def test_a_database_that_had_no_node_yet_counts_as_not_served(url: str) -> None:
+    site = PostgresSite(url, 3)
+    site.open()
+    site.close()
+    result = cluster(url, "status")
+    assert result.exit_code == 1
+    assert "no node was ever started with this database" in result.stderr
 
 
 def test_a_database_that_is_away_is_reported() -> None:

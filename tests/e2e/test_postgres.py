@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
-from postgres import PostgresServer, running_postgres
+from postgres import PostgresServer, free_port, running_postgres
 
 BACK_WITHIN_S = 30
 
@@ -89,6 +91,26 @@ def test_a_database_that_goes_away_and_comes_back(postgres: PostgresServer, stor
             assert "back" in bodies(sqs, url)
         assert health(server)["sends"] == "accepted"
         assert server.stop() == 0
+
+
+def test_a_start_without_the_database_exits_with_1_so_that_a_supervisor_tries_again(tmp_path: Path) -> None:
+    url = f"postgresql://penstock:secret@127.0.0.1:{free_port()}/penstock"
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "serve",
+        "--port",
+        "0",
+        "--data",
+        str(tmp_path),
+        "--store",
+        url,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, "systemd does not restart after 2"
+    assert "start it, or check its address, user and password" in done.stderr
+    assert "secret" not in done.stderr
 
 
 def _sends(sqs: Any, url: str) -> bool:

@@ -27,7 +27,7 @@ def test_a_node_needs_an_address_a_secret_and_a_database() -> None:
         ({**STORE, "cluster_secret_file": "x"}, "advertise is not"),
         ({**STORE, "cluster_listen": "0.0.0.0:1"}, "advertise is not"),
         ({**STORE, "memory": "true"}, "memory has no effect"),
-        ({**STORE, "workers": "2"}, "workers has no effect"),
+        ({**STORE, "workers": "2"}, "workers cannot be used with store"),
         ({**STORE, "durability": "system"}, "durability has no effect"),
         ({"store": "mysql://db/penstock"}, "expected the URL of a PostgreSQL database"),
     ],

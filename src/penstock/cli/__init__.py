@@ -72,4 +72,6 @@ def main() -> None:
       penstock serve --memory --port 0    start a temporary broker on a free port
       penstock health                     exit code 0 if the broker is ready
       penstock check penstock.toml        check a config file before a start
+      penstock serve --workers 4          start a broker of four processes
+      penstock cluster status             show the nodes that share the database PENSTOCK_STORE
     """

@@ -31,8 +31,10 @@ def command() -> None:
 
     \b
     Examples:
-      penstock cluster status --store postgresql://penstock@db/penstock
+      export PENSTOCK_STORE=postgresql://penstock@db/penstock    or --store, or --config
+      penstock cluster status
       penstock cluster drain 10.0.0.5:9400 --wait
+      penstock cluster undrain 10.0.0.5:9400
       penstock cluster move 7 10.0.0.6:9400
     """
 
@@ -41,10 +43,21 @@ def command() -> None:
 @_steers
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(as_json: bool, **flags: Any) -> None:
-    """Show the nodes and the owner of every shard. Exit code 1: a shard is not served."""
+    """Show the nodes and the owner of every shard. Exit code 1: a shard is not served.
+
+    A node is alive, draining, or late: it was not seen for three seconds, and is removed after five. A shard is
+    served, loading, or has no owner. PLACED ON is the node that move has chosen for it.
+
+    \b
+    Examples:
+      penstock cluster status --store postgresql://penstock@db/penstock
+      penstock cluster status --config /etc/penstock/penstock.toml --json
+    """
     with _leases(flags) as leases:
         view = leases.view()
     click.echo(json.dumps(_as_json(view), indent=2) if as_json else _as_text(view))
+    if not view.leases:
+        raise Breakdown("no node was ever started with this database, so that it has no owners of shards")
     if not all(_is_served(lease, view) for lease in view.leases):
         raise SystemExit(1)
 
@@ -58,7 +71,14 @@ def drain(node: str, wait: bool, timeout: float, **flags: Any) -> None:
     """Move all shards of NODE to other nodes, a few at a time, and give it no new ones.
 
     Every request is answered meanwhile. The node says that it is not ready, so that a load balancer sends requests
-    elsewhere, and goes on to serve. It drains until undrain, or until it is started again."""
+    elsewhere, and goes on to serve. It drains until undrain, or until it is started again. If all nodes drain, the
+    shards stay where they are.
+
+    \b
+    Examples:
+      penstock cluster drain 10.0.0.5:9400
+      penstock cluster drain 10.0.0.5:9400 --wait --timeout 300
+    """
     with _leases(flags) as leases:
         if not leases.drain(node, is_draining=True):
             raise _no_such_node(node, leases)
@@ -71,7 +91,12 @@ def drain(node: str, wait: bool, timeout: float, **flags: Any) -> None:
 @click.argument("node")
 @_steers
 def undrain(node: str, **flags: Any) -> None:
-    """Give shards to NODE again."""
+    """Give shards to NODE again.
+
+    \b
+    Example:
+      penstock cluster undrain 10.0.0.5:9400
+    """
     with _leases(flags) as leases:
         if not leases.drain(node, is_draining=False):
             raise _no_such_node(node, leases)
@@ -88,7 +113,13 @@ def undrain(node: str, **flags: Any) -> None:
 def move(shard: int, node: str | None, anywhere: bool, wait: bool, timeout: float, **flags: Any) -> None:
     """Move SHARD to NODE, where it stays while that node is alive and does not drain.
 
-    Others are moved so that the nodes stay balanced. Every request is answered meanwhile."""
+    Others are moved so that the nodes stay balanced. Every request is answered meanwhile.
+
+    \b
+    Examples:
+      penstock cluster move 7 10.0.0.6:9400 --wait
+      penstock cluster move 7 --anywhere
+    """
     if (node is None) != anywhere or (wait and anywhere):
         raise Failure("give either NODE, or --anywhere without --wait")
     with _leases(flags) as leases:
@@ -105,8 +136,10 @@ def move(shard: int, node: str | None, anywhere: bool, wait: bool, timeout: floa
                 timeout,
                 f"shard {shard} is not served by {node} yet",
             )
-    where = "can be anywhere" if node is None else f"belongs to {printable(node)}"
-    click.echo(f"shard {shard} {where}")
+    if node is None:
+        click.echo(f"shard {shard} can be anywhere")
+    else:
+        click.echo(f"shard {shard} {'is served by' if wait else 'moves to'} {printable(node)}")
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from penstock.migrate.stores.opened import opened
 from penstock.server.encryption import root_key
 from penstock.server.settings.config import Config
 from penstock.server.settings.types import without_password
+from penstock.server.startup_report import amount
 from penstock.store.encrypted import Cipher
 
 _LINE_EVERY_S = 5
@@ -108,26 +109,30 @@ class Report(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, migration: Migration, target_shards: int, **more: Any) -> Report:
-        amount = migration.amount
+        found = migration.amount
         return cls(
-            source_shards=amount.shards, target_shards=target_shards, queue_count=amount.queues,
-            messages=amount.messages, bytes=amount.bytes, encrypts_again=migration.encrypts_again,
+            source_shards=found.shards, target_shards=target_shards, queue_count=found.queues,
+            messages=found.messages, bytes=found.bytes, encrypts_again=migration.encrypts_again,
             resumed=migration.resumed, left_out=migration.left_out, **more,
         )  # fmt: skip
 
     def text(self) -> str:
-        amount = f"{self.queue_count} queues, {self.messages} messages, {self.bytes} bytes"
-        shards = f"{self.source_shards} to {self.target_shards} shards"
+        held = (
+            amount(self.queue_count, "queue"),
+            amount(self.messages, "message"),
+            amount(self.bytes, "byte"),
+        )
+        what, shards = ", ".join(held), f"{self.source_shards} to {amount(self.target_shards, 'shard')}"
         if not self.target_shards:
             lines = []
         elif self.complete:
-            lines = [f"{amount} copied and compared, from {shards}"]
+            lines = [f"{what} copied and compared, from {shards}"]
         else:
-            lines = [f"{amount} would be copied, from {shards}"]
+            lines = [f"{what} would be copied, from {shards}"]
         if self.encrypts_again:
             lines.append("messages of merged shards are encrypted again")
         if self.left_out:
-            lines.append(f"{self.left_out} messages of deleted queues were left out")
+            lines.append(f"left out: {amount(self.left_out, 'message')} of deleted queues")
         return "\n".join([*lines, *filter(None, [self.note])])
 
 

@@ -25,6 +25,9 @@ def command(**flags: object) -> None:
       penstock serve --config /etc/penstock/penstock.toml --log-format json
       penstock serve --host 0.0.0.0 --public-url https://queues.example.com
       penstock serve --workers 4
+      penstock serve --store postgresql://penstock@db/penstock
+      penstock serve --store postgresql://penstock@db/penstock --advertise 10.0.0.5:9400 \\
+          --cluster-secret-file cluster.secret
       PENSTOCK_PORT=4566 penstock serve
 
     \b

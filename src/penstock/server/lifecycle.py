@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from penstock.auth.encryption.root_key import RootKeyUnavailable
-from penstock.errors import PenstockError, StoreError, StoreRefused
+from penstock.errors import PenstockError, StoreAway, StoreError, StoreRefused
 from penstock.promise import outcome, start
 from penstock.server.compose import Parts
 from penstock.server.logs import set_up_logs
@@ -210,6 +210,8 @@ async def start_step(config: Config, step: Coroutine[Any, None, None]) -> None:
         await outcome(start(step))
     except DeclaredQueueError as error:
         raise StartError(f"cannot create the declared queues: {error} ({config.file})") from None
+    except StoreAway as error:
+        raise TemporaryStartError(str(error)) from None
     except PenstockError as error:
         raise StartError(str(error) or type(error).__name__) from None
 

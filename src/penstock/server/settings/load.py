@@ -195,11 +195,15 @@ def _check_cluster(config: Config) -> None:
     if config.store is not None:
         for name, is_set in (
             ("memory", config.memory),
-            ("workers", config.workers > 1),
             ("durability", config.durability != "commit"),
         ):
             if is_set:
                 raise ConfigError(f"{name} has no effect with store, which is a database: remove one of them")
+        if config.workers > 1:
+            raise ConfigError(
+                "workers cannot be used with store: a server on a database is one process. Start several of them as "
+                "nodes of a cluster, with advertise"
+            )
     if config.advertise is None:
         for name in ("cluster_listen", "cluster_secret_file", *_CLUSTER_TLS):
             if getattr(config, name) is not None:
@@ -209,7 +213,7 @@ def _check_cluster(config: Config) -> None:
     elif config.cluster_secret_file is None:
         raise ConfigError(
             "advertise is set but cluster_secret_file is not: create one with "
-            "openssl rand -hex 32 > cluster.secret, and give all nodes the same"
+            "(umask 077; openssl rand -hex 32 > cluster.secret), and give all nodes the same"
         )
     elif not config.advertise.port:
         raise ConfigError(

@@ -70,10 +70,11 @@ class PostgresSite:
             connection.close()
 
     def open(self) -> None:
+        """Raises StoreAway or StoreRefused."""
         try:
             connection = self.database.connect()
         except StoreAway as error:
-            raise StoreRefused(f"{error}: start it, or check its address, user and password") from error
+            raise StoreAway(f"{error}: start it, or check its address, user and password") from error
         try:
             self._create(connection)
             self.guarantees = guarantees(*connection.execute(SQL["durability"]).fetchone() or ())
