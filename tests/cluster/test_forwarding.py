@@ -13,6 +13,8 @@ import pytest
 
 from cluster.links import QUICK, Proxy
 from cluster.nodes import WAIT, SeenRequest, for_shard, move, nodes
+from penstock.errors import NotOwned
+from penstock.server.throttle import Throttle
 from penstock.wire.service import Response
 from server.harness import run, until
 
@@ -472,6 +474,61 @@ def test_beyond_the_bytes_in_flight_a_request_is_refused_at_once() -> None:
                 seen.answer()
             for client in clients[:2]:
                 assert (await client.response()).status == 200
+
+    run(test)
+
+
+def test_a_request_counts_once_against_a_rate_limit_that_processes_share() -> None:
+    """Whether it is counted before it turns out to be another's, or by the owner only."""
+
+    async def test() -> None:
+        async with nodes() as (entry, owner):
+            entry.routes._throttle = owner.routes._throttle = Throttle(0.001, burst=4)
+            statuses = [(await entry.ask(for_shard(1))).status for _ in range(2)]
+            entry.forwarder._hint = lambda request: 1
+            entry.routes.forwarder = entry.forwarder
+            statuses += [(await entry.ask(for_shard(1))).status for _ in range(3)]
+            assert statuses == [200, 200, 200, 200, 403]
+
+    run(test)
+
+
+def test_large_requests_that_wait_for_long_leave_the_link_to_others() -> None:
+    """As long polls with a padded body would, each for 20 seconds."""
+
+    async def test() -> None:
+        limits = msgspec.structs.replace(QUICK, in_flight_bytes_max=50_000)
+        async with nodes(limits=limits) as (entry, owner):
+            owner.answers = None
+            clients = [await entry.connect() for _ in range(8)]
+            for number, client in enumerate(clients, 1):
+                client.send(for_shard(1, b"x" * 40_000))
+                await owner.arrival(number)
+                await until(lambda: entry.peers.link(owner.address)._in_flight_bytes < 10_000)
+            for seen in owner.seen[:4]:
+                seen.answer(b"messages")
+            for client in clients[:4]:
+                assert (await client.response()).body == b"messages"
+            entry.peers.disconnect(owner.address)
+            for client in clients[4:]:  # they are not kept, so they cannot be sent again
+                lost = await client.response()
+                assert (lost.status, "may or may not" in lost.json()["message"]) == (503, True)
+            assert len(owner.seen) == 8
+
+    run(test)
+
+
+def test_a_large_request_that_waited_is_not_passed_on_to_the_next_owner() -> None:
+    async def test() -> None:
+        async with nodes() as (entry, owner):
+            owner.answers = None
+            client = await entry.connect()
+            client.send(for_shard(1, b"x" * 40_000))
+            await owner.arrival()
+            await until(lambda: entry.peers.link(owner.address)._in_flight_bytes < 10_000)
+            (incoming,) = next(iter(owner.links._links)).running.values()
+            incoming.fail(NotOwned(1))
+            assert (await client.response()).status == 503
 
     run(test)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,31 @@ def test_a_peer_that_reads_no_answers_is_cut_off() -> None:
             proxy.cut()
             with pytest.raises(Unreachable):
                 await outcome(answers[-1])
+
+    run(test)
+
+
+def test_messages_go_back_if_too_many_are_on_their_way() -> None:
+    """Instead of an end of the connection, which would be the end of all other calls, too."""
+
+    async def test() -> None:
+        limits = replaced(unread_messages_max=5_000_000, dead_ticks=1000)
+        async with linked(limits=limits) as ends:
+            answers = [ends.call("keep") for _ in range(40)]
+            small = ends.call("keep")
+            await ends.arrival(41)
+            returned: list[int] = []
+            for number, call in enumerate(ends.kept[:40]):
+                call.answer(b"x" * 1_000_000, partial(returned.append, number))
+            ends.kept[40].answer(b"done")
+            assert await outcome(small) == b"done"
+            assert 0 < len(returned) < 40
+            for number, answer in enumerate(answers):
+                if number in returned:
+                    with pytest.raises(Unreachable, match="Too many messages"):
+                        await outcome(answer)
+                else:
+                    assert len(await outcome(answer)) == 1_000_000
 
     run(test)
 

@@ -22,6 +22,7 @@ from penstock.cluster.frames import (
     Payloads,
     PieceFrame,
     PingFrame,
+    TakenFrame,
     split_payload,
 )
 from penstock.cluster.handshake import LinkSecurity
@@ -32,6 +33,7 @@ log = logging.getLogger("penstock.cluster")
 
 _TEXT_MAX = 512  # of an error
 _RETURNABLE_BYTES_MAX = 32 * 1024 * 1024
+_SMALL_CALL_BYTES = 4096  # so many bytes of every client that may wait can be kept by the one who called
 _SOCKET_PATH_BYTES_MAX = 107  # Linux
 _LOG_REFUSED_S = 60.0
 _BACKLOG = 128
@@ -96,6 +98,7 @@ class IncomingLink:
         )
         self.running: dict[int, IncomingCall] = {}
         self._payloads = Payloads(limits.unfinished_bytes_max)
+        self._large: list[int] = []  # calls since the last tick
         # Answers of the last one to two ticks whose messages can be returned, with their size: a client may have
         # disconnected while its answer was on the way.
         self._returnable: dict[int, tuple[Callable[[], None], int]] = {}
@@ -107,11 +110,15 @@ class IncomingLink:
             if if_unread is not None:
                 if_unread()
             return
-        if len(payload) > self._listener.limits.payload_bytes_max:
-            if if_unread is not None:
-                if_unread()
-            self._send_error(
-                number, Unreachable("The response is too large to be passed on by another node.")
+        limits = self._listener.limits
+        if len(payload) > limits.payload_bytes_max:
+            self._withhold(number, "The response is too large to be passed on by another node.", if_unread)
+            return
+        if if_unread is not None and self.channel.unread_bytes + len(payload) > limits.unread_messages_max:
+            self._withhold(
+                number,
+                "Too many messages are on their way from the node that owns this queue. Try again.",
+                if_unread,
             )
             return
         ahead, last = split_payload(payload)
@@ -122,6 +129,11 @@ class IncomingLink:
             self._returnable[number] = if_unread, len(payload)
             self._returnable_bytes += len(payload)
         self._listener.answered()
+
+    def _withhold(self, number: int, reason: str, if_unread: Callable[[], None] | None) -> None:
+        if if_unread is not None:
+            if_unread()
+        self._send_error(number, Unreachable(reason))
 
     def fail(self, number: int, error: BaseException | None) -> None:
         if not isinstance(error, PenstockError):
@@ -138,6 +150,10 @@ class IncomingLink:
     def tick(self) -> None:
         self._returnable_bytes -= sum([size for _, size in self._returnable_before.values()])
         self._returnable_before, self._returnable = self._returnable, {}
+        large, self._large = self._large, []
+        for number in large:
+            if number in self.running:
+                self.channel.send(TakenFrame(number))
         if self.channel.is_late():
             self._listener.cut_off(self, "it did not prove in time that it knows the cluster secret")
         else:
@@ -173,7 +189,10 @@ class IncomingLink:
     def _start(self, frame: CallFrame) -> None:
         if frame.id in self.running:
             raise FrameError("two calls with one number")
-        call = self.running[frame.id] = IncomingCall(self, frame.id, self._payloads.whole(frame))
+        payload = self._payloads.whole(frame)
+        if len(payload) > _SMALL_CALL_BYTES:
+            self._large.append(frame.id)
+        call = self.running[frame.id] = IncomingCall(self, frame.id, payload)
         answering = self._listener.handlers.get(frame.kind)
         if answering is None:
             call.fail(Unreachable(f"Another node does not know the call {frame.kind[:32]!r}."))

@@ -34,8 +34,11 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of one payload, and of all that arrive in pieces at the same time.
     payload_bytes_max: int = 96 * _MIB
     unfinished_bytes_max: int = 256 * _MIB
-    # Of answers that a peer does not read: beyond the first it is not read from, beyond the second it is cut off.
+    # Of answers that a peer has not read: beyond the first it is not read from, beyond the last it is cut off.
     unread_bytes_pause: int = 8 * _MIB
+    unread_messages_max: int = (
+        64 * _MIB
+    )  # beyond this, answers with messages are refused, and the messages go back
     unread_bytes_max: int = 256 * _MIB
     unproven_max: int = 64  # connections that have not proved the secret yet
     tick_s: float = 1.0
@@ -78,7 +81,7 @@ class Channel(asyncio.Protocol):
         self._unsent: list[Frame] = []
         self._unsent_bytes = 0
         self._silent_ticks = 0
-        self._unread_bytes = 0  # at the last tick
+        self._unread_before = 0  # at the last tick
         self._reason = "the connection was closed by the other side"
         self._loop = asyncio.get_running_loop()
 
@@ -143,6 +146,12 @@ class Channel(asyncio.Protocol):
         if transport.get_write_buffer_size() > self._limits.unread_bytes_max:
             self.close("the other side does not read what it is sent")
 
+    @property
+    def unread_bytes(self) -> int:
+        """That were sent, and that the other side has not read."""
+        written = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return written + self._unsent_bytes
+
     def is_late(self) -> bool:
         """Call this with every tick: whether the handshake takes too long, that of TLS included."""
         self._silent_ticks += 1
@@ -154,9 +163,9 @@ class Channel(asyncio.Protocol):
         if transport is None or self._handshake is not None:
             return
         unread = transport.get_write_buffer_size()
-        if unread < self._unread_bytes:
+        if unread < self._unread_before:
             self._silent_ticks = 0  # busy reading what it was sent
-        self._unread_bytes = unread
+        self._unread_before = unread
         if self._silent_ticks > self._limits.dead_ticks:
             self.close("it gives no sign of life")
         elif self._role == "connects" and self._silent_ticks > 1:

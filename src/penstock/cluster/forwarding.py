@@ -74,6 +74,7 @@ class PassedRequest(msgspec.Struct, array_like=True, gc=False):
     scheme: str
     listening: str
     certificate: str
+    counted: bool  # against the rate limit of its caller
 
 
 class PassedResponse(msgspec.Struct, array_like=True, gc=False):
@@ -87,6 +88,10 @@ class PassedResponse(msgspec.Struct, array_like=True, gc=False):
 Serve = Callable[[PassedRequest, Callable[[Any, Response], None], Callable[[int], None]], ServedRequest]
 """(request, what takes the response, what takes the shard if it is not ours) -> the request as it is served."""
 
+_NO_ANSWER = (
+    "The node that owns this queue could not answer. The request may or may not have been carried out."
+)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_request = msgspec.msgpack.Decoder(PassedRequest).decode
 _decode_response = msgspec.msgpack.Decoder(PassedResponse).decode
@@ -96,8 +101,8 @@ class Passage:
     """A request on its way to the owner and back. For the connection of the client it stands for the running call."""
 
     __slots__ = (
-        "_done", "_forwarder", "_link", "_local", "_number", "deadline", "gone", "if_unread", "payload", "shard",
-        "tries",
+        "_done", "_forwarder", "_if_lost", "_link", "_local", "_number", "deadline", "gone", "if_unread", "payload",
+        "shard", "tries",
     )  # fmt: skip
 
     def __init__(self, forwarder: Forwarder, payload: bytes, shard: int, done: Done) -> None:
@@ -106,6 +111,7 @@ class Passage:
         self._link: Link | None = None
         self._number = 0
         self._local: ServedRequest | None = None  # if the shard came to this process meanwhile
+        self._if_lost: Response | None = None  # once the payload was dropped
         self.payload = payload
         self.shard = shard
         self.tries = 0
@@ -116,7 +122,7 @@ class Passage:
     def send(self, link: Link) -> None:
         """Raises Unreachable: it was not sent."""
         self._link = link
-        self._number = link.send(REQUEST, self.payload, self._answered)
+        self._number = link.send(REQUEST, self.payload, self._answered, self._taken)
 
     def serve_here(self, serve: Serve) -> None:
         tries = self.tries
@@ -133,7 +139,16 @@ class Passage:
         elif self._link is not None:
             self._link.cancel(self._number)  # and then the owner answers soon
 
+    def _taken(self) -> None:
+        """The owner has the request, as a long poll: it is not kept here, so it cannot be sent again."""
+        request = _decode_request(self.payload)
+        self._if_lost = refusal(service_unavailable(_NO_ANSWER), request.id, request)
+        self.payload = b""
+
     def refuse(self, error: Exception) -> None:
+        if self._if_lost is not None:
+            self._respond(self._if_lost)
+            return
         if isinstance(error, Unreachable):
             fault = service_unavailable(str(error))
         else:
@@ -160,7 +175,7 @@ class Passage:
                 self.if_unread = partial(link.cancel, self._number)
             stream = self._forwarder.read_stream(link.address, answer.stream) if answer.stream else None
             self._respond(Response(answer.status, answer.headers, answer.body, stream))
-        elif isinstance(error, NotOwned):
+        elif isinstance(error, NotOwned) and self._if_lost is None:
             self._not_owned(error.shard)
         elif isinstance(error, NotSent):
             self._forwarder.wait(self)
@@ -229,6 +244,7 @@ class Forwarder:
         passed = PassedRequest(
             request.id, request.method, request.target, request.headers, request.raw_headers, request.body,
             peer.address, peer.scheme, peer.listening, peer.certificate,
+            request.call is not None,  # else its shard was seen before its caller was
         )  # fmt: skip
         passage = request.call = Passage(self, _encode(passed), shard, done)
         if not request.target:

@@ -87,8 +87,14 @@ class PingFrame(msgspec.Struct, array_like=True, tag=9):
     """Answered with the same, so that both sides hear from each other."""
 
 
+class TakenFrame(msgspec.Struct, array_like=True, tag=10):
+    """A large call runs, and its answer takes a while: it will not be needed again."""
+
+    id: int
+
+
 HandshakeFrame = HelloFrame | ChallengeFrame | ProofFrame
-Frame = CallFrame | AnswerFrame | ErrorFrame | PieceFrame | CancelFrame | PingFrame
+Frame = CallFrame | AnswerFrame | ErrorFrame | PieceFrame | CancelFrame | PingFrame | TakenFrame
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_handshake = msgspec.msgpack.Decoder(HandshakeFrame).decode

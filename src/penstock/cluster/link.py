@@ -29,6 +29,7 @@ from penstock.cluster.frames import (
     Payloads,
     PieceFrame,
     PingFrame,
+    TakenFrame,
     split_payload,
 )
 from penstock.cluster.handshake import LinkSecurity
@@ -49,6 +50,7 @@ class NotSent(Unreachable):
 
 class _Sent(NamedTuple):
     done: CallDone
+    taken: Callable[[], None] | None
     size: int
 
 
@@ -77,8 +79,9 @@ class Link:
         )
         return not connects and not self._calls and now > self._not_before + _FORGET_S
 
-    def send(self, kind: str, payload: bytes, done: CallDone) -> int:
-        """Returns the number of the call, for :meth:`cancel`. ``done`` is called later, never from in here.
+    def send(self, kind: str, payload: bytes, done: CallDone, taken: Callable[[], None] | None = None) -> int:
+        """Returns the number of the call, for :meth:`cancel`. ``done`` is called later, never from in here. ``taken``
+        is called before it if the other side has the payload, which is large, and takes long to answer.
 
         Raises Unreachable if too much waits already, and NotSent if the peer could not be reached just now: in
         either case nothing was sent."""
@@ -91,7 +94,7 @@ class Link:
         if channel is None:
             self._connect()
         self._last_id = number = self._last_id + 1
-        self._calls[number] = _Sent(done, size)
+        self._calls[number] = _Sent(done, taken, size)
         self._in_flight_bytes += size
         if channel is None:
             self._unsent[number] = kind, payload
@@ -110,6 +113,16 @@ class Link:
         sent = self._calls.pop(number)
         self._in_flight_bytes -= sent.size
         return sent
+
+    def _taken(self, number: int) -> None:
+        """Many clients may wait for long, each with a large request: those that have arrived do not count."""
+        sent = self._calls.get(number)
+        if sent is None:
+            raise FrameError("a call that was not sent is taken")
+        self._in_flight_bytes -= sent.size - FRAME_COST
+        self._calls[number] = sent._replace(size=FRAME_COST)
+        if sent.taken is not None:
+            sent.taken()
 
     def tick(self) -> None:
         channel = self._channel or self._shaking_hands
@@ -184,6 +197,8 @@ class Link:
                     self._take(frame.id).done(None, _error_of(frame))
                 case PieceFrame():
                     self._payloads.add(frame)
+                case TakenFrame():
+                    self._taken(frame.id)
                 case PingFrame():
                     pass
                 case _:

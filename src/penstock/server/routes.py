@@ -111,7 +111,7 @@ class Routes:
         peer = self._passed_peers.get(client) or self._passed_peers.put(client, Peer(*client))
         request = Request(
             peer, passed.id, passed.method, passed.target, passed.headers, passed.raw_headers, passed.body,
-            on_response=on_response, on_not_owned=on_not_owned,
+            on_response=on_response, on_not_owned=on_not_owned, counted=passed.counted,
         )  # fmt: skip
         self.serve(request)
         request.release()
@@ -135,7 +135,7 @@ class Routes:
         try:
             write_refusal = None if self._pages is None else self._pages.check(request)
             caller = self._callers.of(request)
-            if self._throttle is not None:
+            if self._throttle is not None and not request.counted:
                 name = caller_name(caller.principal, self._origins.source_ip(request))
                 if not self._throttle.accept(name, monotonic()):
                     raise request_throttled()

@@ -52,10 +52,10 @@ class Recorder(Protocol):
 
 
 Authorize = Callable[[Call, Action, Any], None]
+"""(call, action, its resource): raises a domain error, which the service words, if the caller may not do this."""
 
 PassOn = Callable[[Any, Done, int], None]
 """(request, what takes its response, shard): another process owns the shard, and nothing was decided here."""
-"""(call, action, its resource): raises a domain error, which the service words, if the caller may not do this."""
 
 _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128

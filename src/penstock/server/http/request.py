@@ -69,6 +69,7 @@ class Request(msgspec.Struct, eq=False):
     cors_headers: Headers | None = None  # added to the response
     call: RunningCall | None = None  # set if a service handles the request
     on_not_owned: Callable[[int], None] | None = None  # set if another process passed it on: gets the shard
+    counted: bool = False  # by that process, against the rate limit
     on_response: Callable[[Request, Response], None] | None = None  # set by the connection
     buffered_bytes: int = 0  # memory that it takes while it waits to be served; 0: not computed yet
 
