@@ -399,7 +399,7 @@ class Shard:
         else:
             now_ms = self.clock.now_ms()
             if self._unsettled is None:
-                log.warning("the journal cannot be read, trying again every second: %s", error)
+                log.debug("the journal cannot be read, trying again every second: %s", error)
                 if now_ms - self._unknown_from_ms >= _UNKNOWN_MS_MAX:
                     self._stop_waiting(commit, str(error))
             self.runtime.at(now_ms + _RETRY_MS, self._read_end)
