@@ -25,7 +25,7 @@ from penstock.broker.runtime import Done
 from penstock.broker.shard import RecordTable, Shard
 from penstock.clock import ManualClock
 from penstock.cluster.membership import TIMES, Membership, Times
-from penstock.errors import PenstockError, StoreError, StoreLost, StoreUnknown
+from penstock.errors import PenstockError, StoreError, StoreLost, StoreRefused, StoreUnknown
 from penstock.limits import Limits
 from penstock.promise import Promise
 from penstock.store.changes import Changes, RecordKind
@@ -100,7 +100,13 @@ class SimulatedLeases:
         return self.view() if id in self._nodes else None
 
     def view(self) -> ClusterView:
-        return ClusterView(tuple(row for row, _ in self._nodes.values()), tuple(self._leases))
+        return ClusterView(
+            tuple(row._replace(age_ms=self._age_ms(until)) for row, until in self._nodes.values()),
+            tuple(self._leases),
+        )
+
+    def _age_ms(self, until: float) -> int:
+        return round((TIMES.valid - (until - self._world.now)) * 1000)
 
     def claim(self, shard: int, epoch: int, owner: str) -> bool:
         lease = self._leases[shard]
@@ -209,6 +215,9 @@ class Node:
         self.paused_until = 0.0
         self.is_dead = False
         self.accepts = True
+        self.refusal: PenstockError | None = None  # of every shard that it tries to load
+        self.refused: StoreRefused | None = None  # its start was
+        self.opened: list[tuple[float, int]] = []  # when it tried to load which shard
         self.clock = ManualClock(0)
         self.live: dict[int, tuple[Shard, RecordTable[Count]]] = {}
         self._sent_before = 0.0
@@ -227,6 +236,9 @@ class Node:
                 return
             except StoreError:
                 await asyncio.sleep(0.1)
+            except StoreRefused as error:
+                self.refused = error
+                return
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(coroutine)
@@ -276,6 +288,9 @@ class Node:
 
     async def open_shard(self, shard: int) -> None:
         store = NodeStore(self.world.stores[shard], guarded=self.world.guarded)
+        self.opened.append((self.loop.time(), shard))
+        if self.refusal is not None:
+            raise self.refusal
         state = await self.call(store.open)
         made = Shard(
             store, NodeRuntime(self), self.clock, Limits(), state, lambda error: self._ended(shard, made)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from cluster.simulated import World
+from cluster.simulated import Node, World
 from penstock.cluster.membership import TIMES
+from penstock.errors import StoreError, StoreRefused
 
 SEEDS = range(8)
 
@@ -141,6 +143,73 @@ def test_a_hint_that_a_node_is_gone_is_given_once(make_world: MakeWorld) -> None
     world.kill(world.nodes["node-1"])
     world.run(TIMES.valid + 10)
     assert gone == ["node-1"]
+
+
+def test_a_node_whose_address_another_has_is_refused(make_world: MakeWorld) -> None:
+    world = make_world(11, nodes=2, shards=6)
+    world.run(5)
+    first = world.nodes["node-0"]
+    world.nodes["second"] = second = Node(world, "node-0", TIMES)
+    world.run(5)
+    assert "another node of the cluster advertises node-0" in str(second.refused)
+    assert sorted(node.address for node in world.leases.view().nodes) == ["node-0", "node-1"]
+    assert len(first.member.held) == 3, "the other one goes on"
+
+
+def test_a_node_that_was_killed_can_be_started_again_at_once(make_world: MakeWorld) -> None:
+    world = make_world(12, nodes=2, shards=6)
+    world.run(5)
+    world.kill(world.nodes["node-0"])
+    again = world.join("node-0")
+    world.run(TIMES.valid + 3)
+    assert again.refused is None
+    assert shares(world) == [3, 3]
+
+
+def test_a_node_that_cannot_serve_its_shards_does_not_start(make_world: MakeWorld) -> None:
+    world = make_world(13, nodes=0, shards=6)
+    first = world.join("node-0")
+    first.refusal = StoreRefused("a migration is not finished")
+    world.run(3)
+    assert first.refused is first.refusal
+    assert world.leases.view().nodes == ()
+
+
+def test_a_node_that_cannot_serve_a_shard_leaves_its_shards_to_others(make_world: MakeWorld) -> None:
+    world = make_world(13, nodes=2, shards=6)
+    world.run(5)
+    late = world.join("late")
+    late.refusal = StoreRefused("a key is missing")
+    world.run(10)
+    assert late.member.is_draining
+    assert shares(world) == [0, 3, 3]
+    for node in world.nodes.values():
+        node.refusal = late.refusal
+    world.kill(world.nodes["node-0"])
+    world.run(20)
+    assert len(world.nodes["node-1"].member.held) == 3, "what can be served is served by the last one"
+
+
+def test_a_shard_that_cannot_be_loaded_is_tried_again_later_and_later(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(14, nodes=2, shards=6)
+    world.run(5)
+    remaining = world.nodes["node-1"]
+    world.kill(world.nodes["node-0"])
+    remaining.refusal = StoreError("it is damaged")
+    caplog.clear()
+    world.run(60, requests_per_s=20)  # requests that wait ask for the rows ten times a second
+    tries = [at for at, shard in remaining.opened if shard == remaining.opened[-1][1]]
+    assert 8 <= len(tries) <= 20
+    assert max(later - before for before, later in pairwise(tries)) >= TIMES.retry_max
+    lines = [each for each in caplog.records if "it is damaged" in each.message and each.levelname != "DEBUG"]
+    assert [each.levelname for each in lines] == ["WARNING", "ERROR", "ERROR", "ERROR"], (
+        "once for all, and once for each shard when it lasts"
+    )
+    remaining.refusal = None
+    world.run(TIMES.retry_max + 1)
+    assert len(remaining.member.held) == 6
 
 
 def test_an_operator_places_a_shard(make_world: MakeWorld) -> None:

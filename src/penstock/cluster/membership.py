@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock import __version__
 from penstock.cluster.placement import next_moves
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import PenstockError, StoreError, StoreRefused
 from penstock.store.leases import ClusterView, LeaseRow, Leases
 
 log = logging.getLogger("penstock.cluster")
@@ -40,6 +40,8 @@ class Times(NamedTuple):
     serve: float = 4.0
     valid: float = 5.0
     patience: float = 5.0  # how long a request waits for a shard that changes hands
+    retry: float = 0.2  # before a shard that could not be loaded is tried again; twice that the next time
+    retry_max: float = 5.0
 
 
 TIMES = Times()
@@ -70,6 +72,33 @@ class DatabaseCalls(Protocol):
     """Runs blocking calls of the database elsewhere, one after the other."""
 
     def __call__(self, job: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class FailedShards:
+    """Shards that could not be loaded or handed over, and when to try each of them again: later each time."""
+
+    def __init__(self, clock: Callable[[], float], times: Times) -> None:
+        self._clock = clock
+        self._times = times
+        self._failed: dict[int, tuple[str, float, float]] = {}  # why, the pause, when it ends
+
+    def add(self, shard: int, error: PenstockError) -> None:
+        """A reason is logged once, however many shards it holds back, and as an error if it lasts."""
+        is_known = any(str(error) == why for why, _, _ in self._failed.values())
+        _, before, _ = self._failed.get(shard, ("", self._times.retry / 2, 0.0))
+        pause = min(2 * before, self._times.retry_max)
+        self._failed[shard] = str(error), pause, self._clock() + pause
+        lasts = before < pause == self._times.retry_max
+        level = logging.ERROR if lasts else logging.DEBUG if is_known else logging.WARNING
+        log.log(level, "shard %d cannot be loaded or handed over, trying again: %s", shard, error)
+
+    def discard(self, shard: int) -> None:
+        if self._failed.pop(shard, None) is not None:
+            level = logging.DEBUG if self._failed else logging.WARNING
+            log.log(level, "shard %d was loaded or handed over after all", shard)
+
+    def must_wait(self, shard: int) -> bool:
+        return shard in self._failed and self._clock() < self._failed[shard][2]
 
 
 class Membership:
@@ -113,6 +142,8 @@ class Membership:
         self._renewals = self._seen = 0  # how many were begun; which of them the view is from
         self._is_leaving = False
         self._drops = 0  # how often all shards were dropped
+        self._failed = FailedShards(clock, times)
+        self._refusal: StoreRefused | None = None  # of a shard that this node cannot serve
         self._runs: asyncio.Task[None] | None = None
 
     # -- who owns what ---------------------------------------------------------------------------------------
@@ -208,11 +239,31 @@ class Membership:
 
     async def start(self) -> None:
         """Join the cluster, and load what falls to this node at first. Raises StoreError if the database cannot be
-        reached."""
+        reached, and StoreRefused if this node cannot serve what falls to it: others perhaps can."""
+        await self._check_address()
         await self._register()
         await self._renew()
         self._runs = asyncio.create_task(self._run())
-        await self._watch(lambda: self.is_loaded and not self._busy, self._clock() + self._times.patience)
+        await self._watch(
+            lambda: self._refusal is not None or (self.is_loaded and not self._busy),
+            self._clock() + self._times.patience,
+        )
+        if self._refusal is not None:
+            await self.leave(self._times.patience)
+            raise self._refusal
+
+    async def _check_address(self) -> None:
+        """A node that was killed leaves its row for a while. If the row is renewed, another one has the address."""
+        view = await self._call(self._leases.view)
+        if any(node.address == self.address for node in view.nodes):
+            pause = 2 * self._times.renew
+            await asyncio.sleep(pause)
+            view = await self._call(self._leases.view)
+            if any(node.address == self.address and node.age_ms < pause * 1000 for node in view.nodes):
+                raise StoreRefused(
+                    f"another node of the cluster advertises {self.address} and is alive: stop it, or give each "
+                    "node an address of its own with --advertise"
+                )
 
     async def drain(self, within_s: float) -> None:
         """Hand over all shards, as far as there are nodes that take them and time."""
@@ -307,8 +358,12 @@ class Membership:
         self._serve_until = asked_at + self._times.serve
         self._set_timer()
         before, self.view, self._seen = self.view, view, number
-        for address in {node.address for node in before.nodes} - {node.address for node in view.nodes}:
+        old, new = ({node.address for node in each.nodes} - {self.address} for each in (before, view))
+        for address in old - new:
+            log.info("node %s is gone", address)
             self._gone(address)
+        for address in new - old:
+            log.info("node %s is there", address)
         if (me := view.node(self.id)) is not None:
             self.is_draining = me.is_draining
         if self.is_connected:
@@ -327,7 +382,7 @@ class Membership:
                 self._drop(shard)
         targets = self._targets(view)
         for lease in view.leases:
-            if lease.shard in self._busy:
+            if lease.shard in self._busy or self._failed.must_wait(lease.shard):
                 continue
             target = targets.get(lease.shard)
             if lease.owner == self.id and target is not None:
@@ -359,10 +414,13 @@ class Membership:
         if task.cancelled():
             return
         error = task.exception()
-        if isinstance(error, PenstockError):
-            log.warning("shard %d cannot be loaded or handed over yet: %s", shard, error)
-        elif error is not None:
-            log.error("shard %d cannot be loaded or handed over", shard, exc_info=error)
+        if error is None:
+            self._failed.discard(shard)
+            return
+        if not isinstance(error, PenstockError):
+            log.error("loading or handing over shard %d failed", shard, exc_info=error)
+            error = StoreError(f"{type(error).__name__}: {error}")
+        self._failed.add(shard, error)
 
     async def _claim(self, lease: LeaseRow) -> None:
         shard, epoch, drops = lease.shard, lease.epoch, self._drops
@@ -383,12 +441,23 @@ class Membership:
     async def _load(self, shard: int, epoch: int, drops: int) -> None:
         """``drops``: as of the moment when the lease was known to be ours."""
         if drops == self._drops:
-            await self._host.open_shard(shard)
+            try:
+                await self._host.open_shard(shard)
+            except StoreRefused as error:
+                await self._withdraw(shard, error)
+                raise
             if drops == self._drops:
                 self.held[shard] = epoch
                 await self._announce(shard, epoch)
             else:
                 self._host.drop_shard(shard)
+
+    async def _withdraw(self, shard: int, error: StoreRefused) -> None:
+        """Something is wrong with this node, such as its keyring: others can perhaps serve what it cannot."""
+        self._refusal = error
+        if self._others() and not self.is_draining:
+            log.error("this node drains because it cannot serve shard %d: %s", shard, error)
+            await self._call(partial(self._leases.drain, self.address, is_draining=True))
 
     async def _announce(self, shard: int, epoch: int) -> None:
         if not await self._call(partial(self._leases.serving, shard, epoch, self.id)):
