@@ -20,6 +20,7 @@ MANIFESTS: list[dict[str, Any]] = [
     for manifest in yaml.safe_load_all(file.read_text())
 ]
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 NODES = {name: service for name, service in COMPOSE["services"].items() if name.startswith("node-")}
 
 
@@ -99,6 +100,11 @@ def test_files_are_mounted_where_the_settings_name_them() -> None:
     assert volume["secret"]["defaultMode"] & 0o007 == 0, "a file that everyone may read is refused"
 
 
+def test_the_pod_runs_as_the_user_of_the_image() -> None:
+    assert f"--uid {pod()['securityContext']['runAsUser']} " in DOCKERFILE
+    assert container()["image"] == NODES["node-1"]["image"]
+
+
 def test_a_pod_has_time_to_hand_its_shards_over(tmp_path: Path) -> None:
     config = configured(environment("penstock-0"), tmp_path / "secret")
     assert pod()["terminationGracePeriodSeconds"] >= config.stop_timeout + 30
@@ -129,7 +135,9 @@ def test_a_node_of_the_compose_file(name: str, tmp_path: Path) -> None:
     (secret,) = service["secrets"]
     assert service["environment"]["PENSTOCK_CLUSTER_SECRET_FILE"] == f"/run/secrets/{secret['target']}"
     assert secret["mode"] & 0o077 == 0, "a file that everyone may read is refused"
-    assert f"--uid {secret['uid']} " in service["build"]["dockerfile_inline"]
+    assert f"--uid {secret['uid']} " in DOCKERFILE
+    build = service["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
     assert [volume.partition(":")[2] for volume in service["volumes"]] == [str(config.data)]
 
 

@@ -19,6 +19,21 @@ def test_a_node_needs_an_address_a_secret_and_a_database() -> None:
 
 
 @pytest.mark.parametrize(
+    ("advertise", "given", "listens"),
+    [
+        ("10.0.0.5:9400", {}, "0.0.0.0:9400"),
+        ("node-1.internal:9400", {}, "0.0.0.0:9400"),
+        ("[fd00::5]:9400", {}, "[::]:9400"),
+        ("node-1.internal:9400", {"cluster_listen": "[::]:9401"}, "[::]:9401"),
+    ],
+)
+def test_a_node_listens_where_the_others_can_reach_it(
+    advertise: str, given: dict[str, str], listens: str
+) -> None:
+    assert str(load_config({**NODE, "advertise": advertise, **given}, {}).cluster_address) == listens
+
+
+@pytest.mark.parametrize(
     ("flags", "problem"),
     [
         ({"advertise": "a:1"}, "store is not"),

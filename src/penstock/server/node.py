@@ -14,7 +14,6 @@ from penstock.errors import StoreRefused
 from penstock.promise import outcome, start
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.health import Health
-from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.shards import OpenShards
 from penstock.server.tls import LinkTls
@@ -86,8 +85,8 @@ class ClusterNode:
             gone=self._disconnect,
         )
         shards.on_shard_lost = lambda shard, error: membership.lost(shard)
-        listen = config.cluster_listen or Address("0.0.0.0", config.advertise.port)
-        self.place = ClusterPlace(str(config.advertise), membership, security, listen=str(listen))
+        listen = str(config.cluster_address)
+        self.place = ClusterPlace(str(config.advertise), membership, security, listen=listen)
 
     def connect(self, links: ClusterLinks) -> None:
         """A node that changed a lease asks the others to look at the rows at once instead of within a second."""

@@ -229,6 +229,13 @@ class Config:
         return self.listen or (Address(self.host, self.port),)
 
     @property
+    def cluster_address(self) -> Address:
+        """Where a node listens for the others."""
+        assert self.advertise is not None
+        every = "::" if ":" in self.advertise.host else "0.0.0.0"
+        return self.cluster_listen or Address(every, self.advertise.port)
+
+    @property
     def scheme(self) -> str:
         return "https" if self.tls_certificate is not None else "http"
 
