@@ -69,9 +69,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_three_nodes_by_copy_and_paste(shell: Shell) -> None:
-    starting, using = block("--advertise 127.0.0.1:9401"), block("three ristretti")
-    settings = "\n".join(line for line in starting.splitlines() if line.startswith("export"))
-    nodes = shell.start(starting)
+    settings, starting = block("PENSTOCK_STORE=postgresql://penstock:"), block("--advertise 127.0.0.1:9401")
+    using, steering = block("three ristretti"), block("cluster drain 127.0.0.1:9402")
+    nodes = shell.start(f"{settings}\n{starting}")
     try:
         deadline = time.monotonic() + _STARTED_WITHIN_S
         while not _all_serve(shell, settings):
@@ -79,6 +79,9 @@ def test_three_nodes_by_copy_and_paste(shell: Shell) -> None:
             time.sleep(0.2)
         output = shell.run(f"{settings}\n{using}")
         assert '"Body": "three ristretti"' in output
+        drained, undrained, moved = shell.run(f"{settings}\n{steering}").splitlines()
+        assert drained.endswith("is drained") and undrained.endswith("gets shards again")
+        assert moved.startswith("shard 7 is served by")
     finally:
         os.killpg(nodes.pid, signal.SIGKILL)
         nodes.wait(30)
