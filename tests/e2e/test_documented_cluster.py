@@ -68,7 +68,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         yield Shell(tmp_path, {url: database.url(database.new_database()), **replaced})
 
 
-def test_three_nodes_by_copy_and_paste(shell: Shell) -> None:
+def test_three_nodes_by_copy_and_paste(shell: Shell, tmp_path: Path) -> None:
     settings, starting = block("PENSTOCK_STORE=postgresql://penstock:"), block("--advertise 127.0.0.1:9401")
     using, steering = block("three ristretti"), block("cluster drain 127.0.0.1:9402")
     nodes = shell.start(f"{settings}\n{starting}")
@@ -82,6 +82,9 @@ def test_three_nodes_by_copy_and_paste(shell: Shell) -> None:
         drained, undrained, moved = shell.run(f"{settings}\n{steering}").splitlines()
         assert drained.endswith("is drained") and undrained.endswith("gets shards again")
         assert moved.startswith("shard 7 is served by")
+        ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+        for created in tmp_path.iterdir():
+            assert any(created.match(pattern) for pattern in ignored), f"{created.name} could be committed"
     finally:
         os.killpg(nodes.pid, signal.SIGKILL)
         nodes.wait(30)

@@ -22,6 +22,7 @@ def startup_report(
     audit_file = config.audit_file
     return {
         **({"workers": workers} if workers else {}),
+        **({"cluster": f"node {config.advertise}"} if config.advertise is not None else {}),
         "listening": f"{config.scheme}://{addresses[0]}",
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": describe_data(config),
