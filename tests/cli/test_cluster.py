@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +13,7 @@ from click.testing import CliRunner, Result
 from penstock.cli import main
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, running_postgres
+from postgres import PostgresServer, free_port, running_postgres
 
 A, B = "10.0.0.5:9400", "10.0.0.6:9400"
 
@@ -142,3 +144,22 @@ def test_without_a_database_nothing_can_be_shown() -> None:
     result = CliRunner().invoke(main, ["cluster", "status"])
     assert result.exit_code == 2
     assert "--store" in result.stderr
+
+
+def test_settings_that_only_a_node_needs_may_be_incomplete(
+    url: str, leases: PostgresLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of a node whose address is in its flags."""
+    monkeypatch.setenv("PENSTOCK_CLUSTER_SECRET_FILE", "cluster.secret")
+    leases.serving(2, 1, "b")
+    result = cluster(url, "status")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_failure_is_said_once() -> None:
+    """In a process of its own: pytest has handlers for all logs."""
+    command = [sys.executable, "-m", "penstock", "cluster", "status", "--store"]
+    away = f"postgresql://penstock@127.0.0.1:{free_port()}/none"
+    said = subprocess.run([*command, away], capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr.count("cannot be reached") == 1, said.stderr

@@ -44,6 +44,7 @@ def test_a_node_listens_where_the_others_can_reach_it(
         ({**STORE, "memory": "true"}, "memory has no effect"),
         ({**STORE, "workers": "2"}, "workers cannot be used with store"),
         ({**STORE, "durability": "system"}, "durability has no effect"),
+        ({"workers": "9", "shards": "4"}, "shards = 4 is too few for 9 workers"),
         ({"store": "mysql://db/penstock"}, "expected the URL of a PostgreSQL database"),
     ],
 )

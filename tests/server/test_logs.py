@@ -16,7 +16,7 @@ from .harness import get, post, run, serving
 
 @pytest.fixture(autouse=True)
 def logs_as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("penstock", "asyncio")]
+    loggers = [logging.getLogger(name) for name in ("penstock", "asyncio", "psycopg")]
     before = [(each, each.handlers[:], each.propagate, each.level) for each in loggers]
     yield
     for logger, handlers, propagate, level in before:
@@ -112,3 +112,12 @@ def test_a_failure_is_a_warning_and_a_refusal_under_load_is_not(caplog: pytest.L
         ("WARNING", "answered 500"),
         ("DEBUG", "answered 503"),
     ]
+
+
+def test_errors_that_the_database_driver_ignores_are_not_logged() -> None:
+    stream = io.StringIO()
+    set_up_logs("debug", "json", stream)
+    logging.getLogger("psycopg").warning("error ignored terminating a pipeline")
+    assert stream.getvalue() == ""
+    logging.getLogger("psycopg").error("worth to know")
+    assert "worth to know" in stream.getvalue()

@@ -5,6 +5,7 @@ Commands are imported when they are called: neither help nor a health check load
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Any
 
@@ -75,3 +76,6 @@ def main() -> None:
       penstock serve --workers 4          start a broker of four processes
       penstock cluster status             show the nodes that share the database PENSTOCK_STORE
     """
+    # A command says itself what failed. Python would print the log of its parts, and of the driver, beside that.
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())

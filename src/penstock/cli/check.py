@@ -29,7 +29,7 @@ def command(file: str | None) -> None:
       penstock check penstock.toml
       PENSTOCK_PORT=99999 penstock check
     """
-    config = configured({"config": file})
+    config = configured({"config": file}, serves=True)
     try:
         _read_files(config)
     except SETUP_ERRORS as error:

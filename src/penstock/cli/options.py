@@ -33,11 +33,12 @@ def with_these_settings(*names: str) -> Callable[[F], F]:
     return add
 
 
-def configured(flags: Mapping[str, object], *, besides: Container[str] = ()) -> Config:
-    """``besides`` are variables of the command itself, which are not settings."""
+def configured(flags: Mapping[str, object], *, besides: Container[str] = (), serves: bool = False) -> Config:
+    """``besides`` are variables of the command itself, which are not settings. ``serves``: they are those of a
+    server, and checked as such."""
     environment = {name: value for name, value in os.environ.items() if name not in besides}
     try:
-        return load_config(flags, environment)
+        return load_config(flags, environment, serves=serves)
     except ConfigError as error:
         raise Failure(str(error)) from None
 

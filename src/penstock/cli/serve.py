@@ -34,7 +34,7 @@ def command(**flags: object) -> None:
     Then:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
-    config = configured(flags)
+    config = configured(flags, serves=True)
     # They have a meaning once the server runs. Until then they must not end the process.
     for number in (signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)

@@ -66,11 +66,12 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker
     root.propagate = False
     root.setLevel(level.upper())
     # Errors of the event loop (a failed accept, an error in a callback) and of the driver belong in the same log.
-    for name in ("asyncio", "psycopg"):
+    # What the driver warns about are errors that it ignores while it closes a broken connection.
+    for name, least in (("asyncio", logging.WARNING), ("psycopg", logging.ERROR)):
         other = logging.getLogger(name)
         other.handlers[:] = [handler]
         other.propagate = False
-        other.setLevel(logging.WARNING)
+        other.setLevel(least)
     return human
 
 

@@ -30,8 +30,11 @@ class Given(NamedTuple):
     where: str
 
 
-def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> Config:
-    """Raises ConfigError. Flags that are None were not given."""
+def load_config(
+    flags: Mapping[str, object], environment: Mapping[str, str], *, serves: bool = True
+) -> Config:
+    """Raises ConfigError. Flags that are None were not given. ``serves``: the settings have to be complete, as a
+    server needs them; other commands use some of them, and a part of them may be in the flags of the server."""
     path = str(flags.get("config") or environment.get(CONFIG_VARIABLE) or "")
     where = "--config" if flags.get("config") else CONFIG_VARIABLE
     table = _read_file(Path(path), where) if path else {}
@@ -46,7 +49,8 @@ def load_config(flags: Mapping[str, object], environment: Mapping[str, str]) -> 
             values.pop("listen", None)
         values |= found
     config = Config(**values, queues=queues, file=path)
-    _check_combinations(config)
+    if serves:
+        _check_combinations(config)
     with _as_config_error(path):
         check_queues(queues, config.space)
     return config
@@ -171,6 +175,11 @@ def _check_combinations(config: Config) -> None:
     if config.durability != "commit" and config.memory:
         raise ConfigError(
             f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
+        )
+    if 0 < config.shards < config.workers:
+        raise ConfigError(
+            f"shards = {config.shards} is too few for {config.workers} workers, which own at least one each: "
+            "set shards to four per worker, or leave it out"
         )
     if config.memory_budget < config.workers * MEMORY_BUDGET_MIN:
         raise ConfigError(
