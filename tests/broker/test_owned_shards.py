@@ -10,6 +10,7 @@ import pytest
 
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.other_shards import CountQuestion, Handover, NamesQuestion, SourcesQuestion
 from penstock.errors import (
     HandleInvalid,
     NotOwned,
@@ -24,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.limits import SECOND, Limits
 from penstock.names import shard_of
-from penstock.promise import Promise
+from penstock.promise import Promise, start
 from penstock.queues.settings import QueueSettings
 from penstock.store.port import JournalEnd
 from sim.shards import SHARDS, ShardsWorld
@@ -155,6 +156,34 @@ def test_polls_end_when_their_shard_is_given_back_and_others_wait_on(world: Shar
     assert not any(poll.done for poll in polls[kept])
     world.send(kept, "on")
     assert polls[kept][0].bodies == ["on"]
+
+
+def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsWorld) -> None:
+    """After a pause of the process: others may have taken the shard, and it is dropped in a moment."""
+    short = roomy.name("q", 1)
+    roomy.create(short)
+    roomy.send(short, "later", delay_ms=SECOND)
+    poll = roomy.poll(short)
+    shard = roomy.broker.partition(1).shard
+    shard.lease_ended = lambda: True
+    roomy.clock.advance(SECOND)
+    roomy.runtime.fire()
+    for _ in range(100):
+        roomy.runtime.step()
+    assert not poll.done
+    owned = roomy.broker.owned_shards
+    assert 1 not in owned
+    for asked in (
+        owned.describe(name_of(short)),
+        owned.names(NamesQuestion([1], name_of(short).space, "", "", 10)),
+        owned.sources_of(SourcesQuestion([1], name_of(short), "", 10)),
+        owned.count(CountQuestion([1], name_of(short).account)),
+        owned.deliver(Handover(0, 1, [])),
+    ):
+        assert isinstance(failure(start(asked)), NotOwned)
+    shard.lease_ended = lambda: False
+    roomy.advance(SECOND)
+    assert poll.bodies == ["later"]
 
 
 def test_a_shard_is_given_back_when_its_commits_are_durable(world: ShardsWorld) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crash.load import Client, ServerAddress
+from crash.load import Client, Refused, ServerAddress
 from e2e.process import ServerProcess
 from e2e.waiting import until
 from postgres import PostgresServer, free_port, running_postgres
@@ -151,6 +154,28 @@ def test_a_receipt_handle_and_a_locked_group_survive_a_move(nodes: Nodes) -> Non
     client.ask("DeleteMessage", QueueUrl="mail.fifo", ReceiptHandle=first["ReceiptHandle"])
     (second,) = client.ask("ReceiveMessage", QueueUrl="mail.fifo")["Messages"]
     assert second["Body"] == "2"
+
+
+def test_a_long_poll_of_a_paused_node_gets_no_message_that_another_has_deleted_since(nodes: Nodes) -> None:
+    (a, address_a), (b, _) = nodes.start(), nodes.start()
+    for shard in range(SHARDS):
+        nodes.cluster("move", str(shard), address_a, "--wait")
+    client = client_of(a)
+    client.ask("SendMessage", QueueUrl="jobs", MessageBody="once", DelaySeconds=3)
+    with ThreadPoolExecutor(1) as threads:
+        poll = threads.submit(client.ask, "ReceiveMessage", QueueUrl="jobs", WaitTimeSeconds=20)
+        time.sleep(0.5)
+        a.process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: nodes.shards_of(address_a) == [], "the other node takes the shards")
+            (message,) = client_of(b).ask("ReceiveMessage", QueueUrl="jobs", WaitTimeSeconds=20)["Messages"]
+            client_of(b).ask("DeleteMessage", QueueUrl="jobs", ReceiptHandle=message["ReceiptHandle"])
+        finally:
+            a.process.send_signal(signal.SIGCONT)
+        try:
+            assert "Messages" not in poll.result()
+        except Refused as error:
+            assert error.status == 503
 
 
 def test_a_node_that_is_stopped_gives_its_shards_to_others_first(nodes: Nodes) -> None:

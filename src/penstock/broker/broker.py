@@ -141,7 +141,7 @@ class Broker:
     def partition(self, index: int) -> Partition:
         """Raises NotOwned."""
         partition = self._partitions.get(index)
-        if partition is None:
+        if partition is None or partition.shard.lease_ended():
             raise NotOwned(index)
         return partition
 

@@ -100,6 +100,9 @@ class Shard:
         self.secret = state.secret
         self.ended: StoreError | None = None
         self.released = False  # another process shall have it: nothing new is decided here
+        self.lease_ended: Callable[[], bool] = _never
+        """Another process may have taken the shard. After a pause of this one that is true before the shard is
+        dropped: to be asked before anything is answered from memory without a commit."""
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self._is_away = False  # the store cannot be reached, which is why
         self._unsettled: StoreAway | None = (
@@ -567,6 +570,10 @@ class RecordTable(Generic[T]):
         else:
             self._records[key] = before
         self._on_undone(key, before)
+
+
+def _never() -> bool:
+    return False
 
 
 _SETTLED: Promise[None] = Promise()

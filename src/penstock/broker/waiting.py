@@ -94,6 +94,8 @@ class WaitingReceives:
 
     def serve(self, now_ms: int) -> None:
         """Hand out what there is."""
+        if self._shard.lease_ended():
+            return  # they end when the shard is dropped
         for line in (self.short_polls, self.long_polls):
             while line:
                 waiter = next(iter(line))

@@ -85,6 +85,7 @@ class ClusterNode:
             gone=self._disconnect,
         )
         shards.on_shard_lost = lambda shard, error: membership.lost(shard)
+        shards.lease_ended = lambda: not membership.is_connected
         listen = str(config.cluster_address)
         self.place = ClusterPlace(str(config.advertise), membership, security, listen=listen)
 

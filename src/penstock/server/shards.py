@@ -63,6 +63,8 @@ class OpenShards:
         self.on_shard_lost: Callable[[int, StoreError], None] | None = None
         """Called with a shard that another process has taken, when this one no longer serves it. None: no other
         process may have it, so this one stops."""
+        self.lease_ended: Callable[[], bool] | None = None
+        """Of all shards, see ``Shard``. None: they are this process's until it ends."""
 
     def __getitem__(self, index: int) -> Shard:
         return self._opened[index].shard
@@ -93,6 +95,8 @@ class OpenShards:
         shard = Shard(
             store, runtime, clock, self._broker.limits, state, partial(self._ended, index), index
         )  # fmt: skip
+        if self.lease_ended is not None:
+            shard.lease_ended = self.lease_ended
         self._opened[index] = _Opened(shard, store, runtime)
         self._broker.open_shard(shard)
         self._encryption.opened(store, shard, self.site.shards)
