@@ -261,13 +261,15 @@ def test_no_history_loses_an_acknowledged_change_or_reads_an_old_one(
     shares(world)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_owners_whose_clocks_are_wrong_lose_no_acknowledged_change(make_world: MakeWorld, seed: int) -> None:
+def test_owners_whose_clocks_are_wrong_lose_no_acknowledged_change(make_world: MakeWorld) -> None:
     """They serve for hours after their lease: two owners believe that they have the shard. Only reads may be old."""
-    world = make_world(seed, loss=0.03, times=TIMES._replace(serve=10_000.0))
-    trouble(world, 60, pauses=20)
-    assert not [text for text in world.violations if "was read" not in text]
-    assert world.served_twice > 0, "no two owners at a time: this proves nothing"
+    served_twice = 0
+    for seed in SEEDS:
+        world = make_world(seed, loss=0.03, times=TIMES._replace(serve=10_000.0))
+        trouble(world, 60, pauses=20)
+        assert not [text for text in world.violations if "was read" not in text]
+        served_twice += world.served_twice
+    assert served_twice > 0, "no two owners at a time: this proves nothing"
 
 
 def test_a_store_that_commits_without_the_guard_is_found(make_world: MakeWorld) -> None:
