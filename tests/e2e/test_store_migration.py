@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
+from postgres import PostgresServer, running_postgres
 
 ACCOUNT = "200000000000"
 KINDS = {"kind": {"DataType": "Binary", "BinaryValue": b"\x00\x01"}}
@@ -90,6 +94,43 @@ def attributes(sqs: Any, queue: str) -> dict[str, str]:
     return shown
 
 
+def fill_pages(sqs: Any, messages: int) -> str:
+    """More than one page of a copy: a page is at most 8 MiB."""
+    queue: str = sqs.create_queue(QueueName="large")["QueueUrl"]
+    for number in range(messages):
+        sqs.send_message(QueueUrl=queue, MessageBody=f"{number:<250000}")
+    return queue
+
+
+def killed_in_the_middle(command: list[str], postgres: PostgresServer, database: str, before: int) -> int:
+    """Run a migration and kill it with SIGKILL while it writes. Answers how many messages the target has then."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with process, psycopg.connect(postgres.url(database), autocommit=True) as target:
+        while count_entries(target) <= before:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.001)
+        with target.transaction():
+            # It cannot end meanwhile: it waits for this lock, in a transaction that has begun.
+            target.execute("LOCK TABLE penstock.entries IN SHARE MODE")
+            assert process.poll() is None
+            process.kill()
+            process.wait()
+        return count_entries(target)
+
+
+def count_entries(target: psycopg.Connection[Any]) -> int:
+    (there,) = target.execute("SELECT to_regclass('penstock.entries') IS NOT NULL").fetchone() or (False,)
+    (count,) = (target.execute("SELECT count(*) FROM penstock.entries").fetchone() or (0,)) if there else (0,)
+    return int(count)
+
+
+def wait_until_alone(postgres: PostgresServer) -> None:
+    """PostgreSQL notices a moment later that a client was killed; until then the database counts as used."""
+    users = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock'"
+    while postgres.execute(users) != [(0,)]:
+        time.sleep(0.01)
+
+
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "penstock", *arguments], capture_output=True, text=True, check=False
@@ -109,10 +150,40 @@ def test_nothing_changes_for_a_client(before: int, after: int, tmp_path: Path) -
         assert server.stop() == 0
 
 
-def test_to_postgresql_and_back(tmp_path: Path) -> None:
-    pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")
-    from postgres import running_postgres
+def test_a_migration_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    source, messages = str(tmp_path / "old"), 160
+    with ServerProcess("--data", source, "--durability", "system") as server:
+        sqs = sqs_client(server.url, ACCOUNT)
+        filled, large = Filled(sqs), fill_pages(sqs, messages)
+        assert server.stop() == 0
+    with running_postgres() as postgres:
+        database = postgres.new_database()
+        url = postgres.url(database)
+        arguments = ["migrate", "--from", f"sqlite:{source}", "--to", url, "--shards", "4", "--json"]
+        copied = 0
+        for _ in range(2):
+            copied = killed_in_the_middle(
+                [sys.executable, "-m", "penstock", *arguments], postgres, database, copied
+            )
+            assert 0 < copied < messages
+            wait_until_alone(postgres)
+            refused = penstock("serve", "--store", url, "--data", str(tmp_path / "node"), "--port", "0")
+            assert (refused.returncode, "unfinished copy" in refused.stderr) == (2, True), refused.stderr
+        done = penstock(*arguments)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["resumed"] and report["complete"]
+        with ServerProcess("--store", url, "--data", str(tmp_path / "node")) as server:
+            sqs = sqs_client(server.url, ACCOUNT)
+            assert attributes(sqs, large)["ApproximateNumberOfMessages"] == str(messages)
+            bodies = {message["Body"] for _ in range(messages) for message in receive(sqs, large)}
+            assert {int(body) for body in bodies} == set(range(messages))
+            sqs.delete_queue(QueueUrl=large)
+            filled.check(sqs)
+            assert server.stop() == 0
 
+
+def test_to_postgresql_and_back(tmp_path: Path) -> None:
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
     with running_postgres() as postgres:
         url = postgres.url(postgres.new_database())
