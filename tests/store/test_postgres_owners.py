@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from store_driver import T0, Driver, bare, row
 
-from penstock.errors import StoreError, StoreLost, StoreUnknown
+from penstock.errors import StoreAway, StoreError, StoreLost, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark
 from penstock.store.postgres import write
@@ -151,6 +151,24 @@ def test_a_commit_with_a_warning_is_checked(driver: Driver, monkeypatch: pytest.
     assert len(connections) == 1, "it was not sent again"
     assert connections[0].closed, "another connection made sure of it"
     assert driver.all() == bare([row(1), row(2)])
+
+
+def test_the_end_is_not_known_while_the_standby_may_lack_it(
+    driver: Driver, postgres: PostgresServer, database: str
+) -> None:
+    with psycopg.connect(postgres.url(database), autocommit=True) as admin:
+        admin.execute(
+            "CREATE FUNCTION penstock.warn() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE WARNING 'not on the standby'; RETURN NEW; END $$"
+        )
+        admin.execute(
+            "CREATE TRIGGER warn BEFORE UPDATE OF writer ON penstock.shard "
+            "FOR EACH ROW EXECUTE FUNCTION penstock.warn()"
+        )
+        with pytest.raises(StoreAway):
+            driver.store.end()
+        admin.execute("DROP TRIGGER warn ON penstock.shard")
+    assert driver.store.end().number == 1
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01"])

@@ -120,15 +120,19 @@ class PostgresStore:
         return self._connection
 
     def _reconnect(self) -> int:
-        """The number of the last commit, now that no earlier connection can commit any more."""
+        """The number of the last commit, now that no earlier connection can commit any more, and with the standby
+        where commits wait for one."""
         self._disconnect()
         connection = self._connect()
         writer = secrets.token_bytes(16)
         asked = {"shard": self._shard, "owner": self._owner, "writer": writer}
+        self._warned = False
         try:
             row = self._repeated(connection, lambda: connection.execute(SQL["continue"], asked).fetchone())
             if row is None:
                 raise StoreLost(_LOST)
+            if self._warned:
+                raise StoreAway("the server does not wait for its standby")
         except BaseException:
             connection.close()
             raise
