@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Container
+from collections.abc import AsyncIterator, Callable, Container
 from functools import partial
-from itertools import count
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +23,7 @@ from penstock.cluster.accepting import IncomingCall, LinkListener
 from penstock.cluster.frames import UNDECODABLE
 from penstock.cluster.link import Link, NotSent, Peers
 from penstock.cluster.owners import Owners
+from penstock.cluster.streams import OpenStreams, pieces_of
 from penstock.errors import NotOwned, Unreachable
 from penstock.promise import Promise, run_detached, start
 from penstock.wire.dispatch import Done, refusal
@@ -33,8 +33,6 @@ from penstock.wire.service import Response
 log = logging.getLogger("penstock.cluster")
 
 REQUEST = "request"
-_NEXT_PIECE = "next-piece"
-_END_STREAM = "end-stream"
 SAME_SHARD = -1  # as the one who passes on says: a process that starts or stops does not look at the request
 
 
@@ -225,8 +223,7 @@ class Forwarder:
     def listen(self, listener: LinkListener) -> None:
         """Serve what other processes pass on."""
         listener.handlers[REQUEST] = self.serve
-        listener.handle(_NEXT_PIECE, self._streams.next_piece)
-        listener.handle(_END_STREAM, self._streams.end)
+        self._streams.listen(listener)
 
     # Requests of our clients.
 
@@ -351,7 +348,7 @@ class Forwarder:
             incoming.on_cancel = served.hang_up
 
     def read_stream(self, address: str, number: int) -> AsyncIterator[bytes]:
-        return _pieces(self._peers, address, b"%d" % number)
+        return pieces_of(self._peers, address, number)
 
 
 class _Served:
@@ -383,84 +380,3 @@ class _Served:
     def hang_up(self) -> None:
         if self.request is not None and self.request.call is not None:
             self.request.call.hang_up()
-
-
-# Responses that are streams: the process that the client is connected to asks for one piece after the other, as fast
-# as the client reads them.
-
-
-class OpenStreams:
-    """Those that other processes are reading."""
-
-    def __init__(self, idle_s: float) -> None:
-        self._idle_s = idle_s
-        self._numbers = count(1)
-        self._streams: dict[int, tuple[AsyncIterator[bytes], asyncio.TimerHandle]] = {}
-        self._closing: set[asyncio.Task[None]] = set()  # or they could be collected while they run
-
-    def add(self, stream: AsyncIterable[bytes]) -> int:
-        number = next(self._numbers)
-        self._keep(number, aiter(stream))
-        return number
-
-    async def next_piece(self, payload: bytes) -> bytes:
-        """Empty at the end."""
-        number = int(payload)
-        stream, timer = self._streams.pop(number, (None, None))
-        if stream is None or timer is None:
-            raise Unreachable("The response was not read for too long.")
-        timer.cancel()
-        # A stream may await anything, so a task reads it, as for a client of our own.
-        piece = await asyncio.get_running_loop().create_task(_next_of(stream))
-        if piece:
-            self._keep(number, stream)
-        return piece
-
-    async def end(self, payload: bytes) -> bytes:
-        self._close(int(payload))
-        return b""
-
-    def _keep(self, number: int, stream: AsyncIterator[bytes]) -> None:
-        timer = asyncio.get_running_loop().call_later(self._idle_s, self._close, number)
-        self._streams[number] = stream, timer
-
-    def _close(self, number: int) -> None:
-        stream, timer = self._streams.pop(number, (None, None))
-        if timer is not None:
-            timer.cancel()
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            self._closing.add(task := asyncio.get_running_loop().create_task(close()))
-            task.add_done_callback(self._closing.discard)
-
-
-async def _next_of(stream: AsyncIterator[bytes]) -> bytes:
-    """Empty at the end."""
-    async for piece in stream:
-        if piece:
-            return piece
-    return b""
-
-
-async def _pieces(peers: Peers, address: str, number: bytes) -> AsyncIterator[bytes]:
-    try:
-        while piece := await _on_loop(peers.call(address, _NEXT_PIECE, number)):
-            yield piece
-    finally:
-        peers.call(address, _END_STREAM, number)
-
-
-def _on_loop(promise: Promise[bytes]) -> asyncio.Future[bytes]:
-    """For a coroutine that is a task of the event loop."""
-    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def done(promise: Promise[bytes]) -> None:
-        if future.done():
-            return
-        try:
-            future.set_result(promise.result())
-        except Exception as error:
-            future.set_exception(error)
-
-    promise.on_done(done)
-    return future
