@@ -9,7 +9,7 @@ import pytest
 
 from migrate.generated import dump, fill
 from migrate.test_copies import migrate
-from penstock.migrate.stores.location import store_site
+from penstock.migrate.stores.opened import store_site
 from penstock.store.port import Store, StoreSite
 
 pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")

@@ -23,9 +23,8 @@ from penstock.clock import SystemClock
 from penstock.errors import StoreError, StoreRefused
 from penstock.migrate.stores.checking import Sums
 from penstock.migrate.stores.copying import AlreadyComplete
-from penstock.migrate.stores.location import SQLITE, check_unused, store_site
 from penstock.migrate.stores.migration import Migration
-from penstock.migrate.stores.opened import opened
+from penstock.migrate.stores.opened import SQLITE, check_unused, opened, store_site
 from penstock.server.encryption import root_key
 from penstock.server.settings.config import Config
 from penstock.server.settings.types import without_password

@@ -8,6 +8,7 @@ have given out. Positions stay: they count within a queue, and clients of FIFO q
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from typing import NamedTuple
@@ -17,16 +18,17 @@ import msgspec
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS
-from penstock.broker.outbox import OUTBOX
+from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
-from penstock.migrate.stores.departures import returning
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
 from penstock.queues.settings import QueueRecord
-from penstock.store.changes import DedupRow, EntryRow
+from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.port import Mark, ShardState
+
+_LOG_ROWS_PER_READ = 1000
 
 
 class StoredRecord(NamedTuple):
@@ -48,6 +50,15 @@ class TargetShard(NamedTuple):
     def former_records(self) -> list[StoredRecord]:
         kind = FORMER_SHARDS
         return [StoredRecord(kind.name, str(each.first), kind.encode(each)) for each in self.former]
+
+
+class Returning(NamedTuple):
+    """Messages of one shard of the source that were on their way to another when the servers stopped. Those that have
+    arrived there are left out. The others go back to where they were: same queue, same place, same counts. So nothing
+    is lost or doubled, whatever the shards of the target are."""
+
+    queues: dict[int, int]  # the queue of each message, by seq
+    tasks: Counter[str]  # how many messages of each move task
 
 
 class MovedQueue(NamedTuple):
@@ -95,7 +106,7 @@ class ShardMapping:
         self._states = states = [state for _, state in sources]
         self.targets = [target_shard(index, states, targets) for index in range(targets)]
         self._queues = [dict(self._moved_queues(state, index)) for index, state in enumerate(states)]
-        self._returning = [returning(sources, index) for index in range(len(sources))]
+        self._returning = [_returning(sources, index) for index in range(len(sources))]
 
     def _moved_queues(self, state: ShardState, source: int) -> Iterator[tuple[int, MovedQueue]]:
         for data in state.records.get(QUEUES.name, {}).values():
@@ -180,3 +191,23 @@ _MOVED = {
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
     INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target
 }
+
+
+def _returning(sources: Sequence[OpenShard], index: int) -> Returning:
+    found = Returning({}, Counter())
+    for target in range(len(sources)):
+        taken = sources[target].state.records.get(INBOXES.name, {}).get(str(index))
+        arrived = INBOXES.decode(taken) if taken is not None else None
+        for row in _log(sources[index], str(target)):
+            if arrived is None or row.position > arrived.position or row.position in arrived.refused:
+                departure = decode_departure(row.data)
+                found.queues[departure.seq] = departure.queue
+                found.tasks[departure.task or ""] += 1
+    return found
+
+
+def _log(source: OpenShard, key: str) -> list[LogRow]:
+    rows: list[LogRow] = []
+    while page := source.store.log(LOG_KIND, key, rows[-1].position if rows else 0, _LOG_ROWS_PER_READ):
+        rows += page
+    return rows

@@ -8,12 +8,18 @@ coordinates.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import pickle
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
+import msgspec
 import uvloop
 
 from penstock.errors import StoreError
@@ -32,7 +38,6 @@ from penstock.server.lifecycle import (
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
 from penstock.server.throttle import SharedThrottle
-from penstock.server.workers.control import Control
 from penstock.server.workers.messages import (
     Assignment,
     Close,
@@ -45,6 +50,7 @@ from penstock.server.workers.messages import (
     Release,
     Released,
     Reload,
+    Report,
     Retire,
     Sends,
     Serving,
@@ -56,12 +62,43 @@ from penstock.server.workers.messages import (
 from penstock.server.workers.owners import WorkerOwners, owned_by
 from penstock.server.workers.usage import SharedUsage
 
+log = logging.getLogger("penstock.workers")
+
 # A replaced worker: clients that use a connection again do so within this time, and long polls end within the other.
 _RETIRE_IDLE_S = 5.0
 _RETIRE_GRACE_S = 25.0
 
 _OTHERS = "other workers are starting"
 _ACCEPTED = "accepted"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Command).decode
+
+
+class Control:
+    """The worker's end of the connection to its supervisor.
+
+    Read by a thread: a worker whose event loop is busy learns of the supervisor's death, too, and exits at once, so
+    that a server that is started next finds no file locked. What was acknowledged is on disk."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+
+    def start(self, on_command: Callable[[Command], None]) -> None:
+        """``on_command`` is called on the event loop, in order."""
+        arguments = (asyncio.get_running_loop(), on_command)
+        threading.Thread(target=self._read, args=arguments, name="supervisor", daemon=True).start()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, on_command: Callable[[Command], None]) -> None:
+        with suppress(OSError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                loop.call_soon_threadsafe(on_command, _decode(line))
+        log.error("the supervisor is gone: exiting")
+        os._exit(1)
+
+    def report(self, report: Report) -> None:
+        with suppress(OSError):  # the supervisor is gone, which the thread finds, too
+            self._socket.sendall(_encode(report) + b"\n")
 
 
 class WorkerServer:
