@@ -126,6 +126,11 @@ class Broker:
         reasons = (partition.shard.refuses for partition in self._partitions.values())
         return next((reason for reason in reasons if reason is not None), None)
 
+    @property
+    def is_away(self) -> bool:
+        """The database of a shard cannot be reached: requests of all kinds are refused."""
+        return any(partition.shard.is_away for partition in self._partitions.values())
+
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: messages in memory are read again from the store, which checks the keys."""
         for partition in self._partitions.values():

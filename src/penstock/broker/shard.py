@@ -104,7 +104,7 @@ class Shard:
         """Another process may have taken the shard. After a pause of this one that is true before the shard is
         dropped: to be asked before anything is answered from memory without a commit."""
         self.refuses: str | None = None  # why the store takes no new messages for the time being
-        self._is_away = False  # the store cannot be reached, which is why
+        self.is_away = False  # the store cannot be reached, which is why
         self._unsettled: StoreAway | None = (
             None  # why it cannot be known whether the commit under way was made
         )
@@ -157,7 +157,7 @@ class Shard:
     def check_sends(self) -> None:
         """Raise if no new message can be accepted."""
         if self.refuses is not None:
-            raise StoreAway(self.refuses) if self._is_away else StoreFull(self.refuses)
+            raise StoreAway(self.refuses) if self.is_away else StoreFull(self.refuses)
         waiting = self.changes.bytes
         if self._under_way is not None:
             waiting += self._under_way.changes.bytes
@@ -378,7 +378,7 @@ class Shard:
             return
         waited, self._unsettled = self._unsettled is None, None
         if not waited:
-            self.refuses, self._is_away = None, False
+            self.refuses, self.is_away = None, False
             log.warning("requests are accepted again")
         if end == JournalEnd(number, self._owner):
             if waited:
@@ -412,7 +412,7 @@ class Shard:
         refused: what is decided on top of it is never written."""
         log.error("requests are refused for now: %s", why)
         self._unsettled = StoreAway(why)
-        self.refuses, self._is_away = why, True
+        self.refuses, self.is_away = why, True
         self.open_commit.done.fail(self._unsettled)
         commit.done.fail(StoreUnknown(why))
 
@@ -469,7 +469,7 @@ class Shard:
             self._end(error)
         else:
             if isinstance(error, (StoreFull, StoreAway)) and self.refuses is None:
-                self._is_away = isinstance(error, StoreAway)
+                self.is_away = isinstance(error, StoreAway)
                 self._refuse_sends(str(error))
             concerned = {**commit.joining, **later.joining, **dict.fromkeys(self._later_of)}
             self._later.clear()
@@ -509,7 +509,7 @@ class Shard:
         refused = self.refuses
         try:
             status = outcome.result()
-            self.refuses, self._is_away = status.refuses, status.is_away
+            self.refuses, self.is_away = status.refuses, status.is_away
         except StoreClosed:
             return
         except Exception as error:

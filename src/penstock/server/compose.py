@@ -96,6 +96,7 @@ class Parts:
         if self.node is None:
             if self.config.store is not None:
                 await asyncio.to_thread(check_no_nodes, leases_of(self.site))
+                self.health.advise("the database cannot be reached", lambda: self.broker.is_away)
             await self.open_shards(range(self.site.shards))
             await self.declare()
         else:
