@@ -19,6 +19,8 @@ from penstock.services.sqs.resources import read_url
 from penstock.wire.json import JSON_TYPES
 from penstock.wire.service import Fault
 
+# A larger request is verified before it is passed on, too: requests of unknown clients must not fill the link.
+_UNVERIFIED_BYTES_MAX = 64 * 1024
 _CACHED_BYTES_MAX = 1024 * 1024
 _UNKNOWN = -1
 
@@ -42,6 +44,8 @@ class ShardHints:
         headers = request.headers
         authorization = headers.get(b"authorization")
         if authorization is None or headers.get(b"content-type") not in JSON_TYPES:
+            return None
+        if len(request.body) > _UNVERIFIED_BYTES_MAX:
             return None
         try:
             url = _decode(request.body).QueueUrl
