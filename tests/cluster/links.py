@@ -65,7 +65,7 @@ async def outcome(promise: Promise[bytes]) -> bytes:
 
 
 class Proxy:
-    """Passes bytes between a client and ``target`` until it is told otherwise."""
+    """Passes bytes between a client and ``target`` until a test changes that."""
 
     def __init__(self, target: str) -> None:
         self._target = target

@@ -333,7 +333,7 @@ def test_a_request_waits_for_a_shard_that_comes_to_the_node_itself() -> None:
             entry.owners.on_refresh = loaded
             assert (await entry.ask(for_shard(1))).body == b"answered: body"
             assert len(entry.seen) == 1
-            # A poll that ended up here is told like any other that its client is gone.
+            # A poll that is served here after all ends like any other when its client disconnects.
             entry.answers = None
             entry.owned.discard(1)
             entry.owners.refreshed.clear()

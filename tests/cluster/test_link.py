@@ -107,7 +107,7 @@ def test_an_unexpected_error_stays_in_the_log_of_its_process(caplog: pytest.LogC
     assert "a secret detail" in caplog.text
 
 
-# -- strangers ------------------------------------------------------------------------------------------------
+# -- without the secret ---------------------------------------------------------------------------------------
 
 
 async def raw(address: str, data: bytes) -> bytes:
@@ -176,7 +176,7 @@ def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
         record_of([CallFrame(1, "echo", b"")], None),
     ],
 )
-def test_a_stranger_gets_nothing_but_the_end(data: bytes) -> None:
+def test_without_the_secret_a_connection_is_closed_unanswered(data: bytes) -> None:
     async def test() -> None:
         async with linked() as ends:
             assert await raw(ends.address, data) == b""
@@ -185,7 +185,7 @@ def test_a_stranger_gets_nothing_but_the_end(data: bytes) -> None:
     run(test)
 
 
-def test_a_stranger_who_says_hello_gets_random_bytes_only() -> None:
+def test_without_the_secret_a_hello_gets_random_bytes_only() -> None:
     async def test() -> None:
         hello = handshake_record(HelloFrame(VERSION, b"n" * 32))
         async with linked() as ends:
@@ -200,7 +200,7 @@ def test_a_stranger_who_says_hello_gets_random_bytes_only() -> None:
     run(test)
 
 
-def test_strangers_are_few_and_do_not_stay() -> None:
+def test_connections_without_proof_are_few_and_do_not_stay() -> None:
     async def test() -> None:
         async with linked(limits=replaced(unproven_max=5)) as ends:
             first = [asyncio.create_task(raw(ends.address, b"\0")) for _ in range(5)]
@@ -211,7 +211,7 @@ def test_strangers_are_few_and_do_not_stay() -> None:
     run(test)
 
 
-def test_strangers_keep_nobody_out() -> None:
+def test_connections_without_proof_keep_no_node_out() -> None:
     async def test() -> None:
         async with linked(limits=replaced(unproven_max=5, tick_s=5.0)) as ends:
             silent = [asyncio.create_task(raw(ends.address, b"\0")) for _ in range(20)]

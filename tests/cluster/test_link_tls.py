@@ -114,7 +114,7 @@ def test_others_are_refused(authority: Authority, tmp_path: Path, wrong: str) ->
     run(test)
 
 
-def test_handshakes_that_do_not_end_are_few_and_keep_nobody_out(authority: Authority) -> None:
+def test_handshakes_that_do_not_end_are_few_and_keep_no_node_out(authority: Authority) -> None:
     async def test() -> None:
         limits = msgspec.structs.replace(QUICK, unproven_max=5, tick_s=5.0)
         security = authority.node("first").security()

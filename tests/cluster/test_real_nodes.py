@@ -188,7 +188,7 @@ def test_a_node_that_is_stopped_gives_its_shards_to_others_first(nodes: Nodes) -
     assert b.stop() == 0
     c, address_c = nodes.start()
     assert nodes.shards_of(address_c) == list(range(SHARDS)), (
-        "nobody has to wait for a lease that was given back"
+        "no node has to wait for a lease that was given back"
     )
     (message,) = client_of(c).ask("ReceiveMessage", QueueUrl="jobs")["Messages"]
     assert message["Body"] == "there"

@@ -1,4 +1,4 @@
-"""A real server with a certificate: served to boto3, renewed while it runs, and quiet about strangers."""
+"""A real server with a certificate: served to boto3, renewed while it runs, and quiet about failed handshakes."""
 
 from __future__ import annotations
 

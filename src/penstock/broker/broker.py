@@ -82,7 +82,7 @@ class Broker:
         partition.start()
 
     async def close_shard(self, index: int) -> None:
-        """Give a shard back: its waiting receives get NotOwned, and everything decided is made durable."""
+        """Give a shard back: its waiting receives end with no messages, and everything decided is made durable."""
         partition = self._closing[index] = self._partitions.pop(index)
         try:
             await partition.close()

@@ -29,7 +29,7 @@ def placed(
         return {}
     nodes: dict[str, list[int]] = {node: [] for node in sorted(takers)}
     fixed: dict[str, int] = dict.fromkeys(nodes, 0)
-    homeless = []
+    unowned = []
     for shard, owner in sorted(owners.items()):
         wish = wishes.get(shard)
         if wish in fixed:
@@ -37,12 +37,12 @@ def placed(
         elif owner in nodes:
             nodes[owner].append(shard)
         else:
-            homeless.append(shard)
+            unowned.append(shard)
 
     def load(node: str) -> tuple[int, str]:
         return fixed[node] + len(nodes[node]), node
 
-    for shard in homeless:
+    for shard in unowned:
         nodes[min(nodes, key=load)].append(shard)
     while True:
         emptiest = min(nodes, key=load)

@@ -31,7 +31,7 @@ class LeaseRow(NamedTuple):
 
 
 class ClusterView(NamedTuple):
-    """Both tables at one moment."""
+    """Both tables, the nodes read first: the owner of a lease may have joined since, and then it has no row here."""
 
     nodes: tuple[NodeRow, ...]
     leases: tuple[LeaseRow, ...]  # in order of shard

@@ -1,4 +1,4 @@
-"""Bytes on the internal connections of a cluster: from strangers, who get nowhere, and from other nodes.
+"""Bytes on the internal connections of a cluster: of senders without the secret, and of other nodes.
 
 An input is a byte that chooses who sends and how the rest is split, and what is sent.
 """
@@ -51,7 +51,7 @@ WORDS = [
 
 
 def seeds() -> list[bytes]:
-    strangers = [
+    unproven = [
         handshake_record(HelloFrame(1, b"n" * 32)),
         handshake_record(HelloFrame(1, b"n" * 32)) + handshake_record(ProofFrame(b"p" * 32)),
         handshake_record(ChallengeFrame(b"n" * 32)) + handshake_record(ProofFrame(b"p" * 32)),
@@ -60,7 +60,7 @@ def seeds() -> list[bytes]:
     ]
     plain = record_of(_FRAMES, None) + b"".join(record_of([frame], None) for frame in _FRAMES)
     return [
-        *(bytes([kind]) + sent for kind in (0, 7) for sent in strangers),
+        *(bytes([kind]) + sent for kind in (0, 7) for sent in unproven),
         *(bytes([kind]) + plain for kind in (1, 13)),
         b"\x02" + record_of(_FRAMES, AesGcm(_KEY)),
     ]
@@ -87,7 +87,7 @@ def _strange(side: Handshake, pieces: list[bytes]) -> None:
             for frame in reader.handshake_frames():
                 side.answer(frame)
             assert len(reader._unread) <= HANDSHAKE_BYTES_MAX + 4
-    assert not side.done, "nobody guesses the secret"
+    assert not side.done, "the secret cannot be guessed"
 
 
 def _known(cipher: AesGcm | None, pieces: list[bytes]) -> None:
@@ -95,7 +95,7 @@ def _known(cipher: AesGcm | None, pieces: list[bytes]) -> None:
     reader.authenticated(cipher)
     with suppress(FrameError):
         for frame in _frames(reader, pieces):
-            assert cipher is None or frame in _FRAMES, "nobody guesses the key"
+            assert cipher is None or frame in _FRAMES, "the key cannot be guessed"
             match frame:
                 case PieceFrame():
                     payloads.add(frame)

@@ -164,9 +164,7 @@ class Supervisor:
                     self._current.get(worker.number) is worker
                 ):  # otherwise its predecessor has to release first
                     worker.send(Take())
-            case Opened():
-                self._broadcast()
-            case Ready():
+            case Opened() | Ready():
                 self._broadcast()
             case Serving():
                 if not (self._announced or self._ending.is_set()) and all(
