@@ -90,6 +90,7 @@ def test_a_worker_that_dies_is_restarted_and_no_connection_is_refused() -> None:
         after = workers_of(server)
         assert before[2] in after.values() and before[1] not in after.values()
         assert [line for line in server.log if "worker 1 has died with signal SIGKILL" in line]
+        until(lambda: any("worker 1 is ready again" in line for line in server.log), "it is logged")
         assert server.stop() == 0
 
 

@@ -166,6 +166,8 @@ class Supervisor:
                     worker.send(Take())
             case Opened() | Ready():
                 self._broadcast()
+                if self._announced:
+                    log.info("worker %d is ready again", worker.number)
             case Serving():
                 if not (self._announced or self._ending.is_set()) and all(
                     each.serving for each in self._current.values()
