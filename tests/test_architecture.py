@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "services": {"queues", "store.changes", "broker", "wire", "auth"},
     "server": {"queues", "store", "broker", "cluster", "wire", "auth", "services"},
     "migrate": {"queues", "broker", "services", "server", "store"},
-    "cli": {"auth", "cluster", "migrate", "server", "store"},
+    "client": {"auth.sigv4.canonical"},
+    "cli": {"auth", "client", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }
 

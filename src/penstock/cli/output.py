@@ -1,0 +1,121 @@
+"""What commands print: laid out and coloured in a terminal, plain text in a pipe, JSON on request.
+
+Bodies and names come from others: their control characters never reach a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+Cell = str | int | float | None
+
+
+class Output:
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.is_terminal = sys.stdout.isatty()
+
+    def json(self, value: Any) -> None:
+        """One object on one line; indented in a terminal."""
+        indent = 2 if self.is_terminal else None
+        click.echo(json.dumps(value, indent=indent, ensure_ascii=self.is_terminal))
+
+    def json_lines(self, values: Iterable[Any]) -> None:
+        for value in values:
+            click.echo(json.dumps(value, ensure_ascii=self.is_terminal))
+
+    def line(self, text: str = "", **style: Any) -> None:
+        """``style``: as of ``click.style``; only a terminal shows it."""
+        click.echo(click.style(text, **style) if style else text)
+
+    def note(self, text: str) -> None:
+        """For people, beside the output."""
+        click.echo(text, err=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+        """Numbers are aligned to the right. A column that starts with "_" has no heading."""
+        lines = [[_text(cell) for cell in row] for row in rows]
+        numeric = [bool(lines) and all(_is_number(line[i]) for line in lines) for i in range(len(columns))]
+        widths = [max([_width(name), *(_width(line[i]) for line in lines)]) for i, name in enumerate(columns)]
+
+        def laid_out(cells: Sequence[str]) -> str:
+            padded = (
+                f"{' ' * (width - _width(cell))}{cell}" if right else f"{cell}{' ' * (width - _width(cell))}"
+                for cell, width, right in zip(cells, widths, numeric, strict=True)
+            )
+            return "  ".join(padded).rstrip()
+
+        self.line(laid_out(["" if name.startswith("_") else name for name in columns]), bold=True)
+        for cells in lines:
+            self.line(laid_out(cells))
+
+    def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
+        """One thing, a line for each of its facts."""
+        shown = [(name, _text(value)) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            label = click.style(f"{name:<{width}}", bold=True)
+            click.echo(f"{label}  {value}")
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """Yields what is called with the number done so far. In a pipe nothing is drawn."""
+        if self.as_json or not sys.stderr.isatty():
+            yield lambda done: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+            task = drawn.add_task(what, total=total)
+            yield lambda done: drawn.update(task, completed=done)
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Ends the command if the answer is no. Without a terminal, only --yes is a yes."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            from penstock.cli.failure import Failure
+
+            raise Failure(f"{question} Give --yes to do it without being asked.")
+        click.confirm(question, abort=True)
+
+
+def safe(text: str, *, lines: bool = False) -> str:
+    """Without control characters and the like; ``lines``: line breaks and tabs stay."""
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def shortened(text: str, width: int) -> str:
+    text = safe(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return safe(f"{cell:.1f}" if isinstance(cell, float) else str(cell))
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(".", "", 1).isdigit()
+
+
+def _width(text: str) -> int:
+    """In columns of a terminal: East Asian characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

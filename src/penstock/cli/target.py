@@ -1,0 +1,114 @@
+"""The server that a command works on: common flags, the session, and errors of the server as one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.output import Output
+from penstock.client.credentials import CredentialsError
+from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
+from penstock.client.session import ApiError, Session, Unavailable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Target:
+    """The session is opened when it is first used, so that wrong flags are reported before the network is."""
+
+    def __init__(self, flags: dict[str, Any], out: Output) -> None:
+        self._flags = flags
+        self.out = out
+
+    @cached_property
+    def endpoint(self) -> Endpoint:
+        try:
+            return find_endpoint(**self._flags)
+        except (EndpointError, CredentialsError) as error:
+            raise Failure(str(error)) from None
+
+    @cached_property
+    def session(self) -> Session:
+        endpoint = self.endpoint
+        return Session(endpoint.url, endpoint.region, endpoint.credentials, ca_file=endpoint.ca_file)
+
+    def sqs(self, action: str, **members: Any) -> dict[str, Any]:
+        """Members that are None are left out."""
+        return self.session.sqs(
+            action, **{name: value for name, value in members.items() if value is not None}
+        )
+
+    def admin(
+        self, method: str, path: str, query: dict[str, Any] | None = None, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return self.session.admin(method, path, query, body)
+
+    @property
+    def is_penstock(self) -> bool:
+        return self.session.is_penstock
+
+    def need_penstock(self, what: str) -> None:
+        """Amazon SQS cannot do it."""
+        if not self.is_penstock:
+            raise Failure(f"{what} needs Penstock: {self.endpoint.url} has no admin API")
+
+    def queue_url(self, queue: str) -> str:
+        """Of a queue given by name, URL or ARN."""
+        if "://" in queue:
+            return queue
+        owner = queue.split(":")[4] if queue.startswith("arn:") and queue.count(":") == 5 else None
+        answer = self.sqs("GetQueueUrl", QueueName=queue_name(queue), QueueOwnerAWSAccountId=owner)
+        return str(answer["QueueUrl"])
+
+
+def queue_name(queue: str) -> str:
+    """The name in a URL or an ARN, or the name itself."""
+    return queue.rstrip("/").rpartition("/" if "://" in queue else ":")[2]
+
+
+def with_target(function: F) -> F:
+    """Adds the flags that choose the server and the form of the output; passes ``target``."""
+
+    @functools.wraps(function)
+    def run(
+        endpoint_url: str | None,
+        context: str | None,
+        profile: str | None,
+        region: str | None,
+        as_json: bool,
+        **arguments: Any,
+    ) -> Any:
+        flags = {"url": endpoint_url, "context": context, "profile": profile, "region": region}
+        target = Target(flags, Output(as_json))
+        try:
+            return function(target=target, **arguments)
+        except ApiError as error:
+            refused(error)
+        except Unavailable as error:
+            chosen_by = target.endpoint.chosen_by
+            raise Breakdown(f"{error} (endpoint from: {chosen_by}). Is the broker running?") from None
+        finally:
+            if "session" in vars(target):
+                target.session.close()
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+def refused(error: ApiError) -> NoReturn:
+    raise Breakdown(f"{error.code}: {error.message}") from None
+
+
+_OPTIONS = (
+    click.option("--endpoint-url", metavar="URL", help='Server; "aws" is Amazon SQS.  [AWS_ENDPOINT_URL]'),
+    click.option("--context", metavar="NAME", help='Server from "penstock context ls".  [PENSTOCK_CONTEXT]'),
+    click.option("--profile", metavar="NAME", help="Profile in ~/.aws with keys and region.  [AWS_PROFILE]"),
+    click.option("--region", metavar="NAME", help="Region.  [AWS_REGION]"),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each element of a list."),
+)

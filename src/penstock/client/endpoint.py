@@ -1,0 +1,131 @@
+"""Which server a command talks to: a flag, a context, a variable of the AWS SDKs, a profile, or the local broker.
+
+A context is a name for an endpoint, a region and a profile. Contexts are kept in one small file without secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from penstock.client.credentials import Credentials, find_credentials, read_profile
+
+LOCAL = "http://127.0.0.1:9324"
+AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
+
+
+class EndpointError(Exception):
+    """It cannot be told which server is meant; the text says what to do."""
+
+
+class Context(NamedTuple):
+    endpoint: str  # a URL, or "aws"
+    region: str | None = None
+    profile: str | None = None
+    ca_file: str | None = None  # certificate authorities (PEM) of the server's certificate
+
+
+class Contexts(NamedTuple):
+    current: str | None
+    by_name: dict[str, Context]
+
+
+class Endpoint(NamedTuple):
+    """Everything that a session needs to know of a server."""
+
+    url: str
+    region: str
+    credentials: Credentials | None
+    chosen_by: str  # "--endpoint-url", "context prod", "AWS_ENDPOINT_URL", …
+    ca_file: str | None = None
+
+
+def find_endpoint(
+    *,
+    url: str | None = None,
+    context: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Endpoint:
+    """From flags, which may be missing. Raises EndpointError or CredentialsError."""
+    contexts = read_contexts(environment)
+    named = context or environment.get("PENSTOCK_CONTEXT")
+    if named and named not in contexts.by_name:
+        raise EndpointError(f'there is no context "{named}": "penstock context ls" lists them')
+    variable = next((v for v in ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL") if environment.get(v)), None)
+    # A context that is only the current one gives way to a variable of this shell.
+    chosen = named or (contexts.current if url is None and variable is None else None)
+    settings = contexts.by_name.get(chosen or "")
+    asked_profile = profile or (settings.profile if settings else None)
+    profile_settings = read_profile(asked_profile, environment)
+    if url is not None:
+        found, chosen_by = url, "--endpoint-url"
+    elif settings is not None:
+        found, chosen_by = settings.endpoint, f"context {chosen}"
+    elif variable is not None:
+        found, chosen_by = environment[variable], variable
+    elif profile_settings.endpoint_url:
+        found, chosen_by = profile_settings.endpoint_url, f"profile {profile_settings.name}"
+    else:
+        found, chosen_by = LOCAL, "default"
+    region = (
+        region or (settings.region if settings else None) or environment.get("AWS_REGION")
+        or environment.get("AWS_DEFAULT_REGION") or profile_settings.region or "us-east-1"
+    )  # fmt: skip
+    credentials = find_credentials(profile_settings, asked=bool(asked_profile), environment=environment)
+    ca_file = (settings.ca_file if settings else None) or environment.get("AWS_CA_BUNDLE")
+    return Endpoint(_url_of(found, region), region, credentials, chosen_by, ca_file)
+
+
+def _url_of(endpoint: str, region: str) -> str:
+    if endpoint == AMAZON:
+        suffix = ".cn" if region.startswith("cn-") else ""
+        return f"https://sqs.{region}.amazonaws.com{suffix}"
+    try:
+        parts = urlsplit(endpoint)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise EndpointError(f'"{endpoint}" is not an endpoint: expected a URL such as {LOCAL}, or "{AMAZON}"')
+    return endpoint
+
+
+def contexts_file(environment: Mapping[str, str] = os.environ) -> Path:
+    base = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "penstock" / "contexts.json"
+
+
+def read_contexts(environment: Mapping[str, str] = os.environ) -> Contexts:
+    file = contexts_file(environment)
+    try:
+        stored: Any = json.loads(file.read_text(encoding="utf-8"))
+        by_name = {name: Context(**fields) for name, fields in stored["contexts"].items()}
+        return Contexts(stored.get("current"), by_name)
+    except FileNotFoundError:
+        return Contexts(None, {})
+    except OSError as error:
+        raise EndpointError(f'cannot read "{file}": {error.strerror}') from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise EndpointError(
+            f'"{file}" is damaged: correct it, or remove it and add the contexts again'
+        ) from None
+
+
+def write_contexts(contexts: Contexts, environment: Mapping[str, str] = os.environ) -> None:
+    file = contexts_file(environment)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fields = {name: _given(context) for name, context in sorted(contexts.by_name.items())}
+    text = json.dumps({"current": contexts.current, "contexts": fields}, indent=2)
+    temporary = file.with_suffix(".new")
+    temporary.write_text(f"{text}\n", encoding="utf-8")
+    temporary.replace(file)
+
+
+def _given(context: Context) -> dict[str, str]:
+    return {name: value for name, value in context._asdict().items() if value is not None}

@@ -1,0 +1,174 @@
+"""Calls to one server: actions of SQS by name, and the admin API by path.
+
+A session keeps one connection open. It repeats a request only if the server said that nothing was done (503 with
+Retry-After), or if a kept connection was closed before an answer to a request that may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from penstock.client.credentials import Credentials
+from penstock.client.signing import signed_headers
+
+_READ_ONLY = ("Get", "List", "Receive")
+_TRIES_MAX = 4
+ADMIN_SERVICE = "penstock"  # in a signature
+
+
+class ApiError(Exception):
+    """The server refused a request."""
+
+    def __init__(self, code: str, message: str, status: int, request_id: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.request_id = request_id
+
+
+class Unavailable(Exception):
+    """The server cannot be reached, or what answers is not one."""
+
+
+class Session:
+    def __init__(
+        self,
+        endpoint: str,
+        region: str,
+        credentials: Credentials | None = None,
+        *,
+        timeout_s: float = 60,
+        ca_file: str | None = None,
+    ) -> None:
+        parts = urlsplit(endpoint)
+        self.endpoint = endpoint.rstrip("/")
+        self.region = region
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._ca_file = ca_file
+        self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
+        self._connection: HTTPConnection | None = None
+        self._is_penstock: bool | None = None
+
+    @property
+    def is_penstock(self) -> bool:
+        """Has the server an admin API? Asked once, without a signature."""
+        if self._is_penstock is None:
+            _, content = self._exchange("GET", "/health", {}, b"", may_repeat=True)
+            try:
+                page = json.loads(content)
+            except ValueError:
+                page = None
+            self._is_penstock = isinstance(page, dict) and {"live", "version"} <= page.keys()
+        return self._is_penstock
+
+    def sqs(self, action: str, **members: Any) -> dict[str, Any]:
+        """Perform an action of SQS. Raises ApiError or Unavailable."""
+        headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{action}"}
+        return self._call("POST", "/", headers, members, "sqs", may_repeat=action.startswith(_READ_ONLY))
+
+    def admin(
+        self, method: str, path: str, query: dict[str, Any] | None = None, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Call the admin API: ``path`` is below ``/admin/v1``, with its parts already quoted (:func:`quoted`)."""
+        pairs = {name: value for name, value in (query or {}).items() if value is not None}
+        text = f"?{urlencode(pairs, doseq=True, quote_via=quote)}" if pairs else ""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        target = f"/admin/v1{path}{text}"
+        return self._call(method, target, headers, body, ADMIN_SERVICE, may_repeat=method == "GET")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _call(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        members: dict[str, Any] | None,
+        service: str,
+        *,
+        may_repeat: bool,
+    ) -> dict[str, Any]:
+        body = b"" if members is None else json.dumps(members).encode()
+        for attempt in range(1, _TRIES_MAX + 1):
+            sent = dict(headers)
+            if self._credentials is not None:
+                url = f"{self.endpoint}{target}"
+                sent = signed_headers(method, url, headers, body, self._credentials, self.region, service)
+            response, content = self._exchange(method, target, sent, body, may_repeat=may_repeat)
+            if response.status < 300:
+                return _read_object(content)
+            if response.status != 503 or not response.getheader("Retry-After") or attempt == _TRIES_MAX:
+                raise _error(response, content)
+            time.sleep(0.2 * 2**attempt)
+        raise AssertionError
+
+    def _exchange(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, *, may_repeat: bool
+    ) -> tuple[HTTPResponse, bytes]:
+        while True:
+            kept = self._connection
+            connection = kept or self._connect()
+            self._connection = None
+            try:
+                prefix = urlsplit(self.endpoint).path
+                connection.request(method, f"{prefix}{target}", body or None, headers)
+                response = connection.getresponse()
+                content = response.read()
+            except (OSError, HTTPException) as error:
+                connection.close()
+                if kept is not None and may_repeat:
+                    continue  # the server had closed it meanwhile
+                raise Unavailable(f"no answer from {self.endpoint}: {_reason(error)}") from None
+            if response.will_close:
+                connection.close()
+            else:
+                self._connection = connection
+            return response, content
+
+    def _connect(self) -> HTTPConnection:
+        if self._scheme == "http":
+            return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        context = ssl.create_default_context(cafile=self._ca_file)
+        return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+
+
+def quoted(part: str) -> str:
+    """A part of a path."""
+    return quote(part, safe="")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _read_object(content: bytes) -> dict[str, Any]:
+    try:
+        read = json.loads(content) if content else {}
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise Unavailable("the answer is not that of a message broker: check the endpoint URL")
+    return read
+
+
+def _error(response: HTTPResponse, content: bytes) -> ApiError:
+    try:
+        members = _read_object(content)
+    except Unavailable:
+        members = {}
+    # SQS: the code of the Query protocol is the one that people know.
+    code = (response.getheader("x-amzn-query-error") or "").partition(";")[0]
+    code = code or response.getheader("X-Amzn-Errortype") or str(members.get("__type", "")).rpartition("#")[2]
+    message = members.get("message") or members.get("Message") or content[:200].decode("utf-8", "replace")
+    request_id = response.getheader("x-amzn-RequestId") or ""
+    return ApiError(code or f"HTTP {response.status}", str(message), response.status, request_id)
