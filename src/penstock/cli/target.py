@@ -11,9 +11,9 @@ import click
 
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.output import Output
-from penstock.client.credentials import CredentialsError
+from penstock.client.api import ApiError, ApiSession, Unavailable
+from penstock.client.credentials import ProfileError
 from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
-from penstock.client.session import ApiError, Session, Unavailable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,13 +29,13 @@ class Target:
     def endpoint(self) -> Endpoint:
         try:
             return find_endpoint(**self._flags)
-        except (EndpointError, CredentialsError) as error:
+        except (EndpointError, ProfileError) as error:
             raise Failure(str(error)) from None
 
     @cached_property
-    def session(self) -> Session:
+    def session(self) -> ApiSession:
         endpoint = self.endpoint
-        return Session(endpoint.url, endpoint.region, endpoint.credentials, ca_file=endpoint.ca_file)
+        return ApiSession(endpoint.url, endpoint.region, endpoint.credentials, ca_file=endpoint.ca_file)
 
     def sqs(self, action: str, **members: Any) -> dict[str, Any]:
         """Members that are None are left out."""

@@ -1,4 +1,4 @@
-"""Credentials and profiles, as users of AWS have them: environment variables, then the files of the AWS CLI.
+"""SigningKeys and profiles, as users of AWS have them: environment variables, then the files of the AWS CLI.
 
 A profile can hold keys or name a program that prints them (``credential_process``). Whatever else can stand in one
 (roles, single sign-on) is refused with the command that turns it into keys.
@@ -19,11 +19,11 @@ from typing import NamedTuple
 _PROCESS_TIMEOUT_S = 60
 
 
-class CredentialsError(Exception):
+class ProfileError(Exception):
     """They cannot be read; the text says what to do."""
 
 
-class Credentials(NamedTuple):
+class SigningKeys(NamedTuple):
     access_key: str
     secret_key: str
     token: str | None = None
@@ -45,7 +45,7 @@ class Profile(NamedTuple):
 
 
 def read_profile(name: str | None = None, environment: Mapping[str, str] = os.environ) -> Profile:
-    """The profile of that name, or the usual one. Raises CredentialsError for one that was asked for and is
+    """The profile of that name, or the usual one. Raises ProfileError for one that was asked for and is
     missing."""
     asked = name or environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     chosen = asked or "default"
@@ -58,23 +58,23 @@ def read_profile(name: str | None = None, environment: Mapping[str, str] = os.en
     keys = _read_file(environment.get("AWS_SHARED_CREDENTIALS_FILE"), "credentials")
     settings.update(keys.get(chosen, {}))
     if asked and not settings:
-        raise CredentialsError(f'there is no profile "{asked}": "aws configure list-profiles" lists them')
+        raise ProfileError(f'there is no profile "{asked}": "aws configure list-profiles" lists them')
     return Profile(chosen, settings)
 
 
 def find_credentials(
     profile: Profile, *, asked: bool = False, environment: Mapping[str, str] = os.environ
-) -> Credentials | None:
+) -> SigningKeys | None:
     """The keys to sign with; None: there are none. A profile that was ``asked`` for comes before variables."""
     if not asked and "AWS_ACCESS_KEY_ID" in environment:
-        return Credentials(
+        return SigningKeys(
             environment["AWS_ACCESS_KEY_ID"],
             environment.get("AWS_SECRET_ACCESS_KEY", ""),
             environment.get("AWS_SESSION_TOKEN") or None,
         )
     settings = profile.settings
     if "aws_access_key_id" in settings:
-        return Credentials(
+        return SigningKeys(
             settings["aws_access_key_id"],
             settings.get("aws_secret_access_key", ""),
             settings.get("aws_session_token"),
@@ -83,26 +83,26 @@ def find_credentials(
         return _from_process(settings["credential_process"])
     for unsupported in ("role_arn", "sso_session", "sso_start_url", "login_session"):
         if unsupported in settings:
-            raise CredentialsError(
+            raise ProfileError(
                 f'the profile "{profile.name}" uses {unsupported}. Turn it into keys first: '
                 f'eval "$(aws configure export-credentials --profile {profile.name} --format env)"'
             )
     return None
 
 
-def _from_process(command: str) -> Credentials:
+def _from_process(command: str) -> SigningKeys:
     try:
         done = subprocess.run(
             shlex.split(command), capture_output=True, text=True, timeout=_PROCESS_TIMEOUT_S, check=False
         )
         if done.returncode:
-            raise CredentialsError(f"credential_process failed: {done.stderr.strip()[:500]}")
+            raise ProfileError(f"credential_process failed: {done.stderr.strip()[:500]}")
         printed = json.loads(done.stdout)
-        return Credentials(printed["AccessKeyId"], printed["SecretAccessKey"], printed.get("SessionToken"))
+        return SigningKeys(printed["AccessKeyId"], printed["SecretAccessKey"], printed.get("SessionToken"))
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CredentialsError(f"credential_process cannot be run: {error}") from None
+        raise ProfileError(f"credential_process cannot be run: {error}") from None
     except (ValueError, KeyError, TypeError):
-        raise CredentialsError("credential_process did not print AccessKeyId and SecretAccessKey") from None
+        raise ProfileError("credential_process did not print AccessKeyId and SecretAccessKey") from None
 
 
 def _read_file(path: str | None, name: str) -> dict[str, dict[str, str]]:
@@ -113,9 +113,9 @@ def _read_file(path: str | None, name: str) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise CredentialsError(f'cannot read "{file}": {error.strerror}') from None
+        raise ProfileError(f'cannot read "{file}": {error.strerror}') from None
     except (UnreadableFile, UnicodeDecodeError):
-        raise CredentialsError(f'"{file}" is not a file of the AWS CLI: expected [sections]') from None
+        raise ProfileError(f'"{file}" is not a file of the AWS CLI: expected [sections]') from None
     return {section: dict(parser[section]) for section in parser.sections()}
 
 

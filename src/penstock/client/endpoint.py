@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from penstock.client.credentials import Credentials, find_credentials, read_profile
+from penstock.client.credentials import SigningKeys, find_credentials, read_profile
 
 LOCAL = "http://127.0.0.1:9324"
 AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
 
     url: str
     region: str
-    credentials: Credentials | None
+    credentials: SigningKeys | None
     chosen_by: str  # "--endpoint-url", "context prod", "AWS_ENDPOINT_URL", …
     ca_file: str | None = None
 
@@ -52,7 +52,7 @@ def find_endpoint(
     region: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Endpoint:
-    """From flags, which may be missing. Raises EndpointError or CredentialsError."""
+    """From flags, which may be missing. Raises EndpointError or ProfileError."""
     contexts = read_contexts(environment)
     named = context or environment.get("PENSTOCK_CONTEXT")
     if named and named not in contexts.by_name:

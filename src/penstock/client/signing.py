@@ -9,7 +9,7 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from penstock.auth.sigv4.canonical import canonical_path, canonical_query, read_parameters
-from penstock.client.credentials import Credentials
+from penstock.client.credentials import SigningKeys
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
@@ -19,7 +19,7 @@ def signed_headers(
     url: str,
     headers: dict[str, str],
     body: bytes,
-    credentials: Credentials,
+    credentials: SigningKeys,
     region: str,
     service: str,
     now: datetime | None = None,

@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from penstock.client.credentials import Credentials
+from penstock.client.credentials import SigningKeys
 from penstock.client.signing import signed_headers
 
 _READ_ONLY = ("Get", "List", "Receive")
@@ -36,12 +36,12 @@ class Unavailable(Exception):
     """The server cannot be reached, or what answers is not one."""
 
 
-class Session:
+class ApiSession:
     def __init__(
         self,
         endpoint: str,
         region: str,
-        credentials: Credentials | None = None,
+        credentials: SigningKeys | None = None,
         *,
         timeout_s: float = 60,
         ca_file: str | None = None,

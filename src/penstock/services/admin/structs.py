@@ -1,0 +1,320 @@
+"""Requests and responses of the admin API. A field is called as its JSON member is.
+
+Times are RFC 3339 in UTC with milliseconds, durations are seconds. What is None is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.wire.shapes import InPath, InQuery, Many, Named, Payload
+
+
+class Absent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Members that are not given are not written."""
+
+
+# -- queues ------------------------------------------------------------------------------------------------------
+
+
+class QueueInfo(Absent, kw_only=True):
+    name: str
+    account: str
+    region: str
+    arn: str
+    url: str
+    kind: str  # "standard" or "fifo"
+    visible: int
+    in_flight: int
+    delayed: int
+    bytes: int
+    sent_rate: float  # per second, over the last minute
+    received_rate: float
+    deleted_rate: float
+    waiting_receives: int
+    is_dead_letter_queue: bool
+    created_at: str
+    modified_at: str
+    oldest_age_s: float | None = None
+    dead_letter_queue: str | None = None
+    max_receives: int | None = None
+    attributes: dict[str, str] | None = None  # of GetQueue only, like the next two
+    tags: dict[str, str] | None = None
+    sources: list[str] | None = None  # the queues that have this one as their dead-letter queue
+
+
+class QueuesRequest(msgspec.Struct, kw_only=True):
+    prefix: Annotated[str | None, InQuery()] = None
+    contains: Annotated[str | None, InQuery()] = None
+    kind: Annotated[str | None, InQuery()] = None  # standard, fifo, dlq
+    sort: Annotated[str | None, InQuery()] = None  # name, visible, in_flight, delayed, age, sent_rate, bytes
+    descending: Annotated[bool | None, InQuery()] = None
+    limit: Annotated[int | None, InQuery()] = None
+    after: Annotated[str | None, InQuery()] = None
+
+
+class QueuesResult(Absent, kw_only=True):
+    queues: list[QueueInfo]
+    next: str | None = None
+
+
+class AboutQueue(msgspec.Struct, kw_only=True):
+    """Every request about one queue."""
+
+    queue: Annotated[str, InPath()]
+    account: Annotated[str | None, InQuery()] = None
+
+
+# -- messages ----------------------------------------------------------------------------------------------------
+
+
+class MessageAttribute(Absent, kw_only=True):
+    type: str
+    value: str  # binary: base64
+
+
+class MessageHolder(Absent, kw_only=True):
+    """Who has received a message that is in flight."""
+
+    by: str
+    address: str
+    user_agent: str
+    since: str
+    until: str
+    extended: int
+
+
+class ReportedFailure(Absent, kw_only=True):
+    """Why a consumer could not process a message, as it reported."""
+
+    reason: str
+    at: str
+    detail: str | None = None
+    attempt: int | None = None
+    worker: str | None = None
+
+
+class MessageInfo(Absent, kw_only=True):
+    id: str
+    state: str  # "visible", "delayed", "in_flight"
+    position: str  # sorts like the place in the queue
+    version: int
+    edited: bool
+    size: int
+    sender: str
+    sent_at: str
+    enqueued_at: str
+    expires_at: str
+    receives: int
+    body: str | None = None
+    body_cut: bool | None = None
+    attributes: dict[str, MessageAttribute] | None = None
+    group: str | None = None
+    dedup_id: str | None = None
+    trace: str | None = None
+    visible_at: str | None = None
+    first_received_at: str | None = None
+    source: str | None = None  # ARN of the queue that it was dead-lettered from
+    sequence_number: str | None = None
+    holder: MessageHolder | None = None
+    failure: ReportedFailure | None = None
+
+
+class Filter(msgspec.Struct, kw_only=True):
+    """Which messages; all conditions must hold."""
+
+    state: str | None = None
+    body: str | None = None
+    regex: str | None = None
+    json: str | None = None
+    attribute: Many[str] | None = None
+    group: str | None = None
+    id: Many[str] | None = None
+    source: str | None = None
+    older_than_s: float | None = None
+    younger_than_s: float | None = None
+    receives_min: int | None = None
+    receives_max: int | None = None
+
+
+class ListMessagesRequest(AboutQueue, kw_only=True):
+    state: Annotated[str | None, InQuery()] = None
+    body: Annotated[str | None, InQuery()] = None
+    regex: Annotated[str | None, InQuery()] = None
+    json: Annotated[str | None, InQuery()] = None
+    attribute: Annotated[Many[str] | None, InQuery()] = None
+    group: Annotated[str | None, InQuery()] = None
+    id: Annotated[Many[str] | None, InQuery()] = None
+    source: Annotated[str | None, InQuery()] = None
+    older_than_s: Annotated[float | None, InQuery()] = None
+    younger_than_s: Annotated[float | None, InQuery()] = None
+    receives_min: Annotated[int | None, InQuery()] = None
+    receives_max: Annotated[int | None, InQuery()] = None
+    order: Annotated[str | None, InQuery()] = None  # position, age, due
+    limit: Annotated[int | None, InQuery()] = None
+    after: Annotated[str | None, InQuery()] = None
+    body_bytes: Annotated[int | None, InQuery()] = None
+
+
+class ListMessagesResult(Absent, kw_only=True):
+    messages: list[MessageInfo]
+    looked_at: int
+    next: str | None = None
+
+
+class AboutMessage(AboutQueue, kw_only=True):
+    """Every request about one message."""
+
+    id: Annotated[str, InPath()]
+
+
+class VersionedRequest(AboutMessage, kw_only=True):
+    version: int | None = None  # the change is refused if the message has another one by now
+
+
+class EditMessageRequest(VersionedRequest, kw_only=True):
+    body: str | None = None
+    attributes: Named[MessageAttribute] | None = None
+    delay_s: float | None = None
+    group: str | None = None
+
+
+class ReorderMessageRequest(VersionedRequest, kw_only=True):
+    to: str  # "front", "back", "before"
+    before: str | None = None  # id of a message
+
+
+class MoveMessageRequest(VersionedRequest, kw_only=True):
+    to: str
+
+
+class RemoveMessageRequest(AboutMessage, kw_only=True):
+    version: Annotated[int | None, InQuery()] = None
+
+
+class Moved(msgspec.Struct, kw_only=True):
+    queue: str
+    id: str
+
+
+class Event(Absent, kw_only=True):
+    at: str
+    event: str
+    by: str | None = None
+    address: str | None = None
+    user_agent: str | None = None
+    detail: str | None = None
+
+
+class MessageHistoryResult(msgspec.Struct, kw_only=True):
+    events: list[Event]
+    complete: bool  # False: earlier events were forgotten
+
+
+class ReportFailureRequest(AboutMessage, kw_only=True):
+    reason: str
+    detail: str | None = None
+    attempt: int | None = None
+    worker: str | None = None
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------
+
+
+class Cannot(msgspec.Struct, kw_only=True):
+    reason: str
+    count: int
+
+
+class StartTaskRequest(AboutQueue, kw_only=True):
+    operation: str
+    to: str | None = None
+    filter: Filter | None = None
+    rate: int | None = None  # messages a second
+    dry_run: bool | None = None
+
+
+class Task(Absent, kw_only=True):
+    """A task, or with ``dry_run`` what one would do."""
+
+    operation: str
+    queue: str
+    matched: int
+    looked_at: int
+    cannot: list[Cannot]
+    id: str | None = None
+    dry_run: bool | None = None
+    complete: bool | None = None  # of a dry run: all messages were looked at
+    can: int | None = None  # of a dry run
+    to: str | None = None
+    status: str | None = None  # "running", "completed", "cancelled", "failed"
+    done: int | None = None
+    total: int | None = None  # how many messages the queue held when it began
+    rate: int | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    failure: str | None = None
+    filter: Filter | None = None
+
+
+class ListTasksRequest(msgspec.Struct, kw_only=True):
+    queue: Annotated[str | None, InQuery()] = None
+
+
+class ListTasksResult(msgspec.Struct, kw_only=True):
+    tasks: list[Task]
+
+
+class AboutTask(AboutQueue, kw_only=True):
+    id: Annotated[str, InPath()]
+
+
+# -- the server --------------------------------------------------------------------------------------------------
+
+
+class Nothing(msgspec.Struct, kw_only=True):
+    """A request without members."""
+
+
+class StoreState(Absent, kw_only=True):
+    kind: str
+    durability: str
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+    refuses: str | None = None
+
+
+class ShardInfo(Absent, kw_only=True):
+    index: int
+    queues: int
+    messages: int
+    bytes: int
+    owner: str | None = None
+
+
+class StatusResult(Absent, kw_only=True):
+    version: str
+    uptime_s: float
+    store: StoreState
+    shards: list[ShardInfo]
+    memory_budget: int
+    memory_used: int
+    running_tasks: int
+    node: str | None = None
+
+
+class Refused(msgspec.Struct, kw_only=True):
+    what: str
+    why: str
+
+
+class ReloadResult(msgspec.Struct, kw_only=True):
+    reloaded: list[str]
+    unchanged: list[str]
+    refused: list[Refused]
+
+
+class OpenApiDocument(msgspec.Struct, kw_only=True):
+    content: Annotated[Any, Payload(b"application/json")]
