@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.limits import Limits
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.server.settings.queues import DeclaredQueueError
+from penstock.server.settings.queues import DeclaredQueueError, declare_queues, read_queues
+from sim.cluster import Cluster
+from sim.world import name_of
 
 from .composed import serving
 
@@ -42,6 +45,21 @@ def test_a_start_creates_queues_and_a_later_one_changes_what_differs(tmp_path: P
     for timeout in (30, 45, 45):
         config = declared(tmp_path, f"[queues.a]\nVisibilityTimeout = {timeout}\n{tags}")
         assert started(config) == {"a": f"{timeout} [('team', 'x')]"}
+
+
+def test_a_quota_counts_declared_queues_and_refuses_none(tmp_path: Path) -> None:
+    config = declared(tmp_path, "quota_queues = 1\n[queues.a]\n[queues.b]")
+    assert sorted(started(config)) == ["a", "b"]
+
+
+def test_declared_queues_of_a_shard_need_no_other_shard() -> None:
+    """Nodes that start together load their shards at the same time, and each serves one when its queues exist."""
+    with Cluster(limits=Limits(quota_queues=9)) as cluster:
+        cluster.network.cut.update({1, 2})
+        node, short = cluster.nodes[0], cluster.name("q", 0)
+        queues = read_queues({short: {}, cluster.name("q", 1): {}})
+        node.do(declare_queues(node.broker, queues, name_of(short).space))
+        assert [queue.name.name for queue in node.broker.queues()] == [short]
 
 
 @pytest.mark.parametrize(

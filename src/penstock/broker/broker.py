@@ -187,9 +187,12 @@ class Broker:
         """The first queues of all shards that name this one as their dead-letter queue. Raises Unreachable."""
         return await self._others.sources_of(name, after, names_max)
 
-    async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
-        """The new queue; or the one of that name that was created while other shards were asked."""
-        queues_max = self.limits.quota_queues
+    async def create(
+        self, name: QueueName, settings: QueueSettings, tags: dict[str, str], *, has_quota: bool = True
+    ) -> LiveQueue:
+        """The new queue; or the one of that name that was created while other shards were asked. Without a quota none
+        is asked."""
+        queues_max = self.limits.quota_queues if has_quota else 0
         queues = await self._others.count(name.account) if queues_max else 0
         if (existing := self.by_name.get(name)) is not None:
             await existing.shard.settled()

@@ -83,7 +83,8 @@ async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space:
             continue
         queue = plan.existing
         if queue is None:
-            await broker.create(plan.name, plan.settings, plan.tags)
+            # No quota: it would need all shards, and a shard is served only when its declared queues exist.
+            await broker.create(plan.name, plan.settings, plan.tags, has_quota=False)
             continue
         if plan.settings != queue.settings:
             await broker.configure(queue, plan.settings)
