@@ -85,10 +85,6 @@ class Prepared(msgspec.Struct, frozen=True, tag=True):
     """Settings and files are in order; the shards are not open yet."""
 
 
-class Opened(msgspec.Struct, frozen=True, tag=True):
-    """Other workers may ask about the shards. At the start of the server only: later, ``Ready`` says so."""
-
-
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """Requests for the shards are answered. What was recovered, and a line for the report of the start."""
 
@@ -125,4 +121,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     temporary: bool = False  # the same start may succeed later
 
 
-Report = Prepared | Opened | Ready | Serving | Sends | Released | Quiet | Failed
+Report = Prepared | Ready | Serving | Sends | Released | Quiet | Failed

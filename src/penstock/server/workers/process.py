@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.server.workers.messages import Assignment, Command, Opened, Ready, Report, Serving
+from penstock.server.workers.messages import Assignment, Command, Ready, Report, Serving
 
 # -P: a directory "penstock" where the server is started must not take the place of the installed package.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "penstock.server.workers.worker")
@@ -76,10 +76,8 @@ class WorkerProcess:
             event.set()
 
     def _note(self, report: Report) -> None:
-        if isinstance(report, Opened | Ready):
-            self.is_open = True
         if isinstance(report, Ready):
-            self.ready = report
+            self.ready, self.is_open = report, True
         if isinstance(report, Serving):
             self.serving = True
         self._seen.add(type(report))

@@ -31,7 +31,6 @@ from penstock.server.workers.messages import (
     Close,
     Command,
     Failed,
-    Opened,
     Prepared,
     Quiet,
     Ready,
@@ -164,7 +163,7 @@ class Supervisor:
                     self._current.get(worker.number) is worker
                 ):  # otherwise its predecessor has to release first
                     worker.send(Take())
-            case Opened() | Ready():
+            case Ready():
                 self._broadcast()
                 if self._announced:
                     log.info("worker %d is ready again", worker.number)

@@ -43,7 +43,6 @@ from penstock.server.workers.messages import (
     Close,
     Command,
     Failed,
-    Opened,
     Prepared,
     Quiet,
     Ready,
@@ -199,8 +198,6 @@ class WorkerServer:
         self._usage.clear()
         own = owned_by(assignment.number, assignment.workers, assignment.shards)
         await start_step(self._config, parts.open_shards(own))
-        if assignment.at_once:  # all create their declared queues, and count those of the others
-            self._control.report(Opened())
         await start_step(self._config, parts.declare())
         forget_start()
         self._accept()
