@@ -123,8 +123,8 @@ def test_the_second_signal_ends_all_at_once(number: signal.Signals) -> None:
         pids = workers_of(server).values()
         # A request that never ends: its body is not sent.
         hanging = socket.create_connection(("127.0.0.1", server.port))
-        hanging.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
-        assert get(server, "/health/live")[0] == 200
+        hanging.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        assert b"100 Continue" in hanging.recv(100)
         server.process.send_signal(number)
         with pytest.raises(subprocess.TimeoutExpired):
             server.process.wait(0.5)
