@@ -6,43 +6,89 @@ Commands are imported when they are called: neither help nor a health check load
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock import __version__
 from penstock.cli.failure import Failure
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 __all__ = ["main"]
 
-_COMMANDS = {
-    "serve": "Start the broker.",
-    "health": "Ask a running broker whether it is ready.",
-    "check": "Check settings and declared queues without starting the broker.",
-    "user": "Manage users and their access keys.",
-    "role": "Manage roles that users and other accounts can assume.",
-    "policy": "Manage the permissions of users and roles.",
-    "env": "Print the environment variables a client needs to act as a user.",
-    "audit": "Search the audit log: who called what, from where, and whether it was allowed.",
-    "cert": "Create a certificate for development with HTTPS.",
-    "key": "Manage the root key and the keys that encrypt messages.",
-    "migrate": "Copy all queues and messages into another store.",
-    "cluster": "Show and steer the nodes of a cluster.",
-    "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
+# Each command is the object ``command`` of the module with its name.
+SECTIONS = {
+    "Server": {
+        "serve": "Start the broker.",
+        "health": "Ask a running broker whether it is ready.",
+        "check": "Check settings and declared queues without starting the broker.",
+        "doctor": "Find what is wrong with queues and server, and say what to change.",
+        "backup": "Copy the data of a broker while it serves.",
+        "restore": "Make a data directory from a backup.",
+        "cluster": "Show and steer the nodes of a cluster.",
+        "migrate": "Copy all queues and messages into another store.",
+        "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
+    },
+    "Queues and messages": {
+        "queue": "List, show, create, change, purge and delete queues.",
+        "message": "Send, receive, look at, edit, move and delete messages.",
+        "dlq": "Show dead letters by source, reason and age, and send them back.",
+        "redrive": "Move all messages of a dead-letter queue back, or to another queue.",
+        "grep": "Search messages, then copy, move, delete or dump what matches.",
+        "tail": "Print messages as they are sent.",
+        "top": "A live table of queues, rates and ages.",
+        "load": "Send messages from a file of JSON lines.",
+        "dump": "Write the messages of a queue to a file of JSON lines.",
+        "wait": "Wait until a server is ready, or a queue exists, is empty or has messages.",
+        "shell": "Work on queues and messages interactively.",
+    },
+    "Security": {
+        "user": "Manage users and their access keys.",
+        "role": "Manage roles that users and other accounts can assume.",
+        "policy": "Manage the permissions of users and roles.",
+        "env": "Print the environment variables a client needs to act as a user.",
+        "audit": "Search the audit log: who called what, from where, and whether it was allowed.",
+        "cert": "Create a certificate for development with HTTPS.",
+        "key": "Manage the root key and the keys that encrypt messages.",
+    },
+    "This command": {
+        "context": "Name the servers that you work with, and choose one.",
+        "completion": "Print the script that completes commands and queue names in a shell.",
+    },
 }
+
+INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
+
+
+def _summaries() -> dict[str, str]:
+    """The commands that exist, each with its line in the help."""
+    return {
+        name: summary
+        for section in SECTIONS.values()
+        for name, summary in section.items()
+        if find_spec(_module(name)) is not None
+    }
+
+
+def _module(name: str) -> str:
+    return f"penstock.cli.{name.replace('-', '_')}"
 
 
 class _Commands(click.Group):
     """Lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_summaries())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        if name not in _summaries():
             return None
-        command: click.Command = import_module(f"penstock.cli.{name.replace('-', '_')}").command
+        command: click.Command = import_module(_module(name)).command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -54,17 +100,35 @@ class _Commands(click.Group):
             if error.filename is None:
                 raise
             raise Failure(f'cannot use "{error.filename}": {error.strerror}') from None
+        except (KeyboardInterrupt, click.Abort):
+            click.echo(err=True)  # what follows does not begin behind "^C"
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        summaries = _summaries()
+        width = max(map(len, summaries))
+        for title, section in SECTIONS.items():
+            lines = [(f"{name:<{width}}", text) for name, text in section.items() if name in summaries]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        summaries = _summaries().items()
+        names = [CompletionItem(name, help=text) for name, text in summaries if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
 )
 @click.version_option(__version__, "--version", message="penstock %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """A durable message broker that any Amazon SQS client can use unchanged.
 
     \b
@@ -75,7 +139,15 @@ def main() -> None:
       penstock check penstock.toml        check a config file before a start
       penstock serve --workers 4          start a broker of four processes
       penstock cluster status             show the nodes that share the database PENSTOCK_STORE
+      penstock queue ls                   show queues, their messages and rates
+      penstock                            in a terminal: work on queues and messages interactively
     """
     # A command says itself what failed. Python would print the log of its parts, and of the driver, beside that.
     if not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
+    if ctx.invoked_subcommand is None:
+        shell = main.get_command(ctx, "shell") if sys.stdin.isatty() and sys.stdout.isatty() else None
+        if shell is None:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        shell.main([], prog_name="penstock shell", parent=ctx)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from penstock.cli.failure import Failure
+from penstock.client.endpoint import CONTEXT_VARIABLE
 from penstock.server.settings.config import Config, ConfigError, Setting, settings
 from penstock.server.settings.load import CONFIG_VARIABLE, load_config
 from penstock.server.settings.types import BOOLEAN, DATABASE, without_password
@@ -36,7 +37,9 @@ def with_these_settings(*names: str) -> Callable[[F], F]:
 def configured(flags: Mapping[str, object], *, besides: Container[str] = (), serves: bool = False) -> Config:
     """``besides`` are variables of the command itself, which are not settings. ``serves``: they are those of a
     server, and checked as such."""
-    environment = {name: value for name, value in os.environ.items() if name not in besides}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in besides and name != CONTEXT_VARIABLE
+    }
     try:
         return load_config(flags, environment, serves=serves)
     except ConfigError as error:

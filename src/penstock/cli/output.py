@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from penstock.cli.failure import Breakdown, Failure
+
 Cell = str | int | float | None
 
 
@@ -83,10 +85,9 @@ class Output:
         if yes:
             return
         if not sys.stdin.isatty():
-            from penstock.cli.failure import Failure
-
             raise Failure(f"{question} Give --yes to do it without being asked.")
-        click.confirm(question, abort=True)
+        if not click.confirm(question, err=True):
+            raise Breakdown("nothing was changed")
 
 
 def safe(text: str, *, lines: bool = False) -> str:

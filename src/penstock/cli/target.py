@@ -34,8 +34,7 @@ class Target:
 
     @cached_property
     def session(self) -> ApiSession:
-        endpoint = self.endpoint
-        return ApiSession(endpoint.url, endpoint.region, endpoint.credentials, ca_file=endpoint.ca_file)
+        return ApiSession.of(self.endpoint)
 
     def sqs(self, action: str, **members: Any) -> dict[str, Any]:
         """Members that are None are left out."""

@@ -1,12 +1,14 @@
 """Calls to one server: actions of SQS by name, and the admin API by path.
 
 A session keeps one connection open. It repeats a request only if the server said that nothing was done (503 with
-Retry-After), or if a kept connection was closed before an answer to a request that may be repeated.
+Retry-After), or if a kept connection was closed before an answer to a request that may be repeated. A connection
+that was closed while it was not used is noticed before a request is sent on it.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import ssl
 import time
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -14,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from penstock.client.credentials import SigningKeys
+from penstock.client.endpoint import Endpoint
 from penstock.client.signing import signed_headers
 
 _READ_ONLY = ("Get", "List", "Receive")
@@ -54,7 +57,15 @@ class ApiSession:
         self._ca_file = ca_file
         self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
         self._connection: HTTPConnection | None = None
-        self._is_penstock: bool | None = None
+        # It costs a request to ask, and Amazon is known by its name.
+        self._is_penstock = False if self._host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else None
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, *, timeout_s: float = 60) -> ApiSession:
+        """A session with the server that was found."""
+        return cls(
+            endpoint.url, endpoint.region, endpoint.credentials, timeout_s=timeout_s, ca_file=endpoint.ca_file
+        )
 
     @property
     def is_penstock(self) -> bool:
@@ -116,9 +127,8 @@ class ApiSession:
         self, method: str, target: str, headers: dict[str, str], body: bytes, *, may_repeat: bool
     ) -> tuple[HTTPResponse, bytes]:
         while True:
-            kept = self._connection
+            kept = self._kept_connection()
             connection = kept or self._connect()
-            self._connection = None
             try:
                 prefix = urlsplit(self.endpoint).path
                 connection.request(method, f"{prefix}{target}", body or None, headers)
@@ -135,10 +145,23 @@ class ApiSession:
                 self._connection = connection
             return response, content
 
+    def _kept_connection(self) -> HTTPConnection | None:
+        """It is kept again when its answer was read."""
+        kept, self._connection = self._connection, None
+        if kept is None or kept.sock is None:
+            return None
+        if select.select([kept.sock], [], [], 0)[0]:  # nothing was asked: this is the end of the stream
+            kept.close()
+            return None
+        return kept
+
     def _connect(self) -> HTTPConnection:
         if self._scheme == "http":
             return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-        context = ssl.create_default_context(cafile=self._ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise Unavailable(f'cannot use "{self._ca_file}" as CA certificates: {_reason(error)}') from None
         return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
 
 

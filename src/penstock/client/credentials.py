@@ -1,4 +1,4 @@
-"""SigningKeys and profiles, as users of AWS have them: environment variables, then the files of the AWS CLI.
+"""Keys and profiles, as users of AWS have them: environment variables, then the files of the AWS CLI.
 
 A profile can hold keys or name a program that prints them (``credential_process``). Whatever else can stand in one
 (roles, single sign-on) is refused with the command that turns it into keys.
@@ -66,7 +66,7 @@ def find_credentials(
     profile: Profile, *, asked: bool = False, environment: Mapping[str, str] = os.environ
 ) -> SigningKeys | None:
     """The keys to sign with; None: there are none. A profile that was ``asked`` for comes before variables."""
-    if not asked and "AWS_ACCESS_KEY_ID" in environment:
+    if not asked and environment.get("AWS_ACCESS_KEY_ID"):
         return SigningKeys(
             environment["AWS_ACCESS_KEY_ID"],
             environment.get("AWS_SECRET_ACCESS_KEY", ""),

@@ -16,6 +16,7 @@ from penstock.client.credentials import SigningKeys, find_credentials, read_prof
 
 LOCAL = "http://127.0.0.1:9324"
 AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
+CONTEXT_VARIABLE = "PENSTOCK_CONTEXT"
 
 
 class EndpointError(Exception):
@@ -54,7 +55,7 @@ def find_endpoint(
 ) -> Endpoint:
     """From flags, which may be missing. Raises EndpointError or ProfileError."""
     contexts = read_contexts(environment)
-    named = context or environment.get("PENSTOCK_CONTEXT")
+    named = context or environment.get(CONTEXT_VARIABLE)
     if named and named not in contexts.by_name:
         raise EndpointError(f'there is no context "{named}": "penstock context ls" lists them')
     variable = next((v for v in ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL") if environment.get(v)), None)

@@ -38,7 +38,7 @@ class InvalidItem(ValueError):
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _BYTES[_letter] = _BYTES[f"{_letter}b"] = _BYTES[f"{_letter}ib"] = 1024**_power
-_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 _TRUE = ("true", "yes", "on", "1")

@@ -1,0 +1,115 @@
+"""Arguments that several commands take: a queue, a duration, a rate; and how durations and sizes are shown."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.server.settings.types import duration
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_COMPLETION_TIMEOUT_S = 1.0
+_COMPLETIONS_MAX = 200
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
+_PER = {None: 1, "s": 1, "m": 60, "h": 3600}
+
+
+class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A queue by name, URL or ARN."""
+
+    name = "queue"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names of the server that the flags so far choose. If it does not answer at once, there are none."""
+        from click.shell_completion import CompletionItem
+
+        from penstock.cli.target import queue_name
+        from penstock.client.api import ApiError, ApiSession, Unavailable
+        from penstock.client.credentials import ProfileError
+        from penstock.client.endpoint import EndpointError, find_endpoint
+
+        flags: dict[str, Any] = {name: ctx.params.get(name) for name in ("context", "profile", "region")}
+        try:
+            endpoint = find_endpoint(url=ctx.params.get("endpoint_url"), **flags)
+            session = ApiSession.of(endpoint, timeout_s=_COMPLETION_TIMEOUT_S)
+            prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
+            urls = session.sqs("ListQueues", **prefix).get("QueueUrls", [])
+        except (ApiError, Unavailable, EndpointError, ProfileError):
+            return []
+        return [CompletionItem(queue_name(url)) for url in urls[:_COMPLETIONS_MAX]]
+
+
+class DurationArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """``30s``, ``15m``, ``2h``, ``4d``, or seconds; in seconds."""
+
+    name = "duration"
+
+    def __init__(self, low: float = 0, high: float = math.inf) -> None:
+        self._low, self._high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            seconds: float = duration(self._low, self._high).parse(value)
+            return seconds
+        except ValueError:
+            within = "" if self._high == math.inf else f", at most {short_duration(self._high)}"
+            self.fail(
+                f'"{value}" is not a duration: expected for example 30s, 15m, 2h or 4d{within}', param, ctx
+            )
+
+
+class RateArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """``50``, ``50/s`` or ``600/m``; per second."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = _RATE.fullmatch(str(value).strip())
+        if found is None or not float(found[1]):
+            self.fail(
+                f'"{value}" is not a rate: expected for example 50 (a second), 50/s or 600/m', param, ctx
+            )
+        return float(found[1]) / _PER[found[2]]
+
+
+QUEUE = QueueArgument()
+DURATION = DurationArgument()
+RATE = RateArgument()
+
+queue_argument = click.argument("queue", type=QUEUE, metavar="QUEUE")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def short_duration(seconds: float | None) -> str | None:
+    """With the two largest units that it has: "4d", "1h 30m", "250ms"."""
+    if seconds is None:
+        return None
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    left, parts = int(seconds), []
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if count := left // length:
+            parts.append(f"{count}{unit}")
+            left -= count * length
+    return " ".join(parts[:2]) or "0s"
+
+
+def short_size(count: int | None) -> str | None:
+    """In the largest unit: "512B", "1.5KB"."""
+    if count is None:
+        return None
+    size, units = float(count), ["B", "KB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.1f}".removesuffix(".0") + units[0]
