@@ -1,0 +1,157 @@
+"""A session with a real server, and what it does when connections break or the server has to wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from e2e.process import ServerProcess
+from e2e.secured import Secured
+from penstock.client import api
+from penstock.client.api import ApiError, ApiSession, Unavailable
+from penstock.client.credentials import SigningKeys
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--memory") as running:
+        yield running
+
+
+def test_an_open_server(server: ServerProcess) -> None:
+    session = ApiSession(server.url, "us-east-1")
+    assert session.is_penstock
+    url = session.sqs("CreateQueue", QueueName="orders")["QueueUrl"]
+    session.sqs("SendMessage", QueueUrl=url, MessageBody="grüße 🐌")
+    (message,) = session.sqs("ReceiveMessage", QueueUrl=url)["Messages"]
+    assert message["Body"] == "grüße 🐌"
+    session.close()
+    session.close()
+
+
+def test_an_error_has_the_code_that_people_know(server: ServerProcess) -> None:
+    with pytest.raises(ApiError) as raised:
+        ApiSession(server.url, "us-east-1").sqs("GetQueueUrl", QueueName="nothing")
+    error = raised.value
+    assert (error.code, error.status) == ("AWS.SimpleQueueService.NonExistentQueue", 400)
+    assert error.message == "The specified queue does not exist." and error.request_id
+
+
+def test_a_secured_server(tmp_path: Path) -> None:
+    secured = Secured(tmp_path)
+    secured.add("root")
+    with secured.running("--memory") as server:
+        session = ApiSession(server.url, "eu-central-1", SigningKeys(*secured.keys["root"]))
+        url = session.sqs("CreateQueue", QueueName="orders")["QueueUrl"]
+        assert session.sqs("ListQueues")["QueueUrls"] == [url]
+        wrong = ApiSession(server.url, "us-east-1", SigningKeys(secured.keys["root"][0], "wrong"))
+        with pytest.raises(ApiError) as raised:
+            wrong.sqs("ListQueues")
+        assert (raised.value.code, raised.value.status) == ("SignatureDoesNotMatch", 403)
+
+
+def test_no_server() -> None:
+    with pytest.raises(Unavailable, match=r"no answer from http://127.0.0.1:1: Connection refused"):
+        ApiSession("http://127.0.0.1:1", "us-east-1").sqs("ListQueues")
+
+
+def test_a_ca_file_that_does_not_exist() -> None:
+    session = ApiSession("https://127.0.0.1:1", "us-east-1", ca_file="/nowhere.pem")
+    with pytest.raises(Unavailable, match=r'cannot use "/nowhere.pem" as CA certificates: No such file'):
+        session.sqs("ListQueues")
+
+
+def test_amazon_is_known_by_its_name() -> None:
+    assert not ApiSession("https://sqs.eu-central-1.amazonaws.com", "eu-central-1").is_penstock
+
+
+class Script:
+    """Answers one request after the other with the given statuses, and headers of each. ``closes``: the connection
+    after each, without a word, as a server does with one that was idle for long."""
+
+    def __init__(self, *answers: tuple[int, dict[str, str]], closes: bool = False) -> None:
+        self.requests: list[str] = []
+        script = self
+        left = iter(answers)
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                script.requests.append(self.headers["X-Amz-Target"])
+                status, headers = next(left)
+                self.send_response(status)
+                for name, value in {"Content-Length": "2", **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(b"{}")
+                self.close_connection = closes
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.session = ApiSession(f"http://127.0.0.1:{self._server.server_port}", "us-east-1")
+
+    def stop(self) -> None:
+        self.session.close()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the session slept, which it does not."""
+    slept: list[float] = []
+    monkeypatch.setattr(api.time, "sleep", slept.append)
+    return slept
+
+
+def test_a_request_that_was_not_done_is_repeated(waits: list[float]) -> None:
+    script = Script((503, {"Retry-After": "1"}), (503, {"Retry-After": "1"}), (200, {}))
+    assert script.session.sqs("SendMessage") == {}
+    assert len(script.requests) == 3 and waits == sorted(waits) and len(waits) == 2
+    script.stop()
+
+
+def test_a_server_that_refuses_for_long(waits: list[float]) -> None:
+    script = Script(*[(503, {"Retry-After": "1"})] * 4)
+    with pytest.raises(ApiError) as raised:
+        script.session.sqs("SendMessage")
+    assert raised.value.status == 503 and len(script.requests) == 4
+    script.stop()
+
+
+def test_a_request_that_may_have_been_done_is_not_repeated(waits: list[float]) -> None:
+    script = Script((503, {}), (200, {}))
+    with pytest.raises(ApiError):
+        script.session.sqs("SendMessage")
+    assert script.requests == ["AmazonSQS.SendMessage"] and waits == []
+    script.stop()
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
+    script = Script((200, {}), (200, {}), closes=True)
+    script.session.sqs("SendMessage")
+    kept = script.session._connection
+    assert kept is not None
+    kept.sock.settimeout(10)
+    assert kept.sock.recv(1, 2) == b"", "closed by now"  # MSG_PEEK
+    script.session.sqs("SendMessage")
+    assert script.requests == ["AmazonSQS.SendMessage"] * 2
+    script.stop()
+
+
+def test_an_answer_of_something_else() -> None:
+    script = Script((200, {"Content-Length": "1"}))
+    with pytest.raises(Unavailable, match="check the endpoint URL"):
+        script.session.sqs("ListQueues")
+    script.stop()
