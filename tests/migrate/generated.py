@@ -12,7 +12,7 @@ from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.errors import StoreError, StoreUnknown
 from penstock.names import QueueName, shard_of
 from penstock.queues.messages import Attribute, Content, encode_content
-from penstock.queues.receipts import MessageIds
+from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds
 from penstock.queues.settings import QueueRecord, QueueSettings, Redrive
 from penstock.store.changes import POSITION_GAP, Changes, DedupRow, EntryRow
 from penstock.store.memory import MemoryStore
@@ -83,6 +83,7 @@ class ShardFiller:
         queues = [self._create(name) for name in names]
         doomed = self._create(QueueName(ACCOUNT, "eu-west-1", f"doomed-{self._number}"))
         changes = self._changes()
+        changes.records[MESSAGE_ID_FORMS.name, OWN_IDS] = MESSAGE_ID_FORMS.encode(MessageIdForm(1))
         for queue in (*queues, doomed):
             for _ in range(self._chance.randrange(messages)):
                 self._add(changes, queue)

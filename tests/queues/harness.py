@@ -87,7 +87,7 @@ class Queues:
 
     def migrate(self, secret: bytes) -> None:
         """As after a migration to a store with another secret."""
-        former = FormerShards([FormerShard(1, self._number + 1, 0, 0, SECRET)])
+        former = FormerShards([FormerShard(1, self._number + 1, 0, 0, SECRET, ids_from=0)])
         self._tools = self._tools._replace(
             message_id=MessageIds(secret), send_digest=SendDigests(secret), former=former
         )

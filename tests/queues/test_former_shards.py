@@ -9,13 +9,13 @@ from penstock.limits import Limits
 from penstock.queues.dedup import SendDigests
 from penstock.queues.former_shards import FormerShard, FormerShards
 from penstock.queues.messages import Sent
-from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
+from penstock.queues.receipts import ALL_HASHED, MessageIds, Receipt, ReceiptSigner
 from queues.harness import SECRET, Queues
 
 OLD, OLDER = b"o" * 32, b"p" * 32
 FORMER = FormerShards([
     FormerShard(first=1, end=100, raised_by=0, shard=3, secret=OLD),
-    FormerShard(first=100, end=150, raised_by=99, shard=4, secret=OLDER),
+    FormerShard(first=100, end=150, raised_by=99, shard=4, secret=OLDER, ids_from=20),
 ])  # fmt: skip
 
 
@@ -42,9 +42,16 @@ def test_other_handles_are_invalid(secret: bytes, shard: int, seq: int) -> None:
 
 
 def test_a_duplicate_is_answered_as_the_first_send_was() -> None:
-    assert FORMER.first_send(8) == Sent(MessageIds(OLD)(8), 8)
-    assert FORMER.first_send(107) == Sent(MessageIds(OLDER)(8), 8)
+    assert FORMER.first_send(8) == Sent(MessageIds(OLD, first=ALL_HASHED)(8), 8)
+    assert FORMER.first_send(107) == Sent(MessageIds(OLDER, first=ALL_HASHED)(8), 8)
+    assert FORMER.first_send(130) == Sent(MessageIds(OLDER)(31), 31)
     assert FORMER.first_send(150) is None
+
+
+def test_the_number_of_a_migrated_message_is_the_one_of_today() -> None:
+    assert FORMER.number_of(MessageIds(OLDER)(31)) == 130
+    assert FORMER.number_of(MessageIds(OLDER)(51)) is None  # given out after the migration
+    assert FORMER.number_of(MessageIds(OLD)(8)) is None  # that shard has never given out such an id
 
 
 def test_a_queue_keeps_the_digests_of_its_shard() -> None:

@@ -26,7 +26,7 @@ from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
 from penstock.queues.queue import Tools
-from penstock.queues.receipts import MessageIds, ReceiptSigner
+from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner
 
 
 class Recovery(NamedTuple):
@@ -59,7 +59,7 @@ class Partition:
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
         former = FormerShards(migrated, keyed_by_shard=shared.dedup_key is None)
         tools = Tools(
-            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, MessageIds(shard.secret),
+            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, _message_ids(shard, former),
             SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
@@ -147,3 +147,18 @@ class Partition:
         self._shared.quotas.remove(self.shard)
         for queue in queues:
             queue.memory.forget()
+
+
+def _message_ids(shard: Shard, former: FormerShards) -> MessageIds:
+    """The ids of a shard's messages. Where an earlier release has given numbers out, a record keeps which."""
+
+    def undone(key: str, record: MessageIdForm | None) -> None:
+        if record is None and not shard.released:
+            forms.put(OWN_IDS, form, can_wait=True)
+
+    forms = shard.table(MESSAGE_ID_FORMS, undone)
+    stored = forms.get(OWN_IDS)
+    form = stored or MessageIdForm(shard.numbers_to)
+    if stored is None:
+        forms.put(OWN_IDS, form, can_wait=True)
+    return MessageIds(shard.secret, form.first, former.number_of)

@@ -148,6 +148,11 @@ class Shard:
         self._next_number = number + 1
         return number
 
+    @property
+    def numbers_to(self) -> int:
+        """Every number given out so far is less."""
+        return self._next_number
+
     def next_position(self) -> int:
         """A position behind all others."""
         return self.next_number() * POSITION_GAP
@@ -229,10 +234,10 @@ class Shard:
         """The records of a kind. ``on_undone`` is called with what a record is again after a refused commit."""
         return RecordTable(self, kind, self._records.pop(kind.name, {}), on_undone)
 
-    def undo_by(self, table: RecordTable[Any], key: str, before: object) -> None:
+    def undo_by(self, table: RecordTable[Any], key: str, before: object, *, can_wait: bool = False) -> None:
         """If the open commit is refused, this record of the table is again what it was before."""
         self.open_commit.undo.setdefault((table, key), before)
-        if not self._scheduled:
+        if not self._scheduled and not can_wait:
             self._schedule()
 
     def watch(self, watcher: Callable[[Commit], None]) -> None:
@@ -555,8 +560,9 @@ class RecordTable(Generic[T]):
     def get(self, key: str) -> T | None:
         return self._records.get(key)
 
-    def put(self, key: str, record: T) -> None:
-        self._shard.undo_by(self, key, self._records.get(key))
+    def put(self, key: str, record: T, *, can_wait: bool = False) -> None:
+        """``can_wait``: no commit is made for its sake, it comes along with the next one."""
+        self._shard.undo_by(self, key, self._records.get(key), can_wait=can_wait)
         self._records[key] = record
         self._shard.changes.records[self._kind.name, key] = self._kind.encode(record)
 

@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import HandleInvalid
 from penstock.queues.dedup import SendDigests
 from penstock.queues.messages import Sent
-from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
+from penstock.queues.receipts import ALL_HASHED, MessageIds, Receipt, ReceiptSigner
 from penstock.store.changes import RecordKind
 
 
@@ -25,10 +25,19 @@ class FormerShard(msgspec.Struct, frozen=True):
     raised_by: int
     shard: int  # its index in the other store
     secret: bytes
+    ids_from: int = (
+        ALL_HASHED  # the first of its numbers, as they were there, whose id is the encrypted number
+    )
 
     def raised(self, by: int) -> FormerShard:
         """As another store remembers it that takes these numbers over, raised once more."""
-        return FormerShard(self.first + by, self.end + by, self.raised_by + by, self.shard, self.secret)
+        return msgspec.structs.replace(
+            self, first=self.first + by, end=self.end + by, raised_by=self.raised_by + by
+        )
+
+    @property
+    def message_ids(self) -> MessageIds:
+        return MessageIds(self.secret, self.ids_from)
 
 
 FORMER_SHARDS = RecordKind("former_shard", FormerShard)
@@ -58,7 +67,15 @@ class FormerShards:
         if shard is None:
             return None
         first = number - shard.raised_by
-        return Sent(MessageIds(shard.secret)(first), first)
+        return Sent(shard.message_ids(first), first)
+
+    def number_of(self, id: str) -> int | None:
+        """The number, as it is today, of the message to which a former shard gave this id; None: it is unknown."""
+        for shard in self._shards:
+            number = shard.message_ids.number_of(id)
+            if number is not None and shard.first <= number + shard.raised_by < shard.end:
+                return number + shard.raised_by
+        return None
 
     def send_digests(self, queue: int) -> SendDigests | None:
         """Under which digests a queue that was created in a former shard remembers its sends, then and now."""

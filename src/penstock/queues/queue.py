@@ -17,7 +17,7 @@ from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.former_shards import NO_FORMER_SHARDS, FormerShards
 from penstock.queues.messages import Delivery, Entry, ReceiveResult, State, position_of
-from penstock.queues.receipts import Receipt
+from penstock.queues.receipts import MessageIds, Receipt
 from penstock.queues.redrive import is_dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import Changes, EntryRow
@@ -32,7 +32,7 @@ class Tools(NamedTuple):
     budget: Budget
     dedup_usage: DedupUsage
     next_number: Callable[[], int]
-    message_id: Callable[[int], str]
+    message_id: MessageIds
     send_digest: Callable[[str, str | None], bytes]
     former: FormerShards = NO_FORMER_SHARDS
 

@@ -1,4 +1,5 @@
-"""Receipt handles: which receive of which message, signed with the shard's secret so that they cannot be forged.
+"""Receipt handles: which receive of which message, signed with the shard's secret so that they cannot be forged; and
+message ids.
 
 A handle holds everything needed to judge it, so it works after a restart and costs no memory. Like those of Amazon it
 uses the plain base64 alphabet and begins with "AQEB": clients cut and join handles at other characters.
@@ -6,6 +7,7 @@ uses the plain base64 alphabet and begins with "AQEB": clients cut and join hand
 
 from __future__ import annotations
 
+import re
 import struct
 from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
@@ -14,8 +16,12 @@ from hashlib import blake2b
 from hmac import compare_digest
 
 import msgspec
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from penstock.errors import HandleInvalid
+from penstock.store.changes import RecordKind
 
 _PREFIX = b"\x01\x01\x01"  # "AQEB" in base64
 _VERSION = 2
@@ -83,21 +89,68 @@ class ReceiptSigner:
         return receipt
 
 
-class MessageIds:
-    """Message ids are the image of the message's number under the shard's key.
+class MessageIdForm(msgspec.Struct, frozen=True):
+    """From which number on ids are encrypted numbers. Those before were given out by an earlier release."""
 
-    So the deduplication memory keeps a number, not a text, and can still answer with the first send's id.
+    first: int
+
+
+MESSAGE_ID_FORMS = RecordKind("message_id_form", MessageIdForm)
+OWN_IDS = "own"  # the key of the only record
+ALL_HASHED = 1 << 63
+"""No number is so large: where ids are encrypted from here on, all are of the earlier release."""
+
+
+class MessageIds:
+    """Message ids are the numbers of messages, encrypted under a key of the shard: one block of AES.
+
+    So the deduplication memory keeps a number, not a text, and can still answer with the first send's id; and the
+    number that an id stands for is found without a search. Half of the block is zero, by which an id is recognised
+    that was not made here. A UUID has six bits less than the block: all values of these are tried.
     """
 
-    def __init__(self, secret: bytes) -> None:
-        self._keyed = blake2b(key=secret[:64], digest_size=16, person=b"message")
+    def __init__(
+        self, secret: bytes, first: int = 0, otherwise: Callable[[str], int | None] | None = None
+    ) -> None:
+        """``first``: numbers before this one have the ids of an earlier release, a hash that cannot be inverted.
+        ``otherwise`` finds the number of an id that was made with another secret."""
+        self._hashed = blake2b(key=secret[:64], digest_size=16, person=b"message")
+        key = blake2b(key=secret[:64], digest_size=16, person=b"message id").digest()
+        cipher = Cipher(AES(key), ECB())  # no two blocks are equal, since no two numbers are
+        self._encrypt = cipher.encryptor().update
+        self._decrypt = cipher.decryptor().update
+        self._first = first
+        self._otherwise = otherwise
 
     def __call__(self, number: int) -> str:
-        keyed = self._keyed.copy()
-        keyed.update(number.to_bytes(8, "big"))
-        h = keyed.hexdigest()
+        if number >= self._first:
+            h = self._encrypt(number.to_bytes(_BLOCK_BYTES, "big")).hex()
+        else:
+            hashed = self._hashed.copy()
+            hashed.update(number.to_bytes(8, "big"))
+            h = hashed.hexdigest()
         return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANT[h[16]]}{h[17:20]}-{h[20:]}"
 
+    def number_of(self, id: str) -> int | None:
+        """The number that this id was made from; None if that cannot be known."""
+        if _UUID_4.fullmatch(id) is None:
+            return None
+        h = id.replace("-", "")
+        low = int(h[16], 16) & 3
+        candidates = "".join(
+            f"{h[:12]}{version}{h[13:16]}{variant * 4 + low:x}{h[17:]}"
+            for version in "0123456789abcdef"
+            for variant in range(4)
+        )
+        plain = self._decrypt(bytes.fromhex(candidates))
+        for start in range(0, len(plain), _BLOCK_BYTES):
+            number = int.from_bytes(plain[start : start + _BLOCK_BYTES], "big")
+            if self._first <= number < ALL_HASHED:
+                return number
+        return None if self._otherwise is None else self._otherwise(id)
 
+
+_BLOCK_BYTES = 16
+_UUID_4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # The two bits that say "RFC 4122" in a UUID.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

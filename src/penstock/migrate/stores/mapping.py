@@ -23,6 +23,7 @@ from penstock.errors import StoreRefused
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
+from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
@@ -93,12 +94,17 @@ def target_shard(index: int, sources: Sequence[ShardState], targets: int) -> Tar
         by = raised_by[source] = next_number - 1
         earlier = [FORMER_SHARDS.decode(each) for each in state.records.get(FORMER_SHARDS.name, {}).values()]
         first = max((each.end for each in earlier), default=1)
-        own = FormerShard(first, state.mark.next_number, 0, source, state.secret)
+        own = FormerShard(first, state.mark.next_number, 0, source, state.secret, _ids_from(state))
         former += [each.raised(by) for each in (*earlier, own)]
         next_number = by + state.mark.next_number
     # One process may have owned all of these shards, with one clock: none of them may see it go back.
     now_ms, wall_ms = max((state.mark.now_ms, state.mark.wall_ms) for state in sources)
     return TargetShard(raised_by, Mark(next_number, now_ms, wall_ms), former)
+
+
+def _ids_from(state: ShardState) -> int:
+    form = state.records.get(MESSAGE_ID_FORMS.name, {}).get(OWN_IDS)
+    return ALL_HASHED if form is None else MESSAGE_ID_FORMS.decode(form).first
 
 
 class ShardMapping:
@@ -189,6 +195,7 @@ _MOVED = {
     MOVE_TASKS.name: ShardMapping._move_task,
     KEY_VERSIONS: ShardMapping._key_version,
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
+    MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard
     INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target
 }
 
