@@ -46,7 +46,7 @@ def filled(shape: Shape, path: str) -> Any:
         case MapOf():
             return {f"{path}/key": filled(shape.value, path)}
         case Scalar():
-            return {str: path, bytes: path.encode(), int: 7, bool: True}[shape.type]
+            return {str: path, bytes: path.encode(), int: 7, float: 7.5, bool: True}[shape.type]
 
 
 def origins(recorded: object) -> set[str]:

@@ -23,6 +23,7 @@ from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Partition, Recovery, Shared
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.shard import Shard
+from penstock.broker.summaries import QueueQuery, QueueSummary, summary_of
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
 from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
@@ -186,6 +187,17 @@ class Broker:
     async def sources_of(self, name: QueueName, after: str = "", names_max: int = LAST) -> list[QueueName]:
         """The first queues of all shards that name this one as their dead-letter queue. Raises Unreachable."""
         return await self._others.sources_of(name, after, names_max)
+
+    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
+        """The first queues of all shards in the order of the query, with counts. Raises Unreachable."""
+        return await self._others.summaries(query)
+
+    async def summary(self, queue: LiveQueue) -> QueueSummary:
+        return await summary_of(self._partition_of(queue), queue)
+
+    async def dead_letter_queues(self, space: Space) -> set[str]:
+        """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
+        return await self._others.targets(space)
 
     async def create(
         self, name: QueueName, settings: QueueSettings, tags: dict[str, str], *, has_quota: bool = True

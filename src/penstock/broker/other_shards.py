@@ -15,6 +15,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from penstock.broker.summaries import (
+    QueueQuery,
+    QueueSummary,
+    SummariesQuestion,
+    TargetsQuestion,
+    first_summaries,
+    summaries_of,
+    targets_of,
+)
 from penstock.cache import BoundedCache
 from penstock.clock import Clock
 from penstock.errors import NotOwned, PenstockError, Unreachable
@@ -101,6 +110,12 @@ class OtherShards(Protocol):
     async def deliver(self, handover: Handover) -> Taken:
         """May be repeated: what was taken before is not taken again."""
 
+    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
+        """The first queues in the order of the query."""
+
+    async def targets(self, space: Space) -> set[str]:
+        """The names that queues have as their dead-letter queue."""
+
 
 class OwnedShards:
     """What this process answers about its shards, to itself and to others. Raises NotOwned. Answers are durable."""
@@ -148,6 +163,15 @@ class OwnedShards:
     async def deliver(self, handover: Handover) -> Taken:
         return await self._partition(handover.target).inbox.take(handover)
 
+    async def summaries(self, question: SummariesQuestion) -> list[QueueSummary]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        found = [await summaries_of(each, question.query) for each in partitions]
+        return first_summaries(found, question.query)
+
+    async def targets(self, question: TargetsQuestion) -> set[str]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        return set[str]().union(*[await targets_of(each, question.space) for each in partitions])
+
 
 def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
     """Of sorted lists that have no name in common."""
@@ -180,6 +204,14 @@ class LocalShards:
     async def deliver(self, handover: Handover) -> Taken:
         with _all_open():
             return await self._owned.deliver(handover)
+
+    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
+        with _all_open():
+            return await self._owned.summaries(SummariesQuestion(self._all, query))
+
+    async def targets(self, space: Space) -> set[str]:
+        with _all_open():
+            return await self._owned.targets(TargetsQuestion(self._all, space))
 
 
 @contextmanager

@@ -24,6 +24,13 @@ from penstock.broker.other_shards import (
     Taken,
     first_names,
 )
+from penstock.broker.summaries import (
+    QueueQuery,
+    QueueSummary,
+    SummariesQuestion,
+    TargetsQuestion,
+    first_summaries,
+)
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
@@ -77,11 +84,13 @@ NAMES = ShardQuestion("names", NamesQuestion, list[QueueName], OwnedShards.names
 SOURCES = ShardQuestion("sources", SourcesQuestion, list[QueueName], OwnedShards.sources_of)
 COUNT = ShardQuestion("count", CountQuestion, int, OwnedShards.count)
 DELIVER = ShardQuestion("deliver", Handover, Taken, OwnedShards.deliver)
+SUMMARIES = ShardQuestion("summaries", SummariesQuestion, list[QueueSummary], OwnedShards.summaries)
+TARGETS = ShardQuestion("targets", TargetsQuestion, set[str], OwnedShards.targets)
 
 
 def answer_others(listener: LinkListener, owned: OwnedShards) -> None:
     """Answer what other processes ask about the shards of this one."""
-    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER):
+    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS):
         listener.handle(question.kind, question.serve(owned))
 
 
@@ -128,6 +137,16 @@ class ClusterShards:
         """Tried once: the outbox tries again, and does not keep messages in memory meanwhile."""
         (taken,) = await self._gather(DELIVER, [handover.target], lambda shards: handover, wait_s=0.0)
         return taken
+
+    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
+        every = list(range(self._owned.shards))
+        found = await self._gather(SUMMARIES, every, lambda shards: SummariesQuestion(shards, query))
+        return first_summaries(found, query)
+
+    async def targets(self, space: Space) -> set[str]:
+        every = list(range(self._owned.shards))
+        found = await self._gather(TARGETS, every, lambda shards: TargetsQuestion(shards, space))
+        return set[str]().union(*found)
 
     async def _pages(
         self,

@@ -25,7 +25,10 @@ from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import OpenShards
 from penstock.server.web_pages import Cors, WebPageFilter
-from penstock.services import sqs, sts
+from penstock.services import admin, sqs, sts
+from penstock.services.sqs.attributes import shown_queue
+from penstock.services.sqs.resources import queue_url
+from penstock.services.sqs.sending import sequence_number
 from penstock.store.leases import Leases
 from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
@@ -231,8 +234,11 @@ def _queue_host(parts: Parts) -> str:
     return host if REGION_PLACEHOLDER in host else ""
 
 
+_SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url)
+
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (sqs.SERVICE, lambda parts: sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
+    (admin.SERVICE, lambda parts: admin.Admin(parts.broker, admin.ACTIONS, _SQS_TEXTS)),
 )
 """Every service and what its handlers need."""

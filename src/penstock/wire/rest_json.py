@@ -122,8 +122,7 @@ class RestDecoder:
     """Decodes the requests of one action."""
 
     def __init__(self, request: type[msgspec.Struct]) -> None:
-        shape = struct_shape(request)
-        self._type = request
+        self._shape = shape = struct_shape(request)
         self._placed = [field for field in shape.fields if field.place is not None]
         self._in_body = StructOf(request, tuple(field for field in shape.fields if field.place is None))
         self._reads_body = not any(isinstance(field.place, Payload) for field in self._placed)
@@ -138,7 +137,7 @@ class RestDecoder:
             value = _placed_value(field, request, labels, parameters)
             if value is not None:
                 members[field.name] = value
-        return self._type(**members)
+        return self._shape.make(members)
 
 
 def _read_parameters(request: HttpRequest) -> dict[str, list[str]]:

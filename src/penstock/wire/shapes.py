@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from penstock.wire.faults import malformed_input
+from penstock.wire.faults import malformed_input, missing_parameter
 
 MEMBERS_MAX = 2000
 """Of one list or map of a request; no service accepts nearly as many."""
@@ -135,6 +135,14 @@ class Field(msgspec.Struct, frozen=True):
 class StructOf(msgspec.Struct, frozen=True):
     type: type[msgspec.Struct]
     fields: tuple[Field, ...]
+    required: tuple[str, ...] = ()
+
+    def make(self, members: dict[str, Any]) -> msgspec.Struct:
+        """Raises Fault if a required member is missing."""
+        for name in self.required:
+            if name not in members:
+                raise missing_parameter(name)
+        return self.type(**members)
 
 
 Shape = Scalar | ListOf | MapOf | StructOf
@@ -143,7 +151,9 @@ Shape = Scalar | ListOf | MapOf | StructOf
 @cache
 def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
     hints = get_type_hints(struct, include_extras=True)
-    return StructOf(struct, tuple(_field(name, hints[name]) for name in struct.__struct_fields__))
+    fields = tuple(_field(name, hints[name]) for name in struct.__struct_fields__)
+    required = tuple(field.name for field in msgspec.structs.fields(struct) if field.required)
+    return StructOf(struct, fields, required)
 
 
 def _field(name: str, hint: Any) -> Field:

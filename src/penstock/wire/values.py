@@ -51,7 +51,7 @@ def too_many_members(most: int) -> Fault:
 
 
 def read_struct(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> msgspec.Struct:
-    return shape.type(**read_members(value, shape, budget))
+    return shape.make(read_members(value, shape, budget))
 
 
 def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> dict[str, Any]:

@@ -1,1 +1,19 @@
-"""The admin API: look into queues and change single messages without receiving them."""
+"""The admin API: queues and messages as the person on call wants to see and change them. REST-JSON."""
+
+from __future__ import annotations
+
+from penstock.services.admin.actions import ACTIONS
+from penstock.services.admin.faults import to_fault
+from penstock.services.admin.resources import Admin, SqsTexts
+from penstock.wire.service import Service
+
+__all__ = ["ACTIONS", "SERVICE", "Admin", "SqsTexts"]
+
+SERVICE = Service(
+    signing_name="penstock",
+    target_prefix="Penstock",
+    shape_namespace="penstock",
+    protocols=("rest-json",),
+    actions=ACTIONS,
+    to_fault=to_fault,
+)

@@ -1,0 +1,265 @@
+"""Queues at a glance: exact counts, the age of the oldest message, bytes, dead-letter wiring; sorted and paged.
+
+Each owner answers with the first queues of its shards in the wanted order, so that a page of any size is made from as
+many short lists as there are owners. Only what the order needs is found for every queue; everything else for the
+queues of the page. Ten thousand queues are counted in pieces, between which other requests are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.errors import QueueMissing
+from penstock.names import QueueName, Space
+from penstock.queues.messages import Counts
+from penstock.store.port import Order, Selection, Store, Usage
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.broker.partition import Partition
+
+T = TypeVar("T")
+SortKey = Literal["name", "visible", "in_flight", "delayed", "age", "sent_rate", "bytes"]
+
+_QUEUES_PER_TURN = 200
+_NOTHING = Usage(0, 0)
+_NO_AGE = -1e18  # sorts before every age
+
+
+class PageEnd(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The last queue of a page: what it was sorted by, and its name."""
+
+    value: float
+    name: str
+
+
+class QueueQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Which queues of a space, and in which order."""
+
+    space: Space
+    rows_max: int
+    prefix: str = ""
+    contains: str = ""
+    fifo: bool | None = None  # None: both kinds
+    only: frozenset[str] | None = None  # these names; None: all
+    sort: SortKey = "name"
+    descending: bool = False
+    after: PageEnd | None = None
+
+
+class SummariesQuestion(msgspec.Struct, frozen=True, array_like=True):
+    shards: list[int]
+    query: QueueQuery
+
+
+class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """Which names do the queues of a space have as their dead-letter queue?"""
+
+    shards: list[int]
+    space: Space
+
+
+class QueueSummary(msgspec.Struct, frozen=True, array_like=True):
+    name: QueueName
+    fifo: bool
+    counts: Counts
+    bytes: int  # of contents, as stored
+    oldest_age_ms: int | None  # of a message in any state
+    sent_rate: float  # per second, over the last minute
+    received_rate: float
+    deleted_rate: float
+    waiting_receives: int
+    dead_letter_queue: str | None
+    receives_max: int | None
+    created_ms: int
+    modified_ms: int
+    sort_value: float = 0.0
+
+    @property
+    def end(self) -> PageEnd:
+        return PageEnd(self.sort_value, self.name.name)
+
+
+def first_summaries(found: Iterable[list[QueueSummary]], query: QueueQuery) -> list[QueueSummary]:
+    """Of lists in the order of the query that have no queue in common."""
+    in_order = merge(*found, key=lambda each: (each.sort_value, each.name.name), reverse=query.descending)
+    return list(islice(in_order, query.rows_max))
+
+
+async def summaries_of(partition: Partition, query: QueueQuery) -> list[QueueSummary]:
+    """The first queues of one shard."""
+    shard = partition.shard
+    await shard.settled()
+    usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
+    queues = [queue for queue in _named(partition, query) if query.fifo in (None, queue.settings.fifo)]
+    chosen = await _first(partition, queues, usage, query)
+    return await _summaries(partition, chosen, usage)
+
+
+async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
+    """Raises QueueMissing."""
+    shard = partition.shard
+    await shard.settled()
+    usage = await shard.read(partial(shard.store.usage, queue.id))
+    for summary in await _summaries(partition, [_Ranked(0.0, queue)], usage):
+        return summary
+    raise QueueMissing
+
+
+async def targets_of(partition: Partition, space: Space) -> set[str]:
+    """The names that queues of this shard have as their dead-letter queue."""
+    found: set[str] = set()
+    for names in _in_parts(partition.catalogue.names(space, "")):
+        for name in names:
+            queue = partition.catalogue.get(name)
+            if queue is not None and queue.settings.redrive is not None:
+                found.add(queue.settings.redrive.target.name)
+        await partition.shard.turn()
+    return found
+
+
+class _Ranked(NamedTuple):
+    """A queue and what it is sorted by."""
+
+    value: float
+    queue: LiveQueue
+
+    @property
+    def key(self) -> tuple[float, str]:
+        return self.value, self.queue.name.name
+
+
+def _in_parts(items: list[T]) -> Iterator[list[T]]:
+    for start in range(0, len(items), _QUEUES_PER_TURN):
+        yield items[start : start + _QUEUES_PER_TURN]
+
+
+def _named(partition: Partition, query: QueueQuery) -> list[LiveQueue]:
+    found = []
+    for name in partition.catalogue.names(query.space, query.prefix):
+        if query.contains in name.name and (query.only is None or name.name in query.only):
+            queue = partition.catalogue.get(name)
+            if queue is not None:
+                found.append(queue)
+    return found
+
+
+async def _first(
+    partition: Partition, queues: list[LiveQueue], usage: Mapping[int, Usage], query: QueueQuery
+) -> list[_Ranked]:
+    """The first queues in the order of the query, beyond the page before."""
+    ranked: list[_Ranked] = []
+    for part in _in_parts(queues):
+        values = await _values(partition, part, usage, query.sort)
+        ranked += [_Ranked(values[queue.id], queue) for queue in part if queue.id in values]
+        await partition.shard.turn()
+    if query.after is not None:
+        end = query.after.value, query.after.name
+        ranked = [each for each in ranked if (each.key < end if query.descending else each.key > end)]
+    ranked.sort(key=lambda each: each.key, reverse=query.descending)
+    return ranked[: query.rows_max]
+
+
+async def _values(
+    partition: Partition, queues: list[LiveQueue], usage: Mapping[int, Usage], sort: SortKey
+) -> dict[int, float]:
+    """What each queue is sorted by, without those that were deleted meanwhile."""
+    match sort:
+        case "name":
+            return {queue.id: 0.0 for queue in queues}
+        case "bytes":
+            return {queue.id: float(usage.get(queue.id, _NOTHING).bytes) for queue in queues}
+        case "sent_rate":
+            return {queue.id: _rates(queue)[0] for queue in queues}
+        case "age":
+            # The time of the oldest message, not its age, which is another one when the next page is asked for.
+            oldest = await _oldest(partition, queues, usage)
+            return {q.id: -float(oldest[q.id]) if q.id in oldest else _NO_AGE for q in queues}
+        case "visible" | "in_flight" | "delayed":
+            counts = await _counts(queues, usage)
+            return {id: float(getattr(count, sort)) for id, count in counts.items()}
+
+
+async def _summaries(
+    partition: Partition, ranked: list[_Ranked], usage: Mapping[int, Usage]
+) -> list[QueueSummary]:
+    shard = partition.shard
+    found: list[QueueSummary] = []
+    for part in _in_parts(ranked):
+        queues = [each.queue for each in part]
+        oldest = await _oldest(partition, queues, usage)
+        counts = await _counts(queues, usage)
+        now_ms = shard.clock.now_ms()
+        for value, queue in part:
+            if queue.id in counts:
+                age_ms = max(0, now_ms - oldest[queue.id]) if queue.id in oldest else None
+                held = usage.get(queue.id, _NOTHING)
+                found.append(_summary(queue, counts[queue.id], held.bytes, age_ms, value))
+        await shard.turn()
+    return found
+
+
+def _summary(
+    queue: LiveQueue, counts: Counts, size: int, age_ms: int | None, sort_value: float
+) -> QueueSummary:
+    redrive = queue.settings.redrive
+    return QueueSummary(
+        queue.name,
+        queue.settings.fifo,
+        counts,
+        size,
+        age_ms if counts != Counts() else None,
+        *_rates(queue),
+        len(queue.waiting.long_polls) + len(queue.waiting.short_polls),
+        None if redrive is None else redrive.target.name,
+        None if redrive is None else redrive.receives_max,
+        queue.created_ms,
+        queue.modified_ms,
+        sort_value,
+    )
+
+
+def _rates(queue: LiveQueue) -> tuple[float, float, float]:
+    return 0.0, 0.0, 0.0
+
+
+async def _counts(queues: Iterable[LiveQueue], usage: Mapping[int, Usage]) -> dict[int, Counts]:
+    """By queue id. A queue that holds nothing need not be loaded into memory for it."""
+    found: dict[int, Counts] = {}
+    for queue in queues:
+        try:
+            holds = queue.memory.loaded or usage.get(queue.id, _NOTHING).messages
+            found[queue.id] = await queue.counts() if holds else Counts()
+        except QueueMissing:
+            continue
+    return found
+
+
+async def _oldest(
+    partition: Partition, queues: Iterable[LiveQueue], usage: Mapping[int, Usage]
+) -> dict[int, int]:
+    """When the oldest message of each queue was enqueued that holds any, by queue id."""
+    shard = partition.shard
+    now_ms = shard.clock.now_ms()
+    which = [
+        Selection(queue.id, queue.record.purged_to, enqueued_ms_min=now_ms - queue.settings.retention_ms + 1)
+        for queue in queues
+        if usage.get(queue.id, _NOTHING).messages
+    ]
+    return await shard.read(partial(_read_oldest, shard.store, which)) if which else {}
+
+
+def _read_oldest(store: Store, which: list[Selection]) -> dict[int, int]:
+    """In the thread that reads."""
+    found = {}
+    for selection in which:
+        rows = store.select(selection, Order.AGE, rows_max=1)
+        if rows:
+            found[selection.queue] = rows[0].enqueued_ms
+    return found

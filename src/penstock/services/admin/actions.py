@@ -1,0 +1,47 @@
+"""The actions of the admin API, one row each: everything that is known about an action stands here.
+
+The permission is ``penstock:`` and the name of the row. A row about a queue can be allowed to other accounts by the
+policy of the queue. Every change is in the audit log; the audit members are an allow list, on which bodies, message
+attributes and filters never are, because they quote messages.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.services.admin import structs as st
+from penstock.services.admin.messages import get_message, list_messages
+from penstock.services.admin.queues import get_queue, list_queues
+from penstock.services.admin.resources import all_queues, queue_in_path
+from penstock.wire.service import Action, AuditRule, FindResource, Handler
+
+_QUEUE, _QUEUES = "/admin/v1/queues/{queue}", "/admin/v1/queues"
+_MESSAGES, _MESSAGE = f"{_QUEUE}/messages", f"{_QUEUE}/messages/{{id}}"
+_ABOUT_QUEUE = ("queue", "account")
+_ABOUT_MESSAGE = (*_ABOUT_QUEUE, "id")
+
+
+def _look(
+    name: str,
+    http: str,
+    request: type[msgspec.Struct],
+    response: type[msgspec.Struct],
+    handler: Handler,
+    resource: FindResource = queue_in_path,
+    members: tuple[str, ...] = _ABOUT_QUEUE,
+) -> Action:
+    """A row that changes nothing."""
+    return Action(
+        name, request, response, handler, resource, f"penstock:{name}",
+        grantable=resource is queue_in_path, read_only=True, audit=AuditRule(None, members), http=http,
+    )  # fmt: skip
+
+
+_ROWS = (
+    _look("ListQueues", f"GET {_QUEUES}", st.QueuesRequest, st.QueuesResult, list_queues, all_queues, ("prefix",)),
+    _look("GetQueue", f"GET {_QUEUE}", st.AboutQueue, st.QueueInfo, get_queue),
+    _look("ListMessages", f"GET {_MESSAGES}", st.ListMessagesRequest, st.ListMessagesResult, list_messages),
+    _look("GetMessage", f"GET {_MESSAGE}", st.AboutMessage, st.MessageInfo, get_message, members=_ABOUT_MESSAGE),
+)  # fmt: skip
+
+ACTIONS = {row.name: row for row in _ROWS}

@@ -1,0 +1,71 @@
+"""The errors of the admin API: a shape and a status for each error of the domain, and a text that says what to do."""
+
+from __future__ import annotations
+
+from penstock.auth.authorize import AccessDenied
+from penstock.errors import (
+    ContentOutdated,
+    KeyUnavailable,
+    MessageInFlight,
+    MessageNotAvailable,
+    NoRoomBetween,
+    PenstockError,
+    QueueMissing,
+    QuotaReached,
+    SignatureMissing,
+)
+from penstock.wire.service import Fault
+
+_STATUS = {
+    "QueueDoesNotExist": 404,
+    "MessageDoesNotExist": 404,
+    "TaskDoesNotExist": 404,
+    "MessageInFlight": 409,
+    "VersionMismatch": 409,
+    "NotPossible": 409,
+    "InvalidParameter": 400,
+    "AccessDenied": 403,
+}
+
+_TEXTS: dict[type[PenstockError], tuple[str, str]] = {
+    QueueMissing: ("QueueDoesNotExist", "The queue does not exist in this account and region."),
+    MessageNotAvailable: (
+        "MessageDoesNotExist",
+        "The queue holds no message with this id: it was deleted, moved or has expired.",
+    ),
+    MessageInFlight: (
+        "MessageInFlight",
+        "The message was received and is hidden: wait until it is deleted or visible again.",
+    ),
+    NoRoomBetween: (
+        "NotPossible",
+        "There is no free position directly before that message: move it to the front or before another one.",
+    ),
+}
+
+
+def admin_fault(shape: str, message: str) -> Fault:
+    return Fault(shape, shape, _STATUS[shape], message, modelled=True)
+
+
+def invalid(parameter: str, expected: str) -> Fault:
+    return admin_fault("InvalidParameter", f"Invalid value of {parameter}: expected {expected}.")
+
+
+def to_fault(error: Exception) -> Fault | None:
+    if isinstance(error, SignatureMissing):
+        return admin_fault("AccessDenied", "The request must be signed for the service penstock.")
+    if isinstance(error, AccessDenied):
+        return admin_fault("AccessDenied", str(error))
+    if isinstance(error, ContentOutdated):
+        text = f"The message was changed meanwhile: its version is {error.version}. Read it again."
+        return admin_fault("VersionMismatch", text)
+    if isinstance(error, KeyUnavailable):
+        text = f"The encryption key {error.key} cannot be used: enable it, or restore it to the keyring."
+        return admin_fault("NotPossible", text)
+    if isinstance(error, QuotaReached):
+        return admin_fault("NotPossible", f"The account may have {error.most} {error.what}, and no more.")
+    for kind in type(error).__mro__:
+        if kind in _TEXTS:
+            return admin_fault(*_TEXTS[kind])
+    return None

@@ -1,0 +1,101 @@
+"""What the handlers of the admin API need, and what a request acts on: a queue by its name, or the server.
+
+On a secured server a queue that does not exist is a resource like any other, so that authorization comes before the
+answer that it does not exist. On an open server the queues of other accounts do not exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import QueueMissing
+from penstock.names import PARTITION, QueueName, is_account
+from penstock.services.admin.structs import AboutQueue
+from penstock.wire.service import Action, Call
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.queues.messages import Counts
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
+
+
+class SqsTexts(msgspec.Struct, frozen=True):
+    """How SQS writes what the admin API shows, too. Services do not import each other, so that it is given."""
+
+    attributes: Callable[[LiveQueue, Counts], dict[str, str]]
+    sequence_number: Callable[[int], str]
+    queue_url: Callable[[str, QueueName], str]
+
+
+class Admin(msgspec.Struct, frozen=True):
+    """What the handlers need."""
+
+    broker: Broker
+    actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
+    sqs: SqsTexts
+
+
+class AdminResource(msgspec.Struct):
+    """What authorization asks of a resource."""
+
+    arn: str
+    account: str
+    name: QueueName | None = None  # None: it is the server
+    found: LiveQueue | None = None
+    request_tags: Mapping[str, str] = _NOTHING
+    tag_keys: tuple[str, ...] = ()
+    keys: Mapping[str, str] = _NOTHING
+
+    @property
+    def policy(self) -> str | None:
+        return None if self.found is None else self.found.settings.policy
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return _NOTHING if self.found is None else self.found.tags
+
+    @property
+    def queue(self) -> LiveQueue:
+        """Raises QueueMissing."""
+        if self.found is None:
+            raise QueueMissing
+        return self.found
+
+
+def queue_in_path(admin: Admin, request: AboutQueue, call: Call) -> AdminResource:
+    """Raises QueueMissing or NotOwned."""
+    name = queue_named(request.queue, request.account, call)
+    found = admin.broker.by_name.get(name)
+    if found is None:
+        admin.broker.check_owned(name)
+        if call.principal is None:
+            raise QueueMissing
+    return AdminResource(name.arn, name.account, name, found)
+
+
+def queue_named(text: str, account: str | None, call: Call) -> QueueName:
+    """A name that can exist. Raises QueueMissing."""
+    account = account or call.space.account
+    if not _NAME.fullmatch(text) or not is_account(account):
+        raise QueueMissing
+    if call.principal is None and account != call.space.account:
+        raise QueueMissing
+    return QueueName(account, call.space.region, text)
+
+
+def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:
+    name = QueueName(call.space.account, call.space.region, "*")
+    return AdminResource(name.arn, name.account)
+
+
+def the_server(admin: Admin, request: Any, call: Call) -> AdminResource:
+    space = call.space
+    return AdminResource(f"arn:{PARTITION}:penstock:{space.region}:{space.account}:server", space.account)

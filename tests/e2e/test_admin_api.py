@@ -1,0 +1,121 @@
+"""The admin API of a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.process import ServerProcess
+from penstock.client.api import ApiError, ApiSession
+
+REGION = "eu-west-1"
+
+
+@pytest.fixture(scope="module", params=["one process", "two workers"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    workers = "1" if request.param == "one process" else "2"
+    data = str(tmp_path_factory.mktemp("data"))
+    with ServerProcess("--data", data, "--workers", workers, "--region", REGION) as process:
+        yield process.url
+
+
+@pytest.fixture
+def api(server: str) -> Iterator[ApiSession]:
+    session = ApiSession(server, REGION)
+    yield session
+    session.close()
+
+
+def make(api: ApiSession, name: str, **attributes: str) -> str:
+    url: str = api.sqs("CreateQueue", QueueName=name, Attributes=attributes)["QueueUrl"]
+    return url
+
+
+def send(api: ApiSession, url: str, body: str, **members: object) -> str:
+    sent: str = api.sqs("SendMessage", QueueUrl=url, MessageBody=body, **members)["MessageId"]
+    return sent
+
+
+def test_queues_have_exact_counts(api: ApiSession) -> None:
+    urls = [make(api, f"counted-{n}") for n in range(5)]
+    for n, url in enumerate(urls):
+        for _ in range(n):
+            send(api, url, "x")
+    send(api, urls[0], "later", DelaySeconds=60)
+    api.sqs("ReceiveMessage", QueueUrl=urls[4])
+    found = api.admin("GET", "/queues", {"prefix": "counted-", "sort": "visible", "descending": "true"})
+    rows = [(each["name"], each["visible"], each["in_flight"], each["delayed"]) for each in found["queues"]]
+    assert rows == [
+        ("counted-4", 3, 1, 0),
+        ("counted-3", 3, 0, 0),
+        ("counted-2", 2, 0, 0),
+        ("counted-1", 1, 0, 0),
+        ("counted-0", 0, 0, 1),
+    ]
+    assert found["queues"][0]["oldest_age_s"] >= 0
+    assert "next" not in found
+
+
+def test_queues_come_in_pages(api: ApiSession) -> None:
+    for n in range(7):
+        make(api, f"paged-{n}")
+    names: list[str] = []
+    after = None
+    while True:
+        page = api.admin("GET", "/queues", {"contains": "aged-", "limit": 3, "after": after})
+        names += [each["name"] for each in page["queues"]]
+        after = page.get("next")
+        if after is None:
+            break
+    assert names == [f"paged-{n}" for n in range(7)]
+
+
+def test_a_queue_shows_its_wiring(api: ApiSession) -> None:
+    target = make(api, "wired-dead")
+    arn = api.sqs("GetQueueAttributes", QueueUrl=target, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}'
+    make(api, "wired", RedrivePolicy=policy)
+    queue, dead = api.admin("GET", "/queues/wired"), api.admin("GET", "/queues/wired-dead")
+    assert (queue["dead_letter_queue"], queue["max_receives"]) == ("wired-dead", 3)
+    assert dead["is_dead_letter_queue"] and dead["sources"] == ["wired"]
+    assert not queue["is_dead_letter_queue"]
+    assert dead["attributes"]["VisibilityTimeout"] == "30"
+    listed = api.admin("GET", "/queues", {"kind": "dlq", "prefix": "wired"})["queues"]
+    assert [each["name"] for each in listed] == ["wired-dead"]
+
+
+def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -> None:
+    url = make(api, "looked-at")
+    first, second = send(api, url, "first"), send(api, url, "second")
+    late = send(api, url, "late", DelaySeconds=60)
+    (received,) = api.sqs("ReceiveMessage", QueueUrl=url)["Messages"]
+    for _ in range(2):
+        listed = api.admin("GET", "/queues/looked-at/messages")["messages"]
+        states = {each["id"]: (each["state"], each["receives"], each["body"]) for each in listed}
+        assert states[late] == ("delayed", 0, "late")
+        assert states[received["MessageId"]] == ("in_flight", 1, received["Body"])
+        assert {first, second, late} == states.keys()
+    message = api.admin("GET", f"/queues/looked-at/messages/{late}")
+    assert message["body"] == "late" and message["version"] == 1 and not message["edited"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "code"),
+    [
+        ("/queues/missing", {}, 404, "QueueDoesNotExist"),
+        ("/queues/%00", {}, 404, "QueueDoesNotExist"),
+        ("/queues/missing/messages", {}, 404, "QueueDoesNotExist"),
+        ("/queues", {"sort": "colour"}, 400, "InvalidParameter"),
+        ("/queues", {"kind": "colour"}, 400, "InvalidParameter"),
+        ("/queues", {"limit": 0}, 400, "InvalidParameter"),
+        ("/queues", {"limit": "many"}, 400, "SerializationException"),
+        ("/queues", {"after": "nonsense"}, 400, "InvalidParameter"),
+    ],
+)
+def test_errors(api: ApiSession, path: str, query: dict[str, object], status: int, code: str) -> None:
+    with pytest.raises(ApiError) as error:
+        api.admin("GET", path, query)
+    assert (error.value.status, error.value.code) == (status, code)
