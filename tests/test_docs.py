@@ -154,14 +154,20 @@ def test_the_secured_server_of_the_readme(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_backup_of_a_running_server_can_be_started_from(tmp_path: Path) -> None:
-    (script,) = blocks(ROOT / "docs/running.md", "python")
+    document = ROOT / "docs/running.md"
+    (backup,) = (script for script in blocks(document, "sh") if "penstock backup" in script)
+    (restore,) = re.findall(r"`(penstock restore [^`]*--data [^`]*)`", document.read_text())
+
+    def run_here(command: str) -> None:
+        here = command.replace("/var/lib/penstock", str(tmp_path / "data")).replace(
+            "/var/backups", str(tmp_path)
+        )
+        subprocess.run([sys.executable, "-m", *here.split()], check=True, timeout=60)
+
     with ServerProcess("--config", str(EXAMPLE), "--data", str(tmp_path / "data"), "--port", "0"):
-        copy = tmp_path / "copy"
-        copy.mkdir()
-        script = script.replace("/var/lib/penstock", str(tmp_path / "data"))
-        script = script.replace("/var/backups", str(copy))
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    with ServerProcess("--data", str(copy)) as restored:
+        run_here(backup)
+    run_here(restore)
+    with ServerProcess("--data", str(tmp_path / "data-restored")) as restored:
         assert restored.facts["recovered"].startswith("4 queues, ")
         assert restored.stop() == 0
 

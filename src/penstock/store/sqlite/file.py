@@ -201,7 +201,7 @@ def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sql
         if not path.exists():
             _refuse_leftovers(path)
             _create_file(path)
-        _check_header(path)
+        check_header(path)
         with closing(connect(path, synchronous)) as connection:
             _check_version(connection, path, steps)
             _check_pages(connection, path)
@@ -233,7 +233,7 @@ def _create_file(path: Path) -> None:
     sync_file(path.parent)
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if not header:

@@ -61,6 +61,18 @@ class SqliteSite:
         """Is there a store already, or the beginning of one?"""
         return any((self._directory / name).exists() for name in (file.DATA_FILE, SHARDS_FILE))
 
+    def data_files(self) -> list[Path]:
+        """The database of every shard, relative to the directory. Raises StoreRefused if there is no store."""
+        try:
+            stored = self._stored()
+        except OSError as error:
+            raise _cannot_use(error, self._directory) from None
+        if stored is None:
+            raise StoreRefused(f"there is no store in {self._directory}: give the data directory with --data")
+        self.shards = stored
+        shards = [self._directory] if stored == 1 else [self._shard_directory(each) for each in range(stored)]
+        return [(each / file.DATA_FILE).relative_to(self._directory) for each in shards]
+
     # -- open and close --------------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -77,10 +89,7 @@ class SqliteSite:
                 self._check_complete()
         except OSError as error:
             self.close()
-            raise StoreRefused(
-                f"{error.filename or self._directory} cannot be used ({error.strerror or error}): "
-                "check its owner and mode, or give another data directory"
-            ) from error
+            raise _cannot_use(error, self._directory) from error
         except BaseException:
             self.close()
             raise
@@ -143,6 +152,13 @@ class SqliteSite:
             path = self._shard_directory(index) / file.DATA_FILE
             if not path.exists():
                 raise StoreRefused(f"{path} is missing: restore it from a backup of {self._directory}")
+
+
+def _cannot_use(error: OSError, directory: Path) -> StoreRefused:
+    return StoreRefused(
+        f"{error.filename or directory} cannot be used ({error.strerror or error}): "
+        "check its owner and mode, or give another data directory"
+    )
 
 
 def _guarantees(synchronous: file.Synchronous, sync_every_s: float | None) -> str:
