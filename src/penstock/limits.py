@@ -43,3 +43,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     dedup_entries_total_max: int = 4_000_000  # of all; each account may still use an equal share
     attempts_max: int = 10_000
     uncommitted_bytes_max: int = 64 * 1024 * 1024
+    history_events_max: int = 50_000
+    history_ms_max: int = DAY

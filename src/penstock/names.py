@@ -1,4 +1,4 @@
-"""Names of accounts, regions and queues, and their ARNs."""
+"""Names of accounts, regions and queues, their ARNs, and who makes requests."""
 
 from __future__ import annotations
 
@@ -58,6 +58,14 @@ def shard_of(name: QueueName, shards: int) -> int:
         return 0
     key = f"{name.account}/{name.region}/{name.name}".encode()
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % shards
+
+
+class Requester(msgspec.Struct, frozen=True, gc=False):
+    """Who made a request, as an operator wants to see it. One object serves many requests."""
+
+    by: str  # user or role with the access key; on an open server the account
+    address: str
+    user_agent: str
 
 
 class KeyUse(msgspec.Struct, frozen=True):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.waiting import Ask
 from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
 from penstock.limits import HOUR, MINUTE
 from penstock.queues.messages import decode_content
 from penstock.store.changes import EntryRow
 from penstock.store.port import Order, Selection
-from sim.world import SECOND, Caller, World
+from sim.world import SECOND, World
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 
@@ -62,19 +61,6 @@ def test_delayed_messages_are_listed_too(world: World) -> None:
     world.send("q", "sooner", delay_ms=SECOND)
     by_due = rows(world, "q", Order.DUE, due_ms_min=1)
     assert [row.due_ms - world.clock.now_ms() for row in by_due] == [SECOND, MINUTE]
-
-
-@KINDS
-def test_the_receiver_is_recorded_on_demand(world: World, name: str) -> None:
-    fill(world, name, "a", "b")
-    ask = Ask(messages_max=1, visibility_ms=None, attempt_id=None, receiver="worker-7")
-    world.do(world.queue(name).receive(ask, Caller(), wait_ms=0))
-    received_ms = world.clock.now_ms()
-    world.do(world.broker.settled())
-    assert [(row.receiver, row.received_ms) for row in rows(world, name)] == [
-        ("worker-7", received_ms),
-        (None, None),
-    ]
 
 
 @KINDS

@@ -28,7 +28,7 @@ from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.errors import PenstockError, StoreError, StoreFull
 from penstock.limits import DAY, MINUTE, SECOND, Limits
-from penstock.names import QueueName
+from penstock.names import QueueName, Requester
 from penstock.promise import Promise, start
 from penstock.queues.messages import Outgoing, Received, Sent
 from penstock.queues.receipts import MessageIds, ReceiptSigner
@@ -314,6 +314,7 @@ class World:
         wait_ms: int | None = 20 * SECOND,
         visibility_ms: int | None = None,
         attempt_id: str | None = None,
+        requester: Requester | None = None,
     ) -> Poll:
         """Start a receive and run as far as it goes."""
         caller = Caller()
@@ -324,6 +325,7 @@ class World:
             visibility_ms=visibility_ms,
             wait_ms=wait_ms,
             attempt_id=attempt_id,
+            requester=requester,
         )
         poll = Poll(caller, self.start(asked))
         self.run()

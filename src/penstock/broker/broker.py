@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
+from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.other_shards import LocalShards, OtherShards, OwnedShards
@@ -28,7 +29,7 @@ from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
 from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
 from penstock.limits import Limits
-from penstock.names import QueueName, Space, shard_of
+from penstock.names import QueueName, Requester, Space, shard_of
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
@@ -59,7 +60,7 @@ class Broker:
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
-            self._others, PageSlots(),
+            self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
         )  # fmt: skip
         self._partitions: dict[int, Partition] = {}
         self._closing: dict[int, Partition] = {}  # make their last changes durable
@@ -268,8 +269,10 @@ class Broker:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def send(self, queue: LiveQueue, messages: list[Outgoing]) -> Coroutine[Any, None, list[Sent]]:
-        return queue.send(messages)
+    def send(
+        self, queue: LiveQueue, messages: list[Outgoing], requester: Requester | None = None
+    ) -> Coroutine[Any, None, list[Sent]]:
+        return queue.send(messages, requester)
 
     def receive(
         self,
@@ -280,16 +283,19 @@ class Broker:
         visibility_ms: int | None,
         wait_ms: int | None,
         attempt_id: str | None,
+        requester: Requester | None = None,
     ) -> Coroutine[Any, None, list[Received]]:
-        return queue.receive(Ask(count, visibility_ms, attempt_id), caller, wait_ms)
+        return queue.receive(Ask(count, visibility_ms, attempt_id, requester), caller, wait_ms)
 
-    def delete(self, queue: LiveQueue, handles: Sequence[str]) -> Coroutine[Any, None, Outcomes]:
-        return queue.delete(handles)
+    def delete(
+        self, queue: LiveQueue, handles: Sequence[str], requester: Requester | None = None
+    ) -> Coroutine[Any, None, Outcomes]:
+        return queue.delete(handles, requester)
 
     def change_visibility(
-        self, queue: LiveQueue, changes: Sequence[tuple[str, int]]
+        self, queue: LiveQueue, changes: Sequence[tuple[str, int]], requester: Requester | None = None
     ) -> Coroutine[Any, None, Outcomes]:
-        return queue.change_visibility(changes)
+        return queue.change_visibility(changes, requester)
 
     def counts(self, queue: LiveQueue) -> Coroutine[Any, None, Counts]:
         return queue.counts()

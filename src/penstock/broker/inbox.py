@@ -9,6 +9,7 @@ has the message back.
 from __future__ import annotations
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.history import DEAD_LETTERED, MOVED, EventKind
 from penstock.broker.other_shards import HandedMessage, Handover, Taken
 from penstock.broker.shard import Shard
 from penstock.errors import QueueMissing
@@ -62,4 +63,6 @@ class Inbox:
             id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
             entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
         self._catalogue.deliver(message.target, entry, None)
+        event: EventKind = DEAD_LETTERED if message.is_dead_letter else MOVED
+        shard.open_commit.noted.append((number, event, f"from {message.source.name}"))
         return True

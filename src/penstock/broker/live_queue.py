@@ -11,16 +11,31 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.history import (
+    DEAD_LETTERED,
+    DELETED,
+    EXTENDED,
+    RECEIVED,
+    RELEASED,
+    SENT,
+    EventKind,
+    History,
+    Holder,
+    MessageHistory,
+    holder_of,
+)
 from penstock.broker.queue_memory import QueueMemory
+from penstock.broker.rates import QueueRates
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Client, WaitingReceives
 from penstock.errors import NotOwned, PenstockError, StoreClosed, TooManyInFlight
-from penstock.names import QueueName
+from penstock.names import QueueName, Requester
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
     Counts,
     Delivery,
     Entry,
+    Hold,
     Outgoing,
     Received,
     Sent,
@@ -31,21 +46,25 @@ from penstock.queues.queue import NotInMemory, Tools
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
-from penstock.store.changes import Receiver
 from penstock.store.port import Selection
 
 Outcomes = list[PenstockError | None]
 """Of many receipt handles, in their order; None where it was done."""
 
+_NOT_DELIVERED = "the response could not be delivered"
+
 
 class QueueContext:
     """What all live queues of a shard share."""
 
-    def __init__(self, shard: Shard, tools: Tools, receipts: ReceiptSigner, keys: KeyGuard) -> None:
+    def __init__(
+        self, shard: Shard, tools: Tools, receipts: ReceiptSigner, keys: KeyGuard, history: MessageHistory
+    ) -> None:
         self.shard = shard
         self.tools = tools
         self.receipts = receipts
         self.keys = keys
+        self.history = history
 
     dead_letter: Callable[[Entry, LiveQueue, QueueName, int], None]
     """``dead_letter(message, leaving, to, now_ms)``: it leaves its queue for another, with the open commit."""
@@ -59,7 +78,8 @@ class QueueContext:
 
 class LiveQueue:
     __slots__ = (
-        "_context", "_record", "_shard", "arn", "deleted", "id", "memory", "name", "rules", "settings", "waiting",
+        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "memory", "name", "rates", "rules",
+        "settings", "waiting",
     )  # fmt: skip
 
     def __init__(self, record: QueueRecord, context: QueueContext) -> None:
@@ -70,6 +90,8 @@ class LiveQueue:
         self.rules: StandardQueue | FifoQueue = kind(record, context.tools)
         self.waiting = WaitingReceives(shard, self._decide_receive, self._due)
         self.memory = QueueMemory(shard, self)
+        self.rates = QueueRates()
+        self._note = context.history.note
         self.deleted = False
 
     @property
@@ -132,7 +154,7 @@ class LiveQueue:
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    async def send(self, messages: list[Outgoing]) -> list[Sent]:
+    async def send(self, messages: list[Outgoing], requester: Requester | None = None) -> list[Sent]:
         shard, context = self._shard, self._context
         if self.settings.encryption_key is not None:
             self.check_key()
@@ -142,10 +164,17 @@ class LiveQueue:
         if context.check_quota is not None:
             context.check_quota(self.name.account, messages)
         clock = shard.clock
-        answers, entries = self.rules.send(messages, clock.now_ms(), clock.wall_ms(), shard.changes)
+        now_ms = clock.now_ms()
+        answers, entries = self.rules.send(messages, now_ms, clock.wall_ms(), shard.changes)
         shard.joining(self).extend(entries)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
         await shard.settled()
+        rates, note, index = self.rates, self._note, shard.index
+        if now_ms >= rates.period_ends_ms:
+            rates.turn(now_ms)
+        rates.sent += len(entries)
+        for entry in entries:
+            note((index, entry.seq, now_ms, SENT, requester, None))
         return answers
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
@@ -175,6 +204,9 @@ class LiveQueue:
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
         if not deliveries:
+            if now_ms >= self.rates.period_ends_ms:
+                self.rates.turn(now_ms)
+            self.rates.empty += 1
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled()
@@ -228,13 +260,27 @@ class LiveQueue:
             deliveries, dead = rules.receive(
                 ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
             )
-        if ask.receiver is not None:
-            for delivery in deliveries:
-                shard.changes.receivers[delivery.seq] = Receiver(ask.receiver, now_ms)
+        if deliveries:
+            self._note_receive(deliveries, ask.requester, visibility_ms, now_ms)
         for entry in dead:
             assert redrive is not None
             self._context.dead_letter(entry, self, redrive.target, now_ms)
+            shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
         return deliveries
+
+    def _note_receive(
+        self, deliveries: list[Delivery], requester: Requester | None, visibility_ms: int, now_ms: int
+    ) -> None:
+        rates, note, shard, index = self.rates, self._note, self._shard.index, self.rules.backlog.index
+        if now_ms >= rates.period_ends_ms:
+            rates.turn(now_ms)
+        rates.received += len(deliveries)
+        hold = Hold(requester, now_ms, now_ms + visibility_ms)
+        for delivery in deliveries:
+            seq = delivery.seq
+            note((shard, seq, now_ms, RECEIVED, requester, visibility_ms))
+            if (entry := index.get(seq)) is not None:
+                entry.hold = hold
 
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
         """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
@@ -260,20 +306,26 @@ class LiveQueue:
         if self.memory.loaded and not self.deleted:
             now_ms = self._shard.clock.now_ms()
             self.rules.take_back(deliveries, now_ms, self._shard.changes)
+            for delivery in deliveries:
+                self._note((self._shard.index, delivery.seq, now_ms, RELEASED, None, _NOT_DELIVERED))
             self.decided(now_ms)
 
     # -- by receipt handle -----------------------------------------------------------------------------------
 
-    async def delete(self, handles: Sequence[str]) -> Outcomes:
-        return await self._apply_handles(handles, None)
+    async def delete(self, handles: Sequence[str], requester: Requester | None = None) -> Outcomes:
+        return await self._apply_handles(handles, None, requester)
 
-    async def change_visibility(self, changes: Sequence[tuple[str, int]]) -> Outcomes:
+    async def change_visibility(
+        self, changes: Sequence[tuple[str, int]], requester: Requester | None = None
+    ) -> Outcomes:
         """``changes``: handles, each with the milliseconds to hide its message for."""
         return await self._apply_handles(
-            [handle for handle, _ in changes], [hide_ms for _, hide_ms in changes]
+            [handle for handle, _ in changes], [hide_ms for _, hide_ms in changes], requester
         )
 
-    async def _apply_handles(self, handles: Sequence[str], hide_ms: Sequence[int] | None) -> Outcomes:
+    async def _apply_handles(
+        self, handles: Sequence[str], hide_ms: Sequence[int] | None, requester: Requester | None
+    ) -> Outcomes:
         """One outcome per handle: an invalid one does not affect the others of its batch."""
         if not self.memory.loaded:
             await self.memory.load()
@@ -282,6 +334,9 @@ class LiveQueue:
         rules.advance(now_ms, shard.changes)
         outcomes: Outcomes = []
         unknown: list[tuple[int, Receipt]] = []
+        changed: list[tuple[int, int]] = []  # messages, and for how long they are hidden now
+        removed = shard.changes.removed
+        removed_before = len(removed)
         for i, handle in enumerate(handles):
             outcome: PenstockError | None = None
             try:
@@ -290,21 +345,37 @@ class LiveQueue:
                     outcome = rules.delete(receipt, now_ms, shard.changes)
                 else:
                     outcome = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes)
+                    if outcome is None:
+                        changed.append((receipt.seq, hide_ms[i]))
             except PenstockError as error:
                 outcome = error
             except NotInMemory:
                 unknown.append((i, receipt))
             outcomes.append(outcome)
+        deleted = removed[removed_before:]
         self.decided(now_ms)
         if unknown:
-            await self._apply_unknown(unknown, hide_ms, outcomes)
+            deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
         await shard.settled()
+        if deleted:
+            rates, note, index = self.rates, self._note, shard.index
+            if now_ms >= rates.period_ends_ms:
+                rates.turn(now_ms)
+            rates.deleted += len(deleted)
+            for seq in deleted:
+                note((index, seq, now_ms, DELETED, requester, None))
+        if changed:
+            self._note_changed(changed, requester)
         return outcomes
 
     async def _apply_unknown(
-        self, unknown: list[tuple[int, Receipt]], hide_ms: Sequence[int] | None, outcomes: Outcomes
-    ) -> None:
-        """Decide with what the store says of these messages."""
+        self,
+        unknown: list[tuple[int, Receipt]],
+        hide_ms: Sequence[int] | None,
+        outcomes: Outcomes,
+        changed: list[tuple[int, int]],
+    ) -> list[int]:
+        """Decide with what the store says of these messages. Answers which were deleted."""
         shard, rules = self._shard, self.rules
         rules.backlog.lookups += 1
         try:
@@ -319,14 +390,43 @@ class LiveQueue:
             stored = {row.seq: row for row in rows}
             now_ms = shard.clock.now_ms()
             rules.advance(now_ms, shard.changes)
+            removed = shard.changes.removed
+            removed_before = len(removed)
             for i, receipt in unknown:
                 if hide_ms is None:
                     outcomes[i] = rules.delete(receipt, now_ms, shard.changes, stored)
                 else:
                     outcomes[i] = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes, stored)
+                    if outcomes[i] is None:
+                        changed.append((receipt.seq, hide_ms[i]))
+            deleted = removed[removed_before:]
         finally:
             rules.backlog.lookups -= 1
         self.decided(now_ms)
+        return deleted
+
+    def _note_changed(self, changed: list[tuple[int, int]], requester: Requester | None) -> None:
+        """The visibility of these messages was changed."""
+        for seq, hide_ms in changed:
+            self.note(seq, EXTENDED if hide_ms else RELEASED, requester, hide_ms or None)
+            entry = self.rules.backlog.index.get(seq)
+            if entry is not None and (hold := entry.hold) is not None:
+                entry.hold = Hold(hold.requester, hold.since_ms, entry.due_ms, hold.extended + 1)
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def note(
+        self, seq: int, event: EventKind, requester: Requester | None = None, detail: int | str | None = None
+    ) -> None:
+        """This happened to a message of the queue, durably."""
+        self._note((self._shard.index, seq, self._shard.clock.now_ms(), event, requester, detail))
+
+    def history(self, seq: int) -> History:
+        """What happened to a message that is or was in this shard."""
+        return self._context.history.of(self._shard.index, seq, self._shard.clock)
+
+    def holder(self, seq: int) -> Holder | None:
+        return holder_of(self.rules.backlog.index.get(seq), self._shard.clock)
 
     # -- counting and purging --------------------------------------------------------------------------------
 

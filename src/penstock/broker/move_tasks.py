@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.outbox import Outbox
 from penstock.broker.shard import Shard
@@ -262,6 +263,7 @@ class MoveTasks:
                 outbox_position = self._outbox.add(entry, source, name, task.id)
             else:
                 self._deliver(entry, content, source, destination, now_ms)
+            shard.open_commit.noted.append((entry.seq, MOVED, f"to {name.name}"))
             moved += 1
         current = self._tasks.get(task.id)
         if current is not None:
@@ -290,6 +292,7 @@ class MoveTasks:
         id, wall_ms = destination.rules.message_id(number), shard.clock.wall_ms()
         message = moved_message(entry, content, number, id, destination.settings, now_ms, wall_ms)
         self._catalogue.deliver(destination.name, message, None)
+        shard.open_commit.noted.append((number, MOVED, f"from {source.name.name}"))
 
     def _destination(self, name: QueueName, remote: dict[QueueName, MoveFailed | None]) -> LiveQueue | None:
         """The queue of that name in this shard; None if it is in another one and can take messages."""

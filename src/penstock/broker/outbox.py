@@ -21,6 +21,7 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import HandedMessage, Handover, OtherShards, RemoteQueues
 from penstock.broker.shard import Shard
@@ -171,6 +172,7 @@ class Outbox:
                 row.receives_before, row.first_received_ms, row.source, None, row.size, row.version,
             )  # fmt: skip
             self.shard.changes.move(OUTBOX, queue.id, entry)
+            self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.target.name}"))
             queues.add(queue)
             if leaving.content is not None:
                 self.remote.note(departure.target, exists=False)

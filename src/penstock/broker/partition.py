@@ -12,13 +12,14 @@ from typing import NamedTuple
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.history import EXPIRED, MessageHistory
 from penstock.broker.inbox import Inbox
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.quotas import Quotas
-from penstock.broker.shard import Shard
+from penstock.broker.shard import Commit, Shard
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
@@ -50,6 +51,7 @@ class Shared(NamedTuple):
     shards: int  # how many there are in all
     others: OtherShards
     slots: PageSlots
+    history: MessageHistory
 
 
 class Partition:
@@ -63,7 +65,7 @@ class Partition:
             SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
-        context = QueueContext(shard, tools, receipts, shared.keys)
+        context = QueueContext(shard, tools, receipts, shared.keys, shared.history)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
         quotas.add(shard, catalogue)
@@ -75,7 +77,7 @@ class Partition:
         )
         context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
-        self.upkeep = Upkeep(shard, catalogue)
+        self.upkeep = Upkeep(shard, catalogue, shared.history)
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self.moves.returned
@@ -84,6 +86,16 @@ class Partition:
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
         shard.watch(shared.relief.relieve)
+        shard.watch(self._note)
+
+    def _note(self, commit: Commit) -> None:
+        """What no request asked for has happened to messages."""
+        if commit.noted or commit.changes.expired:
+            note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
+            for seq, event, detail in commit.noted:
+                note((index, seq, now_ms, event, None, detail))
+            for seq in commit.changes.expired:
+                note((index, seq, now_ms, EXPIRED, None, None))
 
     def start(self) -> None:
         """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""
@@ -145,6 +157,7 @@ class Partition:
 
     def _forget(self, queues: list[LiveQueue]) -> None:
         self._shared.quotas.remove(self.shard)
+        self._shared.history.forget_shard(self.shard.index)
         for queue in queues:
             queue.memory.forget()
 

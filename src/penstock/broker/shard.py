@@ -22,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from penstock.broker.history import EventKind
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import (
@@ -67,7 +68,7 @@ class Participant(Hashable, Protocol):
 class Commit:
     """The changes of one commit, who waits for it, and what is to be done when it is durable or refused."""
 
-    __slots__ = ("changes", "done", "joining", "skipped", "undo")
+    __slots__ = ("changes", "done", "joining", "noted", "skipped", "undo")
 
     def __init__(self, number: int, durable: int, later: LaterUpdates) -> None:
         self.changes = Changes(number, durable, later)
@@ -76,6 +77,9 @@ class Commit:
         self.undo: dict[
             tuple[RecordTable[Any], str], Any
         ] = {}  # (table, key) -> the record before; None: there was none
+        self.noted: list[
+            tuple[int, EventKind, str]
+        ] = []  # seq, event, detail: for the history, once it is durable
         self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Commit, Shard
@@ -53,9 +54,10 @@ class MemoryRelief:
 
 
 class Upkeep:
-    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
+    def __init__(self, shard: Shard, catalogue: Catalogue, history: MessageHistory) -> None:
         self._shard = shard
         self._catalogue = catalogue
+        self._history = history
         self._round: Timer | None = None
         self._maintaining = False
         self._stopped = False
@@ -101,6 +103,7 @@ class Upkeep:
                 queue.rules.advance(now_ms, self._shard.changes)
                 queue.decided(now_ms)
         self._catalogue.end_cooldowns(now_ms)
+        self._history.forget_old(self._shard.index, now_ms)
         self._set_round()
 
     # -- memory ----------------------------------------------------------------------------------------------

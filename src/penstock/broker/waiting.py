@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.errors import PenstockError
+from penstock.names import Requester
 from penstock.promise import Promise
 from penstock.queues.backlog import NEVER
 from penstock.queues.messages import Delivery
@@ -35,7 +36,7 @@ class Ask(NamedTuple):
     messages_max: int
     visibility_ms: int | None  # None: the queue's own
     attempt_id: str | None
-    receiver: str | None = None  # who receives, where that is to be recorded
+    requester: Requester | None = None
 
 
 class Waiter:

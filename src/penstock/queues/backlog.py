@@ -33,7 +33,7 @@ from collections.abc import Callable, Set
 from typing import Generic, NamedTuple, TypeVar
 
 from penstock.limits import SECOND, Limits
-from penstock.queues.messages import Delivery, Entry, State
+from penstock.queues.messages import Delivery, Entry, Hold, State
 from penstock.store.changes import EntryRow
 
 NEVER = 1 << 62
@@ -105,6 +105,9 @@ class Backlog(Generic[L]):
         self.purged_to = purged_to  # everything up to this position was purged
         self._new_lane = new_lane
         self.index: dict[int, Entry] = {}
+        self.holds: dict[
+            int, Hold
+        ] = {}  # of messages in flight, while memory is thrown away and loaded again
         self.lanes: dict[str | None, L] = {}
         self.to_refill: dict[
             str | None, L
@@ -279,6 +282,8 @@ class Backlog(Generic[L]):
         """Forget everything; :meth:`restore` fills the memory again."""
         for entry in self.index.values():
             self.budget.used -= ENTRY_BYTES + len(entry.content or b"")
+            if entry.hold is not None and entry.state is State.IN_FLIGHT:
+                self.holds[entry.seq] = entry.hold
             entry.state = State.GONE
         self.budget.used -= LANE_BYTES * len(self.lanes)
         self.index.clear()
@@ -307,10 +312,12 @@ class Backlog(Generic[L]):
         for row in restored.in_flight:
             entry, lane = self.load(row), self.lane(row.group, now_ms)
             entry.state = State.IN_FLIGHT
+            entry.hold = self.holds.get(row.seq)
             lane.in_flight += 1
             self.in_flight += 1
             self.set_timer(row.due_ms, row.seq)
             loaded.append((lane, entry))
+        self.holds.clear()
         return loaded
 
     # -- timers and retention --------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ class FifoQueue(Queue):
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
             self._forget(entry, now_ms, changes.number)
-            changes.remove(self.id, entry)
+            changes.expire(self.id, entry)
         backlog.forget_removed(changes.durable)
         self._forget_sends(now_ms, changes)
         while self._attempts and next(iter(self._attempts.values())).until_ms <= now_ms:

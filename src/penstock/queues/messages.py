@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.names import Requester
 from penstock.store.changes import POSITION_GAP
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class State(IntEnum):
     GONE = 3
 
 
+class Hold(msgspec.Struct, frozen=True, gc=False):
+    """A receive that hides messages. What hides one until another time is not this receive any more."""
+
+    requester: Requester | None
+    since_ms: int
+    until_ms: int
+    extended: int = 0  # how often the time was changed
+
+
 class Entry(msgspec.Struct, gc=False):
     """A message in memory. ``seq`` identifies it for life; ``position`` is its place in the queue it is in."""
 
@@ -88,6 +98,7 @@ class Entry(msgspec.Struct, gc=False):
     version: int = 1  # of the content
     state: State = State.READY
     commit: int = 0  # number of the commit that carries its last change
+    hold: Hold | None = None  # by the last receive, where it is known
 
 
 def position_of(number: int) -> int:

@@ -189,7 +189,7 @@ def apply_expired(
         if backlog.is_new(row):
             backlog.total -= 1
             backlog.mark_removed(row.seq, changes.number)
-            changes.remove(row.queue, row)
+            changes.expire(row.queue, row)
             if not row.receives and row.due_ms >= backlog.delayed_from_ms:
                 backlog.delayed -= 1
     if len(rows) < asked.rows_max:

@@ -128,7 +128,7 @@ class Queue(ABC):
                 break
             if entry.enqueued_ms <= cutoff_ms:
                 self._forget(entry, now_ms, changes.number)
-                changes.remove(self.id, entry)
+                changes.expire(self.id, entry)
                 continue
             if receives_max is not None and is_dead_letter(entry, receives_max):
                 self._forget(entry, now_ms, changes.number)
@@ -253,6 +253,7 @@ class Queue(ABC):
     def purge(self, upto: int) -> None:
         """Every message up to this position is void."""
         self.reset()
+        self.backlog.holds.clear()
         self.backlog.purged_to = self.backlog.frontier = upto
 
     # -- moving messages to another queue ----------------------------------------------------------------------
@@ -265,7 +266,7 @@ class Queue(ABC):
         while len(withdrawn) < count and (entry := self._pick(now_ms)) is not None:
             if entry.enqueued_ms <= cutoff_ms:
                 self._forget(entry, now_ms, changes.number)
-                changes.remove(self.id, entry)
+                changes.expire(self.id, entry)
             else:
                 self._hide(entry, now_ms + _WITHDRAWN_MS)
                 withdrawn.append(entry)

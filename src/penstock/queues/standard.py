@@ -179,7 +179,7 @@ class StandardQueue(Queue):
             if entry.state is not State.IN_FLIGHT:
                 self._take_out(entry)
             self._forget(entry, now_ms, changes.number)
-            changes.remove(self.id, entry)
+            changes.expire(self.id, entry)
         backlog.forget_removed(changes.durable)
 
     def next_deadline_ms(self) -> int:

@@ -30,8 +30,8 @@ from penstock.auth.identity.sessions import open_account
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.cache import BoundedCache
-from penstock.names import Space, is_account, is_region
-from penstock.server.http.request import Request
+from penstock.names import Requester, Space, is_account, is_region
+from penstock.server.http.request import Origin, Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.faults import expired_token, incomplete_signature, unknown_client, wrong_signature
 from penstock.wire.service import Fault
@@ -46,6 +46,8 @@ _CACHED_MAX = 4096
 _CACHED_BYTES_MAX = 64 * 1024  # of credentials that are not checked
 _CREDENTIAL = re.compile(rb"Credential=([^\s,]+)")
 _PRESIGNED = re.compile(rb"(?:^|&)X-Amz-Credential=([^&]+)")
+_REQUESTERS_MAX = 1024
+_NAME_MAX, _USER_AGENT_SHOWN_MAX = 128, 256
 SIGNATURE_BYTES = 64  # at the end of Authorization; the rest is the same for a whole day
 
 
@@ -144,6 +146,30 @@ class SignedCallers:
         if signed.token is None:  # tokens are long, and sessions have a cache of their own
             self._cache.put(signed, caller)
         return caller
+
+
+class Requesters:
+    """Who made a request, in the words of the history of messages: one object for many requests, since thousands of
+    events refer to it."""
+
+    def __init__(self) -> None:
+        self._cache: BoundedCache[Requester, Requester] = BoundedCache(_REQUESTERS_MAX)
+
+    def of(self, peer: Peer, key: tuple[Caller, Origin, bytes]) -> Requester:
+        """Kept with the connection: its next request is mostly the same client's. What clients choose is cut."""
+        caller, origin, agent = key
+        by = caller.space.account if caller.principal is None else _name_of(caller.principal)
+        found = Requester(by[:_NAME_MAX], origin.source_ip, agent[:_USER_AGENT_SHOWN_MAX].decode("latin-1"))
+        found = self._cache.get(found) or self._cache.put(found, found)
+        peer.requester, peer.requester_key = found, key
+        return found
+
+
+def _name_of(principal: Principal) -> str:
+    name = principal.name or principal.arn.rpartition(":")[2] or principal.id
+    if principal.kind == "anonymous":
+        name = principal.id
+    return f"{name} ({principal.access_key})" if principal.access_key else name
 
 
 def sender_id(access_key: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from penstock.cache import BoundedCache
 from penstock.cluster.forwarding import SAME_SHARD, PassedRequest
 from penstock.promise import run
-from penstock.server.callers import OpenCallers, SignedCallers
+from penstock.server.callers import OpenCallers, Requesters, SignedCallers
 from penstock.server.client_addresses import caller_name
 from penstock.server.health import Health, root_page
 from penstock.server.http.request import HttpError, Peer, Request
@@ -73,6 +73,7 @@ class Routes:
         self._recorder = recorder
         self._pages = pages
         self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
+        self._requesters = Requesters()
         self._root = Mount(root_page, for_any_page=True)
         self._mounts = {
             b"health": Mount(health.page, for_any_page=True),
@@ -146,6 +147,9 @@ class Routes:
             return
         headers, peer = request.headers, request.peer
         origin = peer.origin if headers.get(b"host") == peer.host else self._origins.of(request)
+        agent = headers.get(b"user-agent", b"")
+        key = caller, origin, agent
+        requester = peer.requester if key == peer.requester_key else self._requesters.of(peer, key)
         call = request.call = Call(
             request_id=request.id,
             space=caller.space,
@@ -153,6 +157,7 @@ class Routes:
             base_url=origin.base_url,
             signed_for=caller.signed_for,
             principal=caller.principal,
+            requester=requester,
         )
         if REGION in origin.base_url:
             call.base_url = origin.base_url.replace(REGION, caller.space.region)
@@ -165,7 +170,7 @@ class Routes:
         if caller.principal is not None or self._recorder is not None:
             call.source_ip, call.secure = origin.source_ip, origin.secure
             call.certificate = peer.certificate
-            call.user_agent = headers.get(b"user-agent", b"")[:_USER_AGENT_MAX].decode("latin-1")
+            call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
         dispatch(request, call, request.respond)
 
     def _serve_special(self, request: Request) -> bool:

@@ -134,8 +134,8 @@ class Changes:
     """
 
     __slots__ = (
-        "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "forgotten_rows", "later",
-        "logs", "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
+        "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "expired", "forgotten_rows",
+        "later", "logs", "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
     )  # fmt: skip
 
     def __init__(self, number: int, durable: int, later: LaterUpdates | None = None) -> None:
@@ -147,6 +147,7 @@ class Changes:
         self.bytes = 0  # of the contents among them
         self.updated: dict[int, EntryUpdate] = {}
         self.removed: list[int] = []
+        self.expired: list[int] = []  # those of the removed that were past their retention
         self.replaced: dict[int, Replacement] = {}  # by seq
         self.receivers: dict[int, Receiver] = {}  # by seq
         self.purged: dict[int, Purge] = {}  # by queue
@@ -243,6 +244,10 @@ class Changes:
         else:
             count[0] -= 1
             count[1] -= entry.size
+
+    def expire(self, queue: int, entry: MessageEntry | EntryRow) -> None:
+        self.expired.append(entry.seq)
+        self.remove(queue, entry)
 
     def replace(self, row: EntryRow, content: bytes, version: int) -> None:
         """Another content for the message that was read as ``row``, if that is still its version.

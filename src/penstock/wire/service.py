@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from penstock.names import Space
+from penstock.names import Requester, Space
 
 TRACE_BYTES_MAX = 1024
 """Of a trace header, in HTTP or in a message. It is stored with the message and does not count for its size."""
@@ -61,6 +61,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     source_account: str = ""
     certificate: str = ""  # subject of the client certificate
     user_agent: str = ""
+    requester: Requester | None = None  # for the history of messages
     # Raised for an action that has effects: a request that a web page may have caused must not change anything.
     write_refusal: Fault | None = None
     # Set on the way, for the handler and the audit log.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from penstock.names import Requester
 from penstock.wire.service import Headers, Response
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -26,7 +27,10 @@ class Origin(NamedTuple):
 class Peer:
     """The two ends of a connection, and what was derived from its last request: clients repeat themselves."""
 
-    __slots__ = ("address", "caller", "caller_key", "certificate", "host", "listening", "origin", "scheme")
+    __slots__ = (
+        "address", "caller", "caller_key", "certificate", "host", "listening", "origin", "requester", "requester_key",
+        "scheme",
+    )  # fmt: skip
 
     def __init__(self, address: str, scheme: str, listening: str, certificate: str = "") -> None:
         assert address, "policies and the audit log need an address"
@@ -38,6 +42,8 @@ class Peer:
         self.origin: Origin
         self.caller_key: object = self  # the part of Authorization that `caller` was made of
         self.caller: Any
+        self.requester_key: object = self  # what `requester` was made of
+        self.requester: Requester
 
 
 class RunningCall(Protocol):

@@ -39,7 +39,7 @@ async def delete_message(sqs: Sqs, request: DeleteMessageRequest, call: Call) ->
     handle = request.ReceiptHandle
     if not handle:
         raise missing_parameter("ReceiptHandle")
-    (error,) = await sqs.broker.delete(queue, [handle])
+    (error,) = await sqs.broker.delete(queue, [handle], call.requester)
     if error is not None:
         raise _handle_fault(error, handle)
 
@@ -57,7 +57,8 @@ async def delete_message_batch(
             accepted.append((entry.Id, required(entry.ReceiptHandle, f"{kind}.{number}.ReceiptHandle")))
         except Fault as fault:
             failed.append(failed_entry(entry.Id, fault))
-    outcomes = await sqs.broker.delete(queue, [handle for _, handle in accepted]) if accepted else []
+    handles = [handle for _, handle in accepted]
+    outcomes = await sqs.broker.delete(queue, handles, call.requester) if handles else []
     successful: list[DeleteMessageBatchResultEntry] = []
     for (entry_id, handle), error in zip(accepted, outcomes, strict=True):
         if error is None:
@@ -75,7 +76,7 @@ async def change_message_visibility(sqs: Sqs, request: ChangeMessageVisibilityRe
         raise missing_parameter("VisibilityTimeout")
     reason = f"Must be between 0 and {VISIBILITY_S_MAX}."
     check_range(timeout_s, 0, VISIBILITY_S_MAX, "VisibilityTimeout", reason)
-    (error,) = await sqs.broker.change_visibility(queue, [(handle, timeout_s * SECOND)])
+    (error,) = await sqs.broker.change_visibility(queue, [(handle, timeout_s * SECOND)], call.requester)
     if error is not None:
         raise _handle_fault(error, handle, timeout_s)
 
@@ -94,7 +95,7 @@ async def change_message_visibility_batch(
         except Fault as fault:
             failed.append(failed_entry(entry.Id, fault))
     changes = [(handle, timeout_s * SECOND) for _, handle, timeout_s in accepted]
-    outcomes = await sqs.broker.change_visibility(queue, changes) if changes else []
+    outcomes = await sqs.broker.change_visibility(queue, changes, call.requester) if changes else []
     successful: list[ChangeMessageVisibilityBatchResultEntry] = []
     for (entry_id, handle, timeout_s), error in zip(accepted, outcomes, strict=True):
         if error is None:

@@ -63,6 +63,7 @@ async def receive_message(sqs: Sqs, request: ReceiveMessageRequest, call: Call) 
         visibility_ms=None if visibility_s is None else visibility_s * SECOND,
         wait_ms=None if wait_s is None else wait_s * SECOND,
         attempt_id=request.ReceiveRequestAttemptId,
+        requester=call.requester,
     )
     return ReceiveMessageResult(Messages=selection.of(received) or None)
 

@@ -1,0 +1,121 @@
+"""What happened to a message, and who holds it.
+
+The events of all messages of a process stand in one ring, in the order in which they happened: a request adds a tuple
+for each of its messages, and nothing is put into words before somebody asks. The ring forgets the oldest events
+first, so that the history of a message is complete if it begins with the send. It lives in memory: a restart, and a
+move of the shard to another process, forget it. (The store still knows how often a message was received, and when
+first.)
+
+Who holds a message in flight is kept with its entry (:class:`Hold`), since a busy ring may forget a receive long
+before its visibility timeout ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+from penstock.clock import Clock
+from penstock.limits import SECOND
+from penstock.names import Requester
+from penstock.queues.messages import Entry, State
+
+EventKind = Literal[
+    "sent", "received", "extended", "released", "failed", "moved", "dead_lettered", "edited", "deleted", "expired"
+]  # fmt: skip
+
+# Strings and no enumeration: a tuple of strings and numbers is nothing that the garbage collector has to look at.
+SENT: Final = "sent"
+RECEIVED: Final = "received"
+EXTENDED: Final = "extended"
+RELEASED: Final = "released"
+FAILED: Final = "failed"
+MOVED: Final = "moved"
+DEAD_LETTERED: Final = "dead_lettered"
+EDITED: Final = "edited"
+DELETED: Final = "deleted"
+EXPIRED: Final = "expired"
+
+Noted = tuple[int, int, int, EventKind, Requester | None, int | str | None]
+"""(shard, seq, now_ms, event, requester, detail). A detail that is a number: hidden for so many milliseconds."""
+
+
+class MessageEvent(NamedTuple):
+    at_ms: int  # of the wall clock
+    event: EventKind
+    requester: Requester | None  # None: the server itself
+    detail: str | None
+
+
+class History(NamedTuple):
+    events: list[MessageEvent]  # oldest first
+    complete: bool  # False: earlier ones were forgotten, or happened in another shard
+
+
+class Holder(NamedTuple):
+    """Who received a message that is in flight."""
+
+    by: str
+    address: str
+    user_agent: str
+    since_ms: int  # of the wall clock, as the next
+    until_ms: int
+    extended: int  # how often
+
+
+class MessageHistory:
+    """The events of all shards of a process."""
+
+    def __init__(self, events_max: int, age_ms_max: int) -> None:
+        self._age_ms_max = age_ms_max
+        self._ring: deque[Noted] = deque(maxlen=events_max)
+        self.note: Callable[[Noted], None] = self._ring.append  # costs no Python call
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def of(self, shard: int, seq: int, clock: Clock) -> History:
+        now_ms = clock.now_ms()
+        since_ms, wall_offset_ms = now_ms - self._age_ms_max, clock.wall_ms() - now_ms
+        noted = [each for each in self._ring if each[1] == seq and each[0] == shard and each[2] > since_ms]
+        # A waiting receive gets a message before the send is answered, which is when that is noted.
+        noted.sort(key=lambda each: each[3] is not SENT)
+        events = [
+            MessageEvent(at_ms + wall_offset_ms, event, requester, _worded(event, detail))
+            for _, _, at_ms, event, requester, detail in noted
+        ]
+        return History(events, bool(events) and events[0].event == SENT)
+
+    def forget_old(self, shard: int, now_ms: int) -> None:
+        """Called from time to time for each shard, because each has a clock of its own."""
+        ring, since_ms = self._ring, now_ms - self._age_ms_max
+        while ring and ring[0][0] == shard and ring[0][2] <= since_ms:
+            ring.popleft()
+
+    def forget_shard(self, shard: int) -> None:
+        """Another process goes on with it: what happens there would be missing here."""
+        kept = [each for each in self._ring if each[0] != shard]
+        self._ring.clear()
+        self._ring.extend(kept)
+
+
+def holder_of(entry: Entry | None, clock: Clock) -> Holder | None:
+    """Who holds a message; None if it is not in flight, or if that is not known since a restart."""
+    if entry is None or entry.state is not State.IN_FLIGHT:
+        return None
+    hold = entry.hold
+    if hold is None or hold.requester is None or hold.until_ms != entry.due_ms:
+        return None  # hidden by something else since, such as a move task
+    wall_offset_ms = clock.wall_ms() - clock.now_ms()
+    requester = hold.requester
+    return Holder(
+        requester.by, requester.address, requester.user_agent,
+        hold.since_ms + wall_offset_ms, hold.until_ms + wall_offset_ms, hold.extended,
+    )  # fmt: skip
+
+
+def _worded(event: EventKind, detail: int | str | None) -> str | None:
+    if isinstance(detail, int):
+        return f"hidden for {detail / SECOND:g} s" if detail else "not hidden"
+    return detail
