@@ -18,7 +18,7 @@ from penstock.auth.principal import Principal
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
-from penstock.names import QueueName, Space
+from penstock.names import QueueName, Requester, Space
 from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import ACTIONS, SERVICE, Sqs
@@ -97,23 +97,27 @@ class FakeBroker:
     async def counts(self, queue: Any) -> Counts:
         return Counts(visible=4, in_flight=2, delayed=1)
 
-    async def send(self, queue: Any, messages: list[Outgoing]) -> list[Sent]:
+    async def send(self, queue: Any, messages: list[Outgoing], requester: Requester | None) -> list[Sent]:
         self._refuse()
         self.commits += 1
         self.sent += messages
         sequence = 7 if queue.settings.fifo else None
         return [Sent(f"id-{message.body[:20]}", sequence) for message in messages]
 
-    async def receive(self, queue: Any, call: Call, **asked: Any) -> list[Received]:
+    async def receive(
+        self, queue: Any, call: Call, *, requester: Requester | None, **asked: Any
+    ) -> list[Received]:
         self._refuse()
         self.asked = asked
         return self.receivable
 
-    async def delete(self, queue: Any, handles: list[str]) -> list[PenstockError | None]:
+    async def delete(
+        self, queue: Any, handles: list[str], requester: Requester | None
+    ) -> list[PenstockError | None]:
         return [self.outcomes.get(handle) for handle in handles]
 
     async def change_visibility(
-        self, queue: Any, changes: list[tuple[str, int]]
+        self, queue: Any, changes: list[tuple[str, int]], requester: Requester | None
     ) -> list[PenstockError | None]:
         self.asked = dict(changes)
         return [self.outcomes.get(handle) for handle, _ in changes]
