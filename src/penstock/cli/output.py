@@ -10,13 +10,21 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from penstock.cli.failure import Breakdown, Failure
 
-Cell = str | int | float | None
+
+class Styled(NamedTuple):
+    """A cell of a table that a terminal shows in a colour."""
+
+    value: str | int | float | None
+    colour: str
+
+
+Cell = str | int | float | Styled | None
 
 
 class Output:
@@ -29,9 +37,13 @@ class Output:
         indent = 2 if self.is_terminal else None
         click.echo(json.dumps(value, indent=indent, ensure_ascii=self.is_terminal))
 
+    def json_line(self, value: Any) -> None:
+        """One object of a list."""
+        click.echo(json.dumps(value, ensure_ascii=self.is_terminal))
+
     def json_lines(self, values: Iterable[Any]) -> None:
         for value in values:
-            click.echo(json.dumps(value, ensure_ascii=self.is_terminal))
+            self.json_line(value)
 
     def line(self, text: str = "", **style: Any) -> None:
         """``style``: as of ``click.style``; only a terminal shows it."""
@@ -43,20 +55,20 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Numbers are aligned to the right. A column that starts with "_" has no heading."""
-        lines = [[_text(cell) for cell in row] for row in rows]
+        cells = [list(row) for row in rows]
+        lines = [[_text(cell) for cell in row] for row in cells]
         numeric = [bool(lines) and all(_is_number(line[i]) for line in lines) for i in range(len(columns))]
         widths = [max([_width(name), *(_width(line[i]) for line in lines)]) for i, name in enumerate(columns)]
 
-        def laid_out(cells: Sequence[str]) -> str:
-            padded = (
-                f"{' ' * (width - _width(cell))}{cell}" if right else f"{cell}{' ' * (width - _width(cell))}"
-                for cell, width, right in zip(cells, widths, numeric, strict=True)
-            )
-            return "  ".join(padded).rstrip()
+        def padded(text: str, i: int) -> str:
+            space = " " * (widths[i] - _width(text))
+            return f"{space}{text}" if numeric[i] else text if i == len(columns) - 1 else f"{text}{space}"
 
-        self.line(laid_out(["" if name.startswith("_") else name for name in columns]), bold=True)
-        for cells in lines:
-            self.line(laid_out(cells))
+        headings = ["" if name.startswith("_") else name for name in columns]
+        self.line("  ".join(padded(name, i) for i, name in enumerate(headings)).rstrip(), bold=True)
+        for row, line in zip(cells, lines, strict=True):
+            shown = (_coloured(padded(text, i), row[i]) for i, text in enumerate(line))
+            self.line("  ".join(shown).rstrip())
 
     def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """One thing, a line for each of its facts."""
@@ -105,7 +117,13 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def _coloured(text: str, cell: Cell) -> str:
+    return click.style(text, fg=cell.colour) if isinstance(cell, Styled) else text
+
+
 def _text(cell: Cell) -> str:
+    if isinstance(cell, Styled):
+        return _text(cell.value)
     if cell is None:
         return "-"
     return safe(f"{cell:.1f}" if isinstance(cell, float) else str(cell))

@@ -18,6 +18,10 @@ from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class NoQueue(Breakdown):
+    """A queue that does not exist."""
+
+
 class Target:
     """The session is opened when it is first used, so that wrong flags are reported before the network is."""
 
@@ -51,23 +55,47 @@ class Target:
     def is_penstock(self) -> bool:
         return self.session.is_penstock
 
+    @cached_property
+    def uses_admin(self) -> bool:
+        """Of commands that can do without the admin API; False also once the user was refused it."""
+        return self.is_penstock
+
     def need_penstock(self, what: str) -> None:
         """Amazon SQS cannot do it."""
         if not self.is_penstock:
             raise Failure(f"{what} needs Penstock: {self.endpoint.url} has no admin API")
 
-    def queue_url(self, queue: str) -> str:
-        """Of a queue given by name, URL or ARN."""
-        if "://" in queue:
+    def queue_url(self, queue: str, *, asked: bool = False) -> str:
+        """Of a queue given by name, URL or ARN. A URL is taken as it is unless it is ``asked`` for."""
+        if "://" in queue and not asked:
             return queue
-        owner = queue.split(":")[4] if queue.startswith("arn:") and queue.count(":") == 5 else None
-        answer = self.sqs("GetQueueUrl", QueueName=queue_name(queue), QueueOwnerAWSAccountId=owner)
+        try:
+            answer = self.sqs(
+                "GetQueueUrl", QueueName=queue_name(queue), QueueOwnerAWSAccountId=queue_account(queue)
+            )
+        except ApiError as error:
+            if error.code.endswith(("NonExistentQueue", "QueueDoesNotExist")):
+                raise self.no_queue(queue) from None
+            raise
         return str(answer["QueueUrl"])
+
+    def no_queue(self, queue: str) -> NoQueue:
+        """Says where it was looked for: often the region or the server is the wrong one."""
+        return NoQueue(f'there is no queue "{queue}" in {self.endpoint.region} of {self.endpoint.url}')
 
 
 def queue_name(queue: str) -> str:
     """The name in a URL or an ARN, or the name itself."""
     return queue.rstrip("/").rpartition("/" if "://" in queue else ":")[2]
+
+
+def queue_account(queue: str) -> str | None:
+    """The account in a URL or an ARN; None: the caller's."""
+    if "://" in queue:
+        account = queue.rstrip("/").rpartition("/")[0].rpartition("/")[2]
+    else:
+        account = queue.split(":")[4] if queue.startswith("arn:") and queue.count(":") == 5 else ""
+    return account if account.isdigit() else None
 
 
 def with_target(function: F) -> F:

@@ -15,12 +15,14 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from penstock import __version__
 from penstock.client.credentials import SigningKeys
 from penstock.client.endpoint import Endpoint
 from penstock.client.signing import signed_headers
 
 _READ_ONLY = ("Get", "List", "Receive")
 _TRIES_MAX = 4
+_USER_AGENT = f"penstock/{__version__}"
 ADMIN_SERVICE = "penstock"  # in a signature
 
 
@@ -79,6 +81,17 @@ class ApiSession:
             self._is_penstock = isinstance(page, dict) and {"live", "version"} <= page.keys()
         return self._is_penstock
 
+    def why_not_ready(self) -> str | None:
+        """None: it is ready. Raises ApiError for a server without health checks that refuses a request."""
+        if not self.is_penstock:
+            self.sqs("ListQueues", MaxResults=1)
+            return None
+        response, content = self._exchange("GET", "/health/ready", {}, b"", may_repeat=True)
+        if response.status == 200:
+            return None
+        reasons = _read_object(content).get("reasons")
+        return "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"status {response.status}"
+
     def sqs(self, action: str, **members: Any) -> dict[str, Any]:
         """Perform an action of SQS. Raises ApiError or Unavailable."""
         headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{action}"}
@@ -131,7 +144,9 @@ class ApiSession:
             connection = kept or self._connect()
             try:
                 prefix = urlsplit(self.endpoint).path
-                connection.request(method, f"{prefix}{target}", body or None, headers)
+                # Not signed, since proxies may change it.
+                sent = {"User-Agent": _USER_AGENT, **headers}
+                connection.request(method, f"{prefix}{target}", body or None, sent)
                 response = connection.getresponse()
                 content = response.read()
             except (OSError, HTTPException) as error:

@@ -80,10 +80,11 @@ def find_endpoint(
     )  # fmt: skip
     credentials = find_credentials(profile_settings, asked=bool(asked_profile), environment=environment)
     ca_file = (settings.ca_file if settings else None) or environment.get("AWS_CA_BUNDLE")
-    return Endpoint(_url_of(found, region), region, credentials, chosen_by, ca_file)
+    return Endpoint(endpoint_url(found, region), region, credentials, chosen_by, ca_file)
 
 
-def _url_of(endpoint: str, region: str) -> str:
+def endpoint_url(endpoint: str, region: str) -> str:
+    """Of a URL, which is checked, or "aws". Raises EndpointError."""
     if endpoint == AMAZON:
         suffix = ".cn" if region.startswith("cn-") else ""
         return f"https://sqs.{region}.amazonaws.com{suffix}"

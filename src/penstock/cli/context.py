@@ -1,0 +1,158 @@
+"""``penstock context``: names for the servers that a user works with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.cli.failure import Failure
+from penstock.cli.output import Output
+from penstock.client.credentials import ProfileError, read_profile
+from penstock.client.endpoint import (
+    Context,
+    Contexts,
+    EndpointError,
+    contexts_file,
+    endpoint_url,
+    read_contexts,
+    write_contexts,
+)
+
+
+@click.group("context")
+def command() -> None:
+    """Name the servers that you work with, and choose one.
+
+    A context is an endpoint with a region and a profile of ~/.aws; keys stay in the profile. Commands take their
+    server from --endpoint-url or --context, then from AWS_ENDPOINT_URL_SQS or AWS_ENDPOINT_URL, then from the context
+    in use, then from the profile, and else use http://127.0.0.1:9324.
+
+    \b
+    Examples:
+      penstock context add prod --endpoint-url https://queues.example.com --profile prod
+      penstock context add aws-eu --endpoint-url aws --region eu-central-1
+      penstock context use prod
+      penstock queue ls --context aws-eu
+    """
+
+
+@command.command("add")
+@click.argument("name")
+@click.option("--endpoint-url", "url", required=True, metavar="URL", help='Server; "aws" is Amazon SQS.')
+@click.option("--region", metavar="NAME", help="Region.")
+@click.option("--profile", metavar="NAME", help="Profile in ~/.aws with the keys.")
+@click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    metavar="FILE",
+    help="Certificate authorities (PEM) of the server's certificate.",
+)
+@click.option("--replace", is_flag=True, help="Replace a context of this name.")
+@click.option("--use", "in_use", is_flag=True, help="Use it from now on; the first one is used anyway.")
+def add(
+    name: str,
+    url: str,
+    region: str | None,
+    profile: str | None,
+    ca_file: Path | None,
+    replace: bool,
+    in_use: bool,
+) -> None:
+    """Add a server.
+
+    \b
+    Examples:
+      penstock context add local --endpoint-url http://127.0.0.1:9324
+      penstock context add prod --endpoint-url https://queues.example.com --region eu-central-1 --profile prod --use
+      penstock context add lab --endpoint-url https://10.0.0.5:9324 --ca-file ca.pem
+    """
+    contexts = _read()
+    if name in contexts.by_name and not replace:
+        raise Failure(f'there is a context "{name}" already: give --replace, or another name')
+    try:
+        endpoint_url(url, region or "us-east-1")
+        if profile is not None:
+            read_profile(profile)
+    except (EndpointError, ProfileError) as error:
+        raise Failure(str(error)) from None
+    added = Context(url, region, profile, None if ca_file is None else str(ca_file))
+    current = name if in_use or contexts.current is None else contexts.current
+    write_contexts(Contexts(current, contexts.by_name | {name: added}))
+    click.echo(f'added "{name}"' + (", which is used from now on" if current == name else ""))
+
+
+@command.command("use")
+@click.argument("name", shell_complete=lambda *given: _names_with(given[2]))
+def use(name: str) -> None:
+    """Use a server from now on, where no flag and no variable says otherwise.
+
+    \b
+    Examples:
+      penstock context use prod
+    """
+    contexts = _read()
+    _need(contexts, name)
+    write_contexts(contexts._replace(current=name))
+    click.echo(f'"{name}" is used from now on')
+
+
+@command.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each context.")
+def ls(as_json: bool) -> None:
+    """List the servers; the one in use is marked.
+
+    \b
+    Examples:
+      penstock context ls
+      penstock context ls --json | jq -r 'select(.current) | .endpoint'
+    """
+    out, contexts = Output(as_json), _read()
+    if as_json:
+        for name, context in sorted(contexts.by_name.items()):
+            given = {key: value for key, value in context._asdict().items() if value is not None}
+            out.json_line({"name": name, "current": name == contexts.current} | given)
+    elif not contexts.by_name:
+        out.note('no contexts: "penstock context add" adds one')
+    else:
+        rows = (
+            ["*" if name == contexts.current else "", name, context.endpoint, context.region, context.profile]
+            for name, context in sorted(contexts.by_name.items())
+        )
+        out.table(["_", "NAME", "ENDPOINT", "REGION", "PROFILE"], rows)
+
+
+@command.command("rm")
+@click.argument("name", shell_complete=lambda *given: _names_with(given[2]))
+def rm(name: str) -> None:
+    """Remove a server from the list.
+
+    \b
+    Examples:
+      penstock context rm lab
+    """
+    contexts = _read()
+    _need(contexts, name)
+    left = {other: context for other, context in contexts.by_name.items() if other != name}
+    write_contexts(Contexts(None if contexts.current == name else contexts.current, left))
+    click.echo(f'removed "{name}"' + (", which was in use: none is now" if contexts.current == name else ""))
+
+
+def _read() -> Contexts:
+    try:
+        return read_contexts()
+    except EndpointError as error:
+        raise Failure(str(error)) from None
+
+
+def _need(contexts: Contexts, name: str) -> None:
+    if name not in contexts.by_name:
+        known = ", ".join(sorted(contexts.by_name)) or "none"
+        raise Failure(f'there is no context "{name}" in {contexts_file()}; there are: {known}')
+
+
+def _names_with(prefix: str) -> list[str]:
+    try:
+        return sorted(name for name in read_contexts().by_name if name.startswith(prefix))
+    except EndpointError:
+        return []

@@ -1,0 +1,35 @@
+"""Times of the admin API as people read them: local and relative in a terminal, RFC 3339 elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.cli.arguments import short_duration
+from penstock.cli.output import Output
+
+
+def age_s(time: str) -> float:
+    """Since a time in RFC 3339; not negative if the server's clock is ahead."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+
+
+def rfc3339(seconds: float) -> str:
+    """Of a time since 1970, as the admin API writes it."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def shown_age(time: str) -> str:
+    return short_duration(float(int(age_s(time)))) or "0s"
+
+
+def shown_time(time: str, out: Output) -> str:
+    """In a terminal: "14:03:07 (3m ago)", with the date if it is another day's."""
+    if not out.is_terminal:
+        return time
+    local = datetime.fromisoformat(time).astimezone()
+    now = datetime.now(UTC)
+    form = "%H:%M:%S" if local.date() == now.astimezone().date() else "%Y-%m-%d %H:%M:%S"
+    seconds = (now - local).total_seconds()
+    relative = f"{shown_age(time)} ago" if seconds >= 0 else f"in {short_duration(float(int(-seconds)))}"
+    return f"{local.strftime(form)} ({relative})"
