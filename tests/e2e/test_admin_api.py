@@ -119,3 +119,14 @@ def test_errors(api: ApiSession, path: str, query: dict[str, object], status: in
     with pytest.raises(ApiError) as error:
         api.admin("GET", path, query)
     assert (error.value.status, error.value.code) == (status, code)
+
+
+def test_the_status_tells_of_every_shard(api: ApiSession) -> None:
+    send(api, make(api, "counted-in-status"), "x")
+    status = api.admin("GET", "/status")
+    assert status["store"]["kind"] == "sqlite" and status["store"]["used_bytes"] > 0
+    assert [each["index"] for each in status["shards"]] == list(range(len(status["shards"])))
+    assert all(each["open"] for each in status["shards"])
+    assert sum(each["messages"] for each in status["shards"]) >= 1
+    assert sum(each["queues"] for each in status["shards"]) >= 1
+    assert (len({each.get("owner") for each in status["shards"]}) == 2) == (len(status["shards"]) > 1)

@@ -25,7 +25,7 @@ from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Partition, Recovery, Shared
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.shard import Shard
-from penstock.broker.summaries import QueueQuery, QueueSummary, summary_of
+from penstock.broker.summaries import QueueQuery, QueueSummary, ShardStatus, summary_of
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
 from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
@@ -200,6 +200,10 @@ class Broker:
     async def dead_letter_queues(self, space: Space) -> set[str]:
         """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
         return await self._others.targets(space)
+
+    async def statuses(self) -> list[ShardStatus]:
+        """Of all shards, in order."""
+        return await self._others.statuses()
 
     async def create(
         self, name: QueueName, settings: QueueSettings, tags: dict[str, str], *, has_quota: bool = True

@@ -119,6 +119,11 @@ class MoveTasks:
     def stop(self) -> None:
         self._stopped = True
 
+    @property
+    def running(self) -> int:
+        """How many tasks."""
+        return sum(task.status in _ACTIVE for _, task in self._tasks)
+
     def of(self, source: LiveQueue) -> list[MoveTaskRecord]:
         """The tasks of a queue, latest first."""
         tasks = [task for _, task in self._tasks if task.source == source.name]

@@ -18,9 +18,13 @@ import msgspec
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
+    ShardStatus,
+    StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    all_statuses,
     first_summaries,
+    status_of,
     summaries_of,
     targets_of,
 )
@@ -116,6 +120,9 @@ class OtherShards(Protocol):
     async def targets(self, space: Space) -> set[str]:
         """The names that queues have as their dead-letter queue."""
 
+    async def statuses(self) -> list[ShardStatus]:
+        """Of every shard, in order. One whose owner does not answer is not open; nothing is raised for it."""
+
 
 class OwnedShards:
     """What this process answers about its shards, to itself and to others. Raises NotOwned. Answers are durable."""
@@ -172,6 +179,9 @@ class OwnedShards:
         partitions = [self._partition(shard) for shard in question.shards]
         return set[str]().union(*[await targets_of(each, question.space) for each in partitions])
 
+    async def statuses(self, question: StatusQuestion) -> list[ShardStatus]:
+        return [await status_of(self._partition(shard)) for shard in question.shards if shard in self]
+
 
 def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
     """Of sorted lists that have no name in common."""
@@ -212,6 +222,10 @@ class LocalShards:
     async def targets(self, space: Space) -> set[str]:
         with _all_open():
             return await self._owned.targets(TargetsQuestion(self._all, space))
+
+    async def statuses(self) -> list[ShardStatus]:
+        found = await self._owned.statuses(StatusQuestion(self._all))
+        return all_statuses(found, self._owned.shards)
 
 
 @contextmanager

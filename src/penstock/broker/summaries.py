@@ -65,6 +65,26 @@ class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
     space: Space
 
 
+class StatusQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """How are these shards? Those that the process does not own are left out of its answer."""
+
+    shards: list[int]
+
+
+class ShardStatus(msgspec.Struct, frozen=True, array_like=True):
+    index: int
+    is_open: bool = False  # its owner answers
+    queues: int = 0
+    messages: int = 0
+    bytes: int = 0  # of contents
+    commits: int = 0  # since the shard was made
+    running_tasks: int = 0
+    used_bytes: int | None = None  # of the disk
+    free_bytes: int | None = None
+    refuses: str | None = None  # why it takes no messages at present
+    owner: str = ""  # where other processes reach the owner
+
+
 class QueueSummary(msgspec.Struct, frozen=True, array_like=True):
     name: QueueName
     fifo: bool
@@ -122,6 +142,29 @@ async def targets_of(partition: Partition, space: Space) -> set[str]:
                 found.add(queue.settings.redrive.target.name)
         await partition.shard.turn()
     return found
+
+
+async def status_of(partition: Partition) -> ShardStatus:
+    shard = partition.shard
+    usage = (await shard.read(shard.store.usage)).values()
+    engine = await shard.read(shard.store.status)
+    return ShardStatus(
+        shard.index,
+        True,
+        len(partition.catalogue),
+        sum(each.messages for each in usage),
+        sum(each.bytes for each in usage),
+        shard.changes.durable,
+        partition.moves.running,
+        engine.used_bytes,
+        engine.free_bytes,
+        shard.refuses,
+    )
+
+
+def all_statuses(found: Iterable[ShardStatus], shards: int) -> list[ShardStatus]:
+    by_index = {status.index: status for status in found}
+    return [by_index.get(index) or ShardStatus(index) for index in range(shards)]
 
 
 class _Ranked(NamedTuple):

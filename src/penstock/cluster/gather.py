@@ -27,8 +27,11 @@ from penstock.broker.other_shards import (
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
+    ShardStatus,
+    StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    all_statuses,
     first_summaries,
 )
 from penstock.cluster.accepting import LinkListener
@@ -86,11 +89,12 @@ COUNT = ShardQuestion("count", CountQuestion, int, OwnedShards.count)
 DELIVER = ShardQuestion("deliver", Handover, Taken, OwnedShards.deliver)
 SUMMARIES = ShardQuestion("summaries", SummariesQuestion, list[QueueSummary], OwnedShards.summaries)
 TARGETS = ShardQuestion("targets", TargetsQuestion, set[str], OwnedShards.targets)
+STATUSES = ShardQuestion("statuses", StatusQuestion, list[ShardStatus], OwnedShards.statuses)
 
 
 def answer_others(listener: LinkListener, owned: OwnedShards) -> None:
     """Answer what other processes ask about the shards of this one."""
-    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS):
+    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, STATUSES):
         listener.handle(question.kind, question.serve(owned))
 
 
@@ -147,6 +151,19 @@ class ClusterShards:
         every = list(range(self._owned.shards))
         found = await self._gather(TARGETS, every, lambda shards: TargetsQuestion(shards, space))
         return set[str]().union(*found)
+
+    async def statuses(self) -> list[ShardStatus]:
+        """Asked once: the answer is for a person who wants to know what is wrong now."""
+        groups = self._by_owner(list(range(self._owned.shards)))
+        asked = [
+            (owner or self._address, start(self._ask(STATUSES, owner, StatusQuestion(group))))
+            for owner, group in groups.items()
+        ]
+        found: list[ShardStatus] = []
+        for owner, answer in asked:
+            with suppress(NotOwned, Unreachable):
+                found += [msgspec.structs.replace(status, owner=owner) for status in await answer]
+        return all_statuses(found, self._owned.shards)
 
     async def _pages(
         self,

@@ -13,6 +13,7 @@ from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
+from penstock.server.control import ProcessControl
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
@@ -239,6 +240,9 @@ _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url)
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (sqs.SERVICE, lambda parts: sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
-    (admin.SERVICE, lambda parts: admin.Admin(parts.broker, admin.ACTIONS, _SQS_TEXTS)),
+    (
+        admin.SERVICE,
+        lambda parts: admin.Admin(parts.broker, admin.ACTIONS, _SQS_TEXTS, ProcessControl(parts)),
+    ),
 )
 """Every service and what its handlers need."""

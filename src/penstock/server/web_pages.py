@@ -26,7 +26,7 @@ from penstock.server.http.request import Request
 from penstock.wire.faults import access_denied
 from penstock.wire.service import Fault, Headers
 
-METHODS = b"GET, HEAD, OPTIONS, POST"
+METHODS = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST"
 _EXPOSED = b"x-amzn-RequestId, x-amzn-query-error, x-amzn-errortype, Date"
 _SEC_FETCH = frozenset((b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user"))
 _BROWSER_HEADERS = _SEC_FETCH | {b"origin", b"accept-language"}

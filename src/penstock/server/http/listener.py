@@ -82,6 +82,10 @@ class Listener:
 
     # Accepting.
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
+
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on one more address; returns its port, a free one if 0 is given. Raises OSError."""
         opened = await open_sockets(host, port)

@@ -34,6 +34,7 @@ class View(NamedTuple):
 
 
 async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) -> ListMessagesResult:
+    """Messages in any state that a filter matches, without receiving them."""
     queue = call.resource.queue
     limit = limit_of(request.limit, _MESSAGES_DEFAULT, MESSAGES_MAX)
     left = _BODY_BYTES_DEFAULT if request.body_bytes is None else request.body_bytes
@@ -51,6 +52,7 @@ async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) 
 
 
 async def get_message(admin: Admin, request: AboutMessage, call: Call) -> MessageInfo:
+    """One message with its whole body, without receiving it."""
     queue = call.resource.queue
     after = 0
     while views := await _views(admin, queue, after, MESSAGES_MAX):

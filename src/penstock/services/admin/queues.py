@@ -26,6 +26,7 @@ _SOURCES_MAX = 1000
 
 
 async def list_queues(admin: Admin, request: QueuesRequest, call: Call) -> QueuesResult:
+    """Queues with exact counts, ages and rates; filtered, sorted and in pages."""
     limit = limit_of(request.limit, _QUEUES_DEFAULT, QUEUES_MAX)
     kind = choice_of(request.kind, "kind", _KINDS)
     sort = cast(SortKey, choice_of(request.sort, "sort", _SORTS))
@@ -50,6 +51,7 @@ async def list_queues(admin: Admin, request: QueuesRequest, call: Call) -> Queue
 
 
 async def get_queue(admin: Admin, request: AboutQueue, call: Call) -> QueueInfo:
+    """One queue with its attributes, its tags and the queues that it is the dead-letter queue of."""
     queue = call.resource.queue
     summary = await admin.broker.summary(queue)
     sources = await admin.broker.sources_of(queue.name, names_max=_SOURCES_MAX)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
     from penstock.queues.messages import Counts
+    from penstock.services.admin.server import ServerControl
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
@@ -41,6 +42,7 @@ class Admin(msgspec.Struct, frozen=True):
     broker: Broker
     actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
     sqs: SqsTexts
+    server: ServerControl
 
 
 class AdminResource(msgspec.Struct):

@@ -288,10 +288,12 @@ class StoreState(Absent, kw_only=True):
 
 class ShardInfo(Absent, kw_only=True):
     index: int
+    open: bool  # False: its owner does not answer, and what follows is not known
     queues: int
     messages: int
     bytes: int
-    owner: str | None = None
+    commits: int
+    owner: str | None = None  # where other processes reach the one that serves it
 
 
 class StatusResult(Absent, kw_only=True):
@@ -302,6 +304,7 @@ class StatusResult(Absent, kw_only=True):
     memory_budget: int
     memory_used: int
     running_tasks: int
+    connections: int
     node: str | None = None
 
 
