@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 class ProcessControl:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.account = parts.config.space.account
         self._started_s = time.monotonic()
 
     def facts(self) -> ServerFacts:

@@ -24,5 +24,7 @@ BUILTIN_POLICIES: Mapping[str, str] = {
     ),
     "sqs-send": _allow(*_FIND, "sqs:SendMessage"),
     "sqs-receive": _allow(*_FIND, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
+    "penstock-read-only": _allow("penstock:Get*", "penstock:List*"),
+    "penstock-full-access": _allow("penstock:*"),
     "assume-roles": _allow("sts:AssumeRole", "sts:TagSession"),
 }

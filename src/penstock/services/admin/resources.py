@@ -99,5 +99,6 @@ def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:
 
 
 def the_server(admin: Admin, request: Any, call: Call) -> AdminResource:
-    space = call.space
-    return AdminResource(f"arn:{PARTITION}:penstock:{space.region}:{space.account}:server", space.account)
+    """It belongs to its own account: the root of another account has no say in what concerns all of them."""
+    account = admin.server.account
+    return AdminResource(f"arn:{PARTITION}:penstock:{call.space.region}:{account}:server", account)

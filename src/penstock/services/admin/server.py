@@ -24,6 +24,8 @@ class ServerFacts(NamedTuple):
 class ServerControl(Protocol):
     """The process, as far as requests may ask or change it."""
 
+    account: str  # that the server belongs to
+
     def facts(self) -> ServerFacts: ...
 
 

@@ -1,0 +1,147 @@
+"""The admin API of a secured server: signatures, permissions, the audit log. And web pages on an open one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.process import ServerProcess
+from e2e.secured import Secured
+from identities import HOME
+from penstock.client.api import ApiError, ApiSession
+from penstock.client.credentials import SigningKeys
+from penstock.services.admin import ACTIONS
+
+REGION, OTHER = "eu-west-1", "444455556666"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    world = Secured(tmp_path_factory.mktemp("secured"))
+    world.add("owner", "sqs-full-access", "penstock-full-access")
+    world.add("reader", "penstock-read-only")
+    world.add("sender", "sqs-full-access")
+    world.add("stranger", "sqs-full-access", "penstock-full-access", account=OTHER)
+    narrow = world.folder / "narrow.json"
+    statement = {"Effect": "Allow", "Action": "penstock:*", "Resource": "arn:aws:sqs:*:*:orders-*"}
+    narrow.write_text(json.dumps({"Version": "2012-10-17", "Statement": statement}))
+    world.add("narrow", str(narrow))
+    with world.running("--account", HOME):
+        yield world
+
+
+def session(world: Secured, name: str) -> ApiSession:
+    key, secret = world.keys[name]
+    return ApiSession(world.server.url, REGION, SigningKeys(key, secret))
+
+
+def refused(api: ApiSession, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+    with pytest.raises(ApiError) as error:
+        api.admin(method, path, body=body)
+    return error.value.status, error.value.code
+
+
+def test_a_signature_and_a_permission_are_necessary(world: Secured) -> None:
+    owner = session(world, "owner")
+    owner.sqs("CreateQueue", QueueName="orders-1")
+    owner.sqs("CreateQueue", QueueName="bills-1")
+    for name in ("owner", "reader"):
+        assert session(world, name).admin("GET", "/queues/orders-1")["name"] == "orders-1"
+    assert refused(session(world, "sender"), "GET", "/queues/orders-1") == (403, "AccessDenied")
+    assert refused(ApiSession(world.server.url, REGION), "GET", "/queues/orders-1") == (403, "AccessDenied")
+    assert refused(session(world, "sender"), "GET", "/queues") == (403, "AccessDenied")
+
+
+def test_permissions_name_queues(world: Secured) -> None:
+    narrow = session(world, "narrow")
+    session(world, "owner").sqs("CreateQueue", QueueName="orders-1")
+    assert narrow.admin("GET", "/queues/orders-1/messages")["messages"] == []
+    assert refused(narrow, "GET", "/queues/bills-1/messages") == (403, "AccessDenied")
+    assert refused(narrow, "GET", "/queues/orders-missing") == (404, "QueueDoesNotExist")
+    assert refused(narrow, "GET", "/queues/missing") == (403, "AccessDenied")
+    assert refused(narrow, "GET", "/status") == (403, "AccessDenied")
+
+
+def test_the_server_belongs_to_its_own_account(world: Secured) -> None:
+    stranger = session(world, "stranger")
+    assert refused(stranger, "GET", "/status") == (403, "AccessDenied")
+    assert session(world, "owner").admin("GET", "/status")["store"]["kind"] == "sqlite"
+    assert stranger.admin("GET", "/openapi.json")["openapi"] == "3.1.0"
+
+
+def test_a_queue_policy_can_admit_another_account(world: Secured) -> None:
+    owner, stranger = session(world, "owner"), session(world, "stranger")
+    url = owner.sqs("CreateQueue", QueueName="shared")["QueueUrl"]
+    path = f"/queues/shared?account={HOME}"
+    assert refused(stranger, "GET", path) == (403, "AccessDenied")
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": {
+            "Effect": "Allow", "Principal": {"AWS": OTHER}, "Action": "penstock:GetQueue", "Resource": "*",
+        },
+    }  # fmt: skip
+    owner.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
+    assert stranger.admin("GET", path)["account"] == HOME
+    assert refused(stranger, "GET", f"/queues/shared/messages?account={HOME}") == (403, "AccessDenied")
+
+
+def test_every_row_needs_a_permission_of_its_own() -> None:
+    for name, row in ACTIONS.items():
+        assert row.permission == ("" if name == "GetOpenApi" else f"penstock:{name}")
+
+
+# -- web pages -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data = str(tmp_path_factory.mktemp("open"))
+    with ServerProcess("--data", data, "--region", REGION) as server:
+        yield server
+
+
+def ask(server: ServerProcess, method: str, path: str, headers: dict[str, str], body: str = "") -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(method, path, body, headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+PAGE = {"Origin": "https://evil.example"}
+LINK = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}
+REBOUND = {"Host": "evil.example", "User-Agent": "Mozilla/5.0", "Accept-Language": "en"}
+
+
+@pytest.mark.parametrize("headers", [PAGE, REBOUND, {"Sec-Fetch-Site": "cross-site"}])
+@pytest.mark.parametrize("name", ACTIONS)
+def test_a_web_page_cannot_call_an_open_server(
+    open_server: ServerProcess, name: str, headers: dict[str, str]
+) -> None:
+    method, _, path = ACTIONS[name].http.partition(" ")
+    assert ask(open_server, method, path.replace("{queue}", "q").replace("{id}", "i"), headers, "{}") == 403
+
+
+@pytest.mark.parametrize("name", [name for name, row in ACTIONS.items() if not row.read_only])
+def test_a_link_cannot_change_anything(open_server: ServerProcess, name: str) -> None:
+    method, _, path = ACTIONS[name].http.partition(" ")
+    assert ask(open_server, method, path.replace("{queue}", "q").replace("{id}", "i"), LINK, "{}") == 403
+
+
+def test_a_link_may_look(open_server: ServerProcess) -> None:
+    assert ask(open_server, "GET", "/admin/v1/queues", LINK) == 200
+
+
+def test_an_open_server_shows_callers_their_own_queues(open_server: ServerProcess, tmp_path: Path) -> None:
+    mine = ApiSession(open_server.url, REGION, SigningKeys("111111111111", "x"))
+    others = ApiSession(open_server.url, REGION, SigningKeys("222222222222", "x"))
+    mine.sqs("CreateQueue", QueueName="mine")
+    assert [each["name"] for each in mine.admin("GET", "/queues")["queues"]] == ["mine"]
+    assert others.admin("GET", "/queues")["queues"] == []
+    assert refused(others, "GET", "/queues/mine") == (404, "QueueDoesNotExist")
+    assert refused(others, "GET", "/queues/mine?account=111111111111") == (404, "QueueDoesNotExist")
