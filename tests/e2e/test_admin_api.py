@@ -130,3 +130,15 @@ def test_the_status_tells_of_every_shard(api: ApiSession) -> None:
     assert sum(each["messages"] for each in status["shards"]) >= 1
     assert sum(each["queues"] for each in status["shards"]) >= 1
     assert (len({each.get("owner") for each in status["shards"]}) == 2) == (len(status["shards"]) > 1)
+
+
+def test_rates_count_what_happened_in_the_last_minute(api: ApiSession) -> None:
+    url = make(api, "busy")
+    for _ in range(3):
+        send(api, url, "x")
+    (received,) = api.sqs("ReceiveMessage", QueueUrl=url)["Messages"]
+    api.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=received["ReceiptHandle"])
+    queue = api.admin("GET", "/queues/busy")
+    assert queue["sent_rate"] > queue["received_rate"] == queue["deleted_rate"] > 0
+    first = api.admin("GET", "/queues", {"sort": "sent_rate", "descending": "true", "prefix": "busy"})
+    assert first["queues"][0]["sent_rate"] > 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.broker.rates import Rates
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Counts
@@ -91,9 +92,7 @@ class QueueSummary(msgspec.Struct, frozen=True, array_like=True):
     counts: Counts
     bytes: int  # of contents, as stored
     oldest_age_ms: int | None  # of a message in any state
-    sent_rate: float  # per second, over the last minute
-    received_rate: float
-    deleted_rate: float
+    rates: Rates
     waiting_receives: int
     dead_letter_queue: str | None
     receives_max: int | None
@@ -213,13 +212,14 @@ async def _values(
     partition: Partition, queues: list[LiveQueue], usage: Mapping[int, Usage], sort: SortKey
 ) -> dict[int, float]:
     """What each queue is sorted by, without those that were deleted meanwhile."""
+    now_ms = partition.shard.clock.now_ms()
     match sort:
         case "name":
             return {queue.id: 0.0 for queue in queues}
         case "bytes":
             return {queue.id: float(usage.get(queue.id, _NOTHING).bytes) for queue in queues}
         case "sent_rate":
-            return {queue.id: _rates(queue)[0] for queue in queues}
+            return {queue.id: queue.rates.per_second(now_ms).sent for queue in queues}
         case "age":
             # The time of the oldest message, not its age, which is another one when the next page is asked for.
             oldest = await _oldest(partition, queues, usage)
@@ -241,24 +241,25 @@ async def _summaries(
         now_ms = shard.clock.now_ms()
         for value, queue in part:
             if queue.id in counts:
-                age_ms = max(0, now_ms - oldest[queue.id]) if queue.id in oldest else None
                 held = usage.get(queue.id, _NOTHING)
-                found.append(_summary(queue, counts[queue.id], held.bytes, age_ms, value))
+                oldest_ms = oldest.get(queue.id)
+                found.append(_summary(queue, counts[queue.id], held.bytes, oldest_ms, now_ms, value))
         await shard.turn()
     return found
 
 
 def _summary(
-    queue: LiveQueue, counts: Counts, size: int, age_ms: int | None, sort_value: float
+    queue: LiveQueue, counts: Counts, size: int, oldest_ms: int | None, now_ms: int, sort_value: float
 ) -> QueueSummary:
+    age_ms = None if oldest_ms is None or counts == Counts() else max(0, now_ms - oldest_ms)
     redrive = queue.settings.redrive
     return QueueSummary(
         queue.name,
         queue.settings.fifo,
         counts,
         size,
-        age_ms if counts != Counts() else None,
-        *_rates(queue),
+        age_ms,
+        queue.rates.per_second(now_ms),
         len(queue.waiting.long_polls) + len(queue.waiting.short_polls),
         None if redrive is None else redrive.target.name,
         None if redrive is None else redrive.receives_max,
@@ -266,10 +267,6 @@ def _summary(
         queue.modified_ms,
         sort_value,
     )
-
-
-def _rates(queue: LiveQueue) -> tuple[float, float, float]:
-    return 0.0, 0.0, 0.0
 
 
 async def _counts(queues: Iterable[LiveQueue], usage: Mapping[int, Usage]) -> dict[int, Counts]:
