@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# Each command is the object ``command`` of the module with its name.
+# Each command is the object ``command`` of the module with its name; those of DynamoMQ share a module.
+_DYNAMOMQ = "Queues and messages, as in DynamoMQ"
 SECTIONS = {
     "Server": {
         "serve": "Start the broker.",
@@ -46,6 +47,23 @@ SECTIONS = {
         "dump": "Write the messages of a queue to a file of JSON lines.",
         "wait": "Wait until a server is ready, or a queue exists, is empty or has messages.",
         "shell": "Work on queues and messages interactively.",
+    },
+    _DYNAMOMQ: {
+        "qstat": "Count the messages of a queue and print the first ids.",
+        "ls": "List the first ten messages of a queue and of its dead-letter queue.",
+        "enqueue-test": "Send the test messages A-101, A-202, A-303 and A-404.",
+        "et": "The same.",
+        "receive": "Receive one message.",
+        "purge": "Remove all messages of a queue.",
+        "get": "Print a message without receiving it.",
+        "info": "The same.",
+        "system": "Print status, counts and times of a message.",
+        "sys": "The same.",
+        "data": "Print the body of a message.",
+        "reset": "Make a message as it was when it was sent.",
+        "delete": "Delete a message.",
+        "fail": "Make a message visible at once.",
+        "invalid": "Send a message to the dead-letter queue.",
     },
     "Security": {
         "user": "Manage users and their access keys.",
@@ -76,7 +94,8 @@ def _summaries() -> dict[str, str]:
 
 
 def _module(name: str) -> str:
-    return f"penstock.cli.{name.replace('-', '_')}"
+    module = "shell_plain" if name in SECTIONS[_DYNAMOMQ] else name.replace("-", "_")
+    return f"penstock.cli.{module}"
 
 
 class _Commands(click.Group):
@@ -88,7 +107,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _summaries():
             return None
-        command: click.Command = import_module(_module(name)).command
+        module = import_module(_module(name))
+        command: click.Command = module.COMMANDS[name] if name in SECTIONS[_DYNAMOMQ] else module.command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

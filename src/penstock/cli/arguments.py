@@ -30,18 +30,21 @@ class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since
         """Names of the server that the flags so far choose. If it does not answer at once, there are none."""
         from click.shell_completion import CompletionItem
 
-        from penstock.cli.target import queue_name
+        from penstock.cli.failure import Failure
+        from penstock.cli.target import Target, queue_name
         from penstock.client.api import ApiError, ApiSession, Unavailable
         from penstock.client.credentials import ProfileError
         from penstock.client.endpoint import EndpointError, find_endpoint
 
         flags: dict[str, Any] = {name: ctx.params.get(name) for name in ("context", "profile", "region")}
+        flags["url"] = ctx.params.get("endpoint_url")
+        shell = ctx.find_object(Target)
         try:
-            endpoint = find_endpoint(url=ctx.params.get("endpoint_url"), **flags)
+            endpoint = find_endpoint(**flags) if shell is None else shell.changed(flags, shell.out).endpoint
             session = ApiSession.of(endpoint, timeout_s=_COMPLETION_TIMEOUT_S)
             prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
             urls = session.sqs("ListQueues", **prefix).get("QueueUrls", [])
-        except (ApiError, Unavailable, EndpointError, ProfileError):
+        except (ApiError, Unavailable, EndpointError, ProfileError, Failure):
             return []
         return [CompletionItem(queue_name(url)) for url in urls[:_COMPLETIONS_MAX]]
 

@@ -29,6 +29,13 @@ class Target:
         self._flags = flags
         self.out = out
 
+    def changed(self, flags: dict[str, Any], out: Output) -> Target:
+        """For a command in a shell: the server of the shell, unless flags say otherwise."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        if "context" in given:
+            return Target(flags, out)  # a server of its own
+        return Target({**self._flags, **given}, out)
+
     @cached_property
     def endpoint(self) -> Endpoint:
         try:
@@ -111,7 +118,8 @@ def with_target(function: F) -> F:
         **arguments: Any,
     ) -> Any:
         flags = {"url": endpoint_url, "context": context, "profile": profile, "region": region}
-        target = Target(flags, Output(as_json))
+        shell = click.get_current_context().find_object(Target)
+        target = Target(flags, Output(as_json)) if shell is None else shell.changed(flags, Output(as_json))
         try:
             return function(target=target, **arguments)
         except ApiError as error:
