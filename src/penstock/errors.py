@@ -165,3 +165,23 @@ class StoreRefused(PenstockError):
 
 class Unreachable(StoreError):
     """The process that owns a shard is unknown or does not answer. The request may be repeated."""
+
+
+class FilterInvalid(PenstockError):
+    """A filter of messages cannot be understood. The text says what to write."""
+
+
+class FilterTooSlow(PenstockError):
+    """A regular expression took too long. The text says what to do."""
+
+
+class TaskRunning(PenstockError):
+    """As many bulk tasks of a queue run as may at a time."""
+
+
+class TaskMissing(PenstockError):
+    """No such bulk task."""
+
+
+class TaskNotRunning(PenstockError):
+    """Only a running bulk task can be cancelled."""

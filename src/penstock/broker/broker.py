@@ -17,6 +17,7 @@ import msgspec
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.history import MessageHistory
+from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.other_shards import LocalShards, OtherShards, OwnedShards
@@ -270,6 +271,10 @@ class Broker:
     def editing(self, queue: LiveQueue) -> Editing:
         """For messages of this queue, without receiving them."""
         return self._partition_of(queue).editing
+
+    def inspection(self, queue: LiveQueue) -> Inspection:
+        """To look at messages of this queue, which changes nothing."""
+        return self._partition_of(queue).inspection
 
     # -- messages --------------------------------------------------------------------------------------------
 

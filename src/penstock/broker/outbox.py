@@ -296,18 +296,18 @@ def _read_page(store: Store, key: str, after: int) -> list[Leaving]:
             break
         bytes_left -= row.size
         page.append(Leaving(position, departure, row, None))
-    contents = _readable(store, [leaving.row.seq for leaving in page])
+    contents = readable_contents(store, [leaving.row.seq for leaving in page])
     for leaving in page:
         leaving.content = contents.get(leaving.row.seq)
     return page
 
 
-def _readable(store: Store, seqs: list[int]) -> dict[int, bytes]:
+def readable_contents(store: Store, seqs: list[int]) -> dict[int, bytes]:
     """The contents of those that can be decrypted."""
     try:
         return store.contents(seqs)
     except KeyUnavailable:
         found: dict[int, bytes] = {}
         for seq in seqs if len(seqs) > 1 else ():
-            found |= _readable(store, [seq])
+            found |= readable_contents(store, [seq])
         return found

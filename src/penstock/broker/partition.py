@@ -14,6 +14,7 @@ from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.history import EXPIRED, MessageHistory
 from penstock.broker.inbox import Inbox
+from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.other_shards import OtherShards
@@ -60,8 +61,9 @@ class Partition:
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
         former = FormerShards(migrated, keyed_by_shard=shared.dedup_key is None)
+        ids = _message_ids(shard, former)
         tools = Tools(
-            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, _message_ids(shard, former),
+            shard.limits, shared.budget, shared.dedup_usage, shard.next_number, ids,
             SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
@@ -82,6 +84,7 @@ class Partition:
         if outbox is not None:
             outbox.on_returned = self.moves.returned
         self.editing = Editing(shard)
+        self.inspection = Inspection(shard, ids)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)

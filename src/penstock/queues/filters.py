@@ -1,0 +1,187 @@
+"""Which messages of a queue somebody wants to see or change. All conditions of a filter must hold.
+
+Some conditions are decided by what changes of a message (its row and state), which is cheap, the others by its
+content, which may have to be read. A regular expression can take for ever, and so can its compilation: the time of
+all searches of a request is bounded together, and patterns that grow too large are refused beforehand.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import Protocol
+
+import msgspec
+import regex
+
+from penstock.errors import FilterInvalid, FilterTooSlow
+from penstock.limits import SECOND
+from penstock.names import Arn
+from penstock.queues.json_path import parse_condition
+from penstock.queues.messages import Attribute, Content, State
+from penstock.store.changes import EntryRow
+
+STATES = {"visible": State.READY, "delayed": State.DELAYED, "in_flight": State.IN_FLIGHT}
+
+_PATTERN_LENGTH_MAX = 1000
+_PATTERN_SIZE_MAX = 20_000
+_SECONDS_MAX = 1e9
+_LAYOUT_FLAG = re.compile(r"\(\?[\w-]*x")
+_REPEATED_GROUP = re.compile(r"\)(?:[*+?]|\{\s*([0-9]*))")
+_REPEATED = re.compile(r"\{\s*([0-9]+)")
+
+
+class RegexBudget:
+    """The time that all searches of one request may take together."""
+
+    def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
+        self._left_s = seconds
+        self._timer = timer
+
+    def search(self, pattern: regex.Pattern[str], text: str) -> bool:
+        """Raises FilterTooSlow. Other threads run meanwhile."""
+        begun = self._timer()
+        try:
+            if self._left_s <= 0:
+                raise TimeoutError
+            return pattern.search(text, timeout=self._left_s, concurrent=True) is not None
+        except TimeoutError:
+            raise FilterTooSlow(
+                "regex: the search takes too long; write a pattern without repetitions of repetitions such as (a+)+, "
+                "or narrow the messages down by other conditions"
+            ) from None
+        finally:
+            self._left_s -= self._timer() - begun
+
+
+class InspectedMessage(Protocol):
+    """A message with what is known of it."""
+
+    @property
+    def row(self) -> EntryRow: ...
+    @property
+    def content(self) -> Content | None: ...
+    @property
+    def state(self) -> State: ...
+
+
+class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    state: str | None = None  # visible, delayed, in_flight
+    body: str | None = None  # a part of it
+    regex: str | None = None  # found somewhere in the body
+    json: str | None = None
+    attribute: tuple[str, ...] = ()  # each "name" or "name=value"
+    group: str | None = None
+    id: tuple[str, ...] = ()  # any of these
+    source: str | None = None  # name or ARN of the queue that a dead letter came from
+    older_than_s: float | None = None
+    younger_than_s: float | None = None
+    receives_min: int | None = None
+    receives_max: int | None = None
+
+    def check(self) -> None:
+        """Raises FilterInvalid, which says what to write."""
+        if self.state is not None and self.state not in STATES:
+            raise FilterInvalid(f"state: {self.state[:40]!r} is none; write visible, delayed or in_flight")
+        for name in ("older_than_s", "younger_than_s"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 <= seconds <= _SECONDS_MAX:
+                raise FilterInvalid(f"{name}: write a number of seconds, 0 or more")
+        for name in ("receives_min", "receives_max"):
+            if (getattr(self, name) or 0) < 0:
+                raise FilterInvalid(f"{name}: write a number of receives, 0 or more")
+        if any(not condition.partition("=")[0] for condition in self.attribute):
+            raise FilterInvalid("attribute: write the name of an attribute, or name=value")
+        if self.json is not None:
+            parse_condition(self.json)
+        if self.regex is not None:
+            compile_pattern(self.regex)
+
+    @property
+    def needs_content(self) -> bool:
+        texts = (self.body, self.regex, self.json)
+        return bool(self.attribute or self.id) or any(text is not None for text in texts)
+
+    @property
+    def is_empty(self) -> bool:
+        return self == _EVERYTHING
+
+    def matches(self, message: InspectedMessage, now_ms: int, budget: RegexBudget) -> bool:
+        if not self.matches_row(message.row, message.state, now_ms):
+            return False
+        if not self.needs_content:
+            return True
+        return message.content is not None and self.matches_content(message.content, budget)
+
+    def matches_row(self, row: EntryRow, state: State, now_ms: int) -> bool:
+        """Do the conditions hold that need no content?"""
+        age_ms = now_ms - row.enqueued_ms
+        return (
+            (self.state is None or STATES[self.state] is state)
+            and (self.group is None or row.group == self.group)
+            and (self.source is None or _is_source(row.source, self.source))
+            and (self.older_than_s is None or age_ms >= self.older_than_s * SECOND)
+            and (self.younger_than_s is None or age_ms <= self.younger_than_s * SECOND)
+            and (self.receives_min is None or row.receives >= self.receives_min)
+            and (self.receives_max is None or row.receives <= self.receives_max)
+        )
+
+    def matches_content(self, content: Content, budget: RegexBudget) -> bool:
+        """Do the conditions on the content hold? The cheap ones first. Raises FilterTooSlow."""
+        return (
+            (not self.id or content.id in self.id)
+            and (self.body is None or self.body in content.body)
+            and all(_has_attribute(content.attributes or {}, condition) for condition in self.attribute)
+            and (self.json is None or _is_json_with(content.body, self.json))
+            and (self.regex is None or budget.search(compile_pattern(self.regex), content.body))
+        )
+
+
+_EVERYTHING = MessageFilter()
+
+
+def _is_source(arn: str | None, wanted: str) -> bool:
+    if arn is None or arn == wanted:
+        return arn is not None
+    source = Arn.parse(arn)
+    return source is not None and source.queue.name == wanted
+
+
+def _has_attribute(attributes: dict[str, Attribute], condition: str) -> bool:
+    name, equals, wanted = condition.partition("=")
+    attribute = attributes.get(name)
+    if attribute is None or not equals:
+        return attribute is not None
+    value = attribute.value
+    return wanted == (b64encode(value).decode() if isinstance(value, bytes) else value)
+
+
+def _is_json_with(body: str, condition: str) -> bool:
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return False
+    return parse_condition(condition).holds(document)
+
+
+@lru_cache(maxsize=64)
+def compile_pattern(text: str) -> regex.Pattern[str]:
+    """Raises FilterInvalid."""
+    if len(text) > _PATTERN_LENGTH_MAX:
+        raise FilterInvalid(f"regex: the pattern is too long; write at most {_PATTERN_LENGTH_MAX} characters")
+    if _LAYOUT_FLAG.search(text):
+        raise FilterInvalid("regex: the flag x is not supported; write the pattern without it")
+    # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.
+    # Groups are not told from what looks like one, so that nothing can hide from the estimate.
+    repeats = prod(max(2, int(times or 0)) for times in _REPEATED_GROUP.findall(text))
+    if repeats * (len(text) + sum(map(int, _REPEATED.findall(text)))) > _PATTERN_SIZE_MAX:
+        raise FilterInvalid(
+            "regex: the pattern repeats too much; write fewer repeated groups, or smaller counts"
+        )
+    try:
+        return regex.compile(text)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise FilterInvalid(f"regex: {error}; write a regular expression as Python's re takes it") from None
