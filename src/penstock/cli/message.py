@@ -1,0 +1,392 @@
+"""``penstock message``: send, receive, look at and change messages."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli import message_changes
+from penstock.cli.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.arguments import DURATION, RATE, queue_argument
+from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.message_view import show_message, show_messages
+from penstock.cli.output import safe
+from penstock.cli.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.target import Target, with_target
+from penstock.cli.times import rfc3339, shown_time
+from penstock.client.api import ApiError, quoted
+
+_POLL_S_MAX = 20  # of one ReceiveMessage
+
+
+@click.group("message")
+def command() -> None:
+    """Send, receive, look at and change messages.
+
+    QUEUE is a name, a URL or an ARN. ls, peek, get and trace change nothing, and do not count as a receive: they,
+    and all changes of a message, need Penstock. send and receive work with Amazon SQS, too.
+
+    \b
+    Examples:
+      penstock message send orders '{"id": 7}'
+      penstock message ls orders --state in_flight
+      penstock message get orders 2f1c7e6a-…
+      penstock message edit orders 2f1c7e6a-…
+    """
+
+
+for changing in message_changes.COMMANDS:
+    command.add_command(changing)
+
+
+@command.command("send")
+@queue_argument
+@click.argument("body", required=False)
+@click.option("--file", type=click.Path(path_type=Path, dir_okay=False), help="Read the body from a file.")
+@click.option(
+    "--attribute", "attributes", multiple=True, metavar="NAME[:TYPE]=VALUE",
+    help="An attribute; TYPE is String, Number or Binary (base64). Can be repeated.",
+)  # fmt: skip
+@click.option("--group", metavar="ID", help="Message group; a FIFO queue needs one.")
+@click.option("--dedup-id", metavar="ID", help="Deduplication id, on a FIFO queue.")
+@click.option("--delay", type=DURATION, help="Deliver it later: 30s, 5m.")
+@click.option("--template", is_flag=True, help="Replace {n}, {uuid} and {now} in body, attributes and ids.")
+@click.option("--count", type=click.IntRange(1), default=1, help="Send as many messages.")
+@click.option("--rate", type=RATE, help="At most so many messages a second.")
+@with_target
+def send(
+    target: Target,
+    queue: str,
+    body: str | None,
+    file: Path | None,
+    count: int,
+    rate: float | None,
+    **flags: Any,
+) -> None:
+    """Send a message, or with --count many, and print their ids.
+
+    BODY is a text, or @FILE. Without BODY and --file, it is read from standard input. Messages are sent ten a
+    request.
+
+    \b
+    Examples:
+      penstock message send orders 'hello'
+      penstock message send orders @order.json --attribute kind=new --attribute priority:Number=3
+      cat order.json | penstock message send orders --delay 5m
+      penstock message send orders.fifo 'hello' --group customer-7 --dedup-id 4711
+      penstock message send orders '{"n": {n}, "at": "{now}"}' --template --count 1000 --rate 50
+    """
+    if body is not None and file is not None:
+        raise Failure("give either BODY or --file")
+    text = _read_body(body, file)
+    members = _members(text, **flags)
+    url = target.queue_url(queue)
+    outgoing = (
+        MessageToSend(n, _filled(members, n) if flags["template"] else members) for n in range(1, count + 1)
+    )
+    outcomes: list[Outcome] = []
+    started = time.monotonic()
+    with target.out.progress("sending", count) as progress:
+        for batch in send_all(target, url, outgoing, Pace(rate)):
+            outcomes += batch
+            progress(len(outcomes))
+    _report_sent(target, outcomes, time.monotonic() - started)
+
+
+def _read_body(body: str | None, file: Path | None) -> str:
+    if file is None and body is not None and body.startswith("@"):
+        file = Path(body[1:])
+    if file is None and body is not None:
+        return body
+    if file is None and sys.stdin.isatty():
+        raise Failure("no body: give it as an argument, with --file, or on standard input")
+    content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        where = "standard input" if file is None else f'"{file}"'
+        raise Failure(
+            f"{where} is not UTF-8 text: SQS carries text; encode other content, for example in base64"
+        ) from None
+
+
+def _members(
+    body: str,
+    attributes: tuple[str, ...],
+    group: str | None,
+    dedup_id: str | None,
+    delay: float | None,
+    **_: Any,
+) -> dict[str, Any]:
+    members: dict[str, Any] = {"MessageBody": body}
+    if attributes:
+        members["MessageAttributes"] = dict(map(read_attribute, attributes))
+    if delay is not None:
+        members["DelaySeconds"] = round(delay)
+    if group is not None:
+        members["MessageGroupId"] = group
+    if dedup_id is not None:
+        members["MessageDeduplicationId"] = dedup_id
+    return members
+
+
+_PLACEHOLDER = re.compile(r"\{(n|uuid|now)\}")
+
+
+def _filled(value: Any, n: int) -> Any:
+    """With the placeholders of all texts replaced; other braces stay, JSON is full of them."""
+    if isinstance(value, dict):
+        return {name: _filled(each, n) for name, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    now = rfc3339(time.time())
+    return _PLACEHOLDER.sub(lambda found: {"n": str(n), "now": now}.get(found[1]) or str(uuid.uuid4()), value)
+
+
+def _report_sent(target: Target, outcomes: list[Outcome], seconds: float) -> None:
+    sent = [each for each in outcomes if each.error is None]
+    if target.out.as_json:
+        target.out.json_lines(_sent_json(each) for each in sent)
+    elif len(outcomes) == 1:
+        for each in sent:
+            target.out.line(f"{each.id}")
+    else:
+        rate = len(sent) / seconds if seconds else 0
+        target.out.line(f"sent {len(sent)} messages in {seconds:.1f} s ({rate:.0f} a second)")
+    errors = [each for each in outcomes if each.error is not None]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise Breakdown(f"message {errors[0].number} was refused: {errors[0].error}{more}")
+
+
+def _sent_json(outcome: Outcome) -> dict[str, Any]:
+    shown = {"MessageId": outcome.id, "SequenceNumber": outcome.sequence_number}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+@command.command("receive")
+@queue_argument
+@click.option(
+    "--max", "count", type=click.IntRange(1), default=1, show_default=True, help="Messages at most."
+)
+@click.option("--wait", type=DURATION, default=0.0, help="Wait so long for the first message.")
+@click.option("--visibility", type=DURATION, help="Hide them so long.  [the queue's timeout]")
+@click.option("--delete", is_flag=True, help="Delete them after they were printed.")
+@with_target
+def receive(
+    target: Target, queue: str, count: int, wait: float, visibility: float | None, delete: bool
+) -> None:
+    """Receive messages as a consumer does: they are hidden for a time, and counted.
+
+    Exit code 1: there was none. To look without receiving, see penstock message peek.
+
+    \b
+    Examples:
+      penstock message receive orders
+      penstock message receive orders --max 100 --delete --json > orders.jsonl
+      penstock message receive orders --wait 20s --visibility 5m
+    """
+    url = target.queue_url(queue)
+    received = 0
+    for message in _received(target, url, count, wait, visibility):
+        received += 1
+        _show_received(target, message)
+        if delete:
+            sys.stdout.flush()  # printed, whatever happens next
+            target.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    if not received:
+        target.out.note("no message")
+        raise SystemExit(1)
+
+
+def _received(
+    target: Target, url: str, count: int, wait: float, visibility: float | None
+) -> Iterator[dict[str, Any]]:
+    end = time.monotonic() + wait
+    while count > 0:
+        answer = target.sqs(
+            "ReceiveMessage",
+            QueueUrl=url,
+            MaxNumberOfMessages=min(count, BATCH),
+            WaitTimeSeconds=max(0, min(_POLL_S_MAX, round(end - time.monotonic()))),
+            VisibilityTimeout=None if visibility is None else round(visibility),
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        messages = answer.get("Messages") or []
+        yield from messages
+        count -= len(messages)
+        if messages:
+            end = 0.0  # the wait is for the first one
+        elif time.monotonic() >= end:
+            return
+
+
+def _show_received(target: Target, message: dict[str, Any]) -> None:
+    if target.out.as_json:
+        target.out.json_lines([message])
+        return
+    system = message.get("Attributes") or {}
+    sent = rfc3339(int(system["SentTimestamp"]) / 1000)
+    attributes = sorted((message.get("MessageAttributes") or {}).items())
+    target.out.record(
+        [
+            ("id", message["MessageId"]),
+            ("sent", shown_time(sent, target.out)),
+            ("receives", system.get("ApproximateReceiveCount")),
+            ("group", system.get("MessageGroupId")),
+            *(
+                (
+                    f"attribute {name}",
+                    f"{each.get('StringValue', each.get('BinaryValue'))} ({each['DataType']})",
+                )
+                for name, each in attributes
+            ),
+            ("receipt handle", message["ReceiptHandle"]),
+        ]
+    )
+    target.out.line()
+    target.out.line(safe(message["Body"], lines=True))
+    target.out.line()
+
+
+@command.command("peek")
+@queue_argument
+@click.option(
+    "--max", "count", type=click.IntRange(1), default=10, show_default=True, help="Messages at most."
+)
+@with_target
+def peek(target: Target, queue: str, count: int) -> None:
+    """Show the messages that are received next, with their bodies. Nothing is received, hidden or counted.
+
+    \b
+    Examples:
+      penstock message peek orders
+      penstock message peek orders --max 1 --json
+    """
+    if not target.is_penstock:
+        raise Failure(
+            "message peek needs Penstock: in Amazon SQS, looking at a message is receiving it, which counts and can"
+            " send it to the dead-letter queue. To receive, use penstock message receive"
+        )
+    admin = AdminQueue(target, queue)
+    for message in admin.messages({"state": "visible"}, count):
+        if target.out.as_json:
+            target.out.json_lines([admin.whole(message)])
+        else:
+            show_message(target.out, admin.whole(message))
+            target.out.line()
+
+
+@command.command("ls")
+@queue_argument
+@with_filter
+@click.option(
+    "--order", type=click.Choice(["position", "age", "due"]), default="position", show_default=True,
+    help="In the order of the queue, oldest first, or those first that become visible first.",
+)  # fmt: skip
+@click.option(
+    "--max", "count", type=click.IntRange(1), default=50, show_default=True, help="Messages at most."
+)
+@click.option("--all", "everything", is_flag=True, help="All messages.")
+@with_target
+def list_(target: Target, queue: str, order: str, count: int, everything: bool, **flags: Any) -> None:
+    """List messages in any state: visible, delayed, in flight. Nothing is received, hidden or counted.
+
+    All conditions must hold. --where takes a path, or a comparison: $.a.b, $.items[*].sku = "x", $.total > 100.
+
+    \b
+    Examples:
+      penstock message ls orders
+      penstock message ls orders --state in_flight --order due
+      penstock message ls orders --where '$.customer.id = 7' --older-than 15m --all --json
+      penstock message ls orders-dlq --source orders --min-receives 3
+    """
+    target.need_penstock("message ls")
+    found = AdminQueue(target, queue).messages(
+        {**chosen(flags), "order": order}, None if everything else count + 1
+    )
+    if target.out.as_json:
+        target.out.json_lines(each for n, each in enumerate(found) if everything or n < count)
+        return
+    messages = list(found)
+    shown = messages if everything else messages[:count]
+    show_messages(target.out, shown)
+    if len(messages) > len(shown):
+        target.out.note(f"the first {count}: --all shows all, --max N as many")
+
+
+@command.command("get")
+@queue_argument
+@click.argument("id")
+@click.option("--raw", is_flag=True, help="Print the body only, byte by byte.")
+@with_target
+def get(target: Target, queue: str, id: str, raw: bool) -> None:
+    """Show one message in any state, with its whole body. It is not received.
+
+    \b
+    Examples:
+      penstock message get orders 2f1c7e6a-…
+      penstock message get orders 2f1c7e6a-… --raw | jq .
+    """
+    target.need_penstock("message get")
+    message = AdminQueue(target, queue).message(id)
+    if target.out.as_json:
+        target.out.json(message)
+    elif raw:
+        body = message.get("body", "")
+        click.echo(
+            safe(body, lines=True) if target.out.is_terminal else body.encode(), nl=target.out.is_terminal
+        )
+    else:
+        show_message(target.out, message)
+
+
+@command.command("trace")
+@queue_argument
+@click.argument("id")
+@with_target
+def trace(target: Target, queue: str, id: str) -> None:
+    """Show what happened to a message, and who has it now. Works for a message that is gone, too.
+
+    \b
+    Examples:
+      penstock message trace orders 2f1c7e6a-…
+      penstock message trace orders 2f1c7e6a-… --json
+    """
+    target.need_penstock("message trace")
+    admin = AdminQueue(target, queue)
+    history = admin.call("GET", f"/messages/{quoted(id)}/history")
+    try:
+        message = admin.message(id)
+    except ApiError as error:
+        if error.code != "MessageDoesNotExist" or not history["events"]:
+            raise
+        message = None
+    if target.out.as_json:
+        target.out.json({"message": message, **history})
+        return
+    if message is None:
+        target.out.line(f"{id} is not in {admin.name} any more")
+    else:
+        show_message(target.out, {name: value for name, value in message.items() if name != "body"})
+    target.out.line()
+    if not history["complete"]:
+        target.out.note("earlier events are not kept")
+    target.out.table(
+        ["AT", "EVENT", "BY", "ADDRESS", "USER AGENT", "DETAIL"],
+        [
+            [shown_time(event["at"], target.out), event["event"].replace("_", " "), *map(event.get, _WHO)]
+            for event in history["events"]
+        ],
+    )
+
+
+_WHO = ("by", "address", "user_agent", "detail")

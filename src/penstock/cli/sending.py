@@ -1,0 +1,118 @@
+"""Sends many messages: ten a request, at a rate, with an outcome for each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from penstock.cli.failure import Failure
+from penstock.cli.target import Target
+from penstock.client.api import ApiError
+
+BATCH = 10
+_BATCH_BYTES = 1_000_000  # a batch of SQS may have 1 MiB in sum
+_SLICES_PER_S = 10  # at a rate, a second is cut into so many requests
+
+
+class MessageToSend(NamedTuple):
+    number: int  # of the message: its line in a file, or which of --count it is
+    members: dict[str, Any]  # of SendMessage, without the queue
+
+
+class Outcome(NamedTuple):
+    number: int
+    id: str | None = None
+    sequence_number: str | None = None
+    error: str | None = None  # None: sent
+
+
+class Pace:
+    """Waits so that not more than ``rate`` messages a second are sent."""
+
+    def __init__(
+        self,
+        rate: float | None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.rate = rate
+        self._clock, self._sleep = clock, sleep
+        self._due = clock()
+
+    @property
+    def batch(self) -> int:
+        """How many to send at once, so that a rate of 20 is not two bursts of ten."""
+        return BATCH if self.rate is None else max(1, min(BATCH, int(self.rate / _SLICES_PER_S)))
+
+    def wait(self, count: int) -> None:
+        """Before ``count`` messages are sent. Time that was lost is not made up for."""
+        if self.rate is None:
+            return
+        now = self._clock()
+        if self._due > now:
+            self._sleep(self._due - now)
+        self._due = max(self._due, now) + count / self.rate
+
+
+def send_all(
+    target: Target, queue_url: str, messages: Iterable[MessageToSend], pace: Pace
+) -> Iterator[list[Outcome]]:
+    """Yields after each request. Raises ApiError if a whole request is refused, as all later ones would be."""
+    for batch in _batches(messages, pace.batch):
+        pace.wait(len(batch))
+        entries = [{"Id": str(i), **message.members} for i, message in enumerate(batch)]
+        answer = target.sqs("SendMessageBatch", QueueUrl=queue_url, Entries=entries)
+        outcomes = {
+            int(sent["Id"]): Outcome(
+                batch[int(sent["Id"])].number, sent["MessageId"], sent.get("SequenceNumber")
+            )
+            for sent in answer.get("Successful") or ()
+        }
+        for failed in answer.get("Failed") or ():
+            error = f"{failed['Code']}: {failed.get('Message', '')}"
+            outcomes[int(failed["Id"])] = Outcome(batch[int(failed["Id"])].number, error=error)
+        yield [outcomes[i] for i in sorted(outcomes)]
+
+
+def _batches(messages: Iterable[MessageToSend], size: int) -> Iterator[list[MessageToSend]]:
+    batch: list[MessageToSend] = []
+    batch_bytes = 0
+    for message in messages:
+        message_bytes = _bytes_of(message.members)
+        if batch and (len(batch) == size or batch_bytes + message_bytes > _BATCH_BYTES):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(message)
+        batch_bytes += message_bytes
+    if batch:
+        yield batch
+
+
+def _bytes_of(members: dict[str, Any]) -> int:
+    attributes = members.get("MessageAttributes", {})
+    counted = sum(
+        len(name) + sum(len(str(part)) for part in value.values()) for name, value in attributes.items()
+    )
+    return len(members["MessageBody"].encode("utf-8", "surrogatepass")) + 4 * counted
+
+
+def read_attribute(text: str) -> tuple[str, dict[str, str]]:
+    """Of "name=value" or "name:Number=3": an attribute as SQS takes it. Binary values are given in base64."""
+    name, equals, value = text.partition("=")
+    name, colon, kind = name.partition(":")
+    kind = kind if colon else "String"
+    if not equals or not name or kind.partition(".")[0] not in ("String", "Number", "Binary"):
+        raise Failure(
+            f'"{text}" is not an attribute: expected name=value, name:Number=3 or name:Binary=BASE64'
+        )
+    return name, sqs_attribute(kind, value)
+
+
+def sqs_attribute(kind: str, value: str) -> dict[str, str]:
+    member = "BinaryValue" if kind.partition(".")[0] == "Binary" else "StringValue"
+    return {"DataType": kind, member: value}
+
+
+def reason(error: ApiError) -> str:
+    return f"{error.code}: {error.message}"

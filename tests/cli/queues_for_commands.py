@@ -1,0 +1,50 @@
+"""Queues that commands are tested with."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from cli.command_line import CommandLine
+from penstock.client.api import ApiSession
+from penstock.client.credentials import SigningKeys
+
+_numbers = itertools.count()
+
+
+def sqs(commands: CommandLine, action: str, **members: Any) -> Any:
+    """An action of SQS on the server of these commands, by the same user."""
+    keys = None
+    if "AWS_ACCESS_KEY_ID" in commands.environment:
+        pair = (commands.environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+        keys = SigningKeys(*pair, None)
+    session = ApiSession(commands.endpoint, "us-east-1", keys)
+    try:
+        return session.sqs(action, **members)
+    finally:
+        session.close()
+
+
+def new_queue(commands: CommandLine, kind: str = "", **attributes: str) -> str:
+    """Its name; ``kind``: "fifo"."""
+    name = f"queue-{next(_numbers)}"
+    if kind == "fifo":
+        name, attributes = f"{name}.fifo", {"FifoQueue": "true", **attributes}
+    sqs(commands, "CreateQueue", QueueName=name, Attributes=attributes)
+    return name
+
+
+def new_pair(commands: CommandLine, kind: str = "", max_receives: int = 1) -> tuple[str, str]:
+    """A queue and its dead-letter queue."""
+    dead_letters = new_queue(commands, kind)
+    url = sqs(commands, "GetQueueUrl", QueueName=dead_letters)["QueueUrl"]
+    arn = sqs(commands, "GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": max_receives})
+    return new_queue(commands, kind, RedrivePolicy=policy), dead_letters
+
+
+def bodies(commands: CommandLine, queue: str) -> list[str]:
+    return [message["body"] for message in commands.json_lines("message", "ls", queue, "--all")]
