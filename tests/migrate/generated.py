@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
+from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.errors import StoreError, StoreUnknown
 from penstock.names import QueueName, shard_of
@@ -140,13 +141,16 @@ class ShardFiller:
             self._add(changes, queue)
 
     def _edited(self, queue: QueueRecord) -> Changes:
-        """Remove one message, and replace another."""
+        """Remove one message, replace another, and report a failure of the third."""
         changes = self._changes()
         rows = self._store.select(Selection(queue.id), rows_max=LAST)[:3]
         for row in rows[:1]:
             changes.remove(queue.id, row)
         for row in rows[1:2]:
             changes.replace(row, self._content(row.seq), 2)
+        for row in rows[2:]:
+            failures = MessageFailures(queue.id, (FailureReport(f"failure of {queue.name.name}"),))
+            changes.records[FAILURES.name, str(row.seq)] = FAILURES.encode(failures)
         return changes
 
     def _add(self, changes: Changes, queue: QueueRecord) -> None:
@@ -219,7 +223,11 @@ def _held(store: Store, record: QueueRecord, state: ShardState) -> Dump:
     assert all(row.position < state.mark.next_number * POSITION_GAP for row in rows)
     contents = {row.seq: store.contents([row.seq])[row.seq] for row in rows}
     sends = store.dedup(record.id, NOW_MS)
+    reported = state.records.get(FAILURES.name, {})
+    failures = [FAILURES.decode(reported[key]) for row in rows if (key := str(row.seq)) in reported]
+    assert all(each.queue == record.id for each in failures)
     return {
+        "failures": [each.reports for each in failures],
         "rows": [row._replace(seq=0, queue=0, content=contents[row.seq]) for row in rows],
         "sends": [(send.digest, send.until_ms) for send in sends],
     }

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
+from penstock.broker.failures import Failures
 from penstock.broker.history import MessageHistory
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, Outcomes
@@ -275,6 +276,10 @@ class Broker:
     def inspection(self, queue: LiveQueue) -> Inspection:
         """To look at messages of this queue, which changes nothing."""
         return self._partition_of(queue).inspection
+
+    def failures(self, queue: LiveQueue) -> Failures:
+        """What consumers reported about messages of this queue."""
+        return self._partition_of(queue).failures
 
     # -- messages --------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ has the message back.
 from __future__ import annotations
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.failures import Failures
 from penstock.broker.history import DEAD_LETTERED, MOVED, EventKind
 from penstock.broker.other_shards import HandedMessage, Handover, Taken
 from penstock.broker.shard import Shard
@@ -22,9 +23,10 @@ _NOTHING = Taken(0)
 
 
 class Inbox:
-    def __init__(self, shard: Shard, catalogue: Catalogue) -> None:
+    def __init__(self, shard: Shard, catalogue: Catalogue, failures: Failures) -> None:
         self._shard = shard
         self._catalogue = catalogue
+        self._failures = failures
         self._taken = shard.table(INBOXES)  # by the shard that the messages come from
 
     async def take(self, handover: Handover) -> Taken:
@@ -63,6 +65,8 @@ class Inbox:
             id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
             entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
         self._catalogue.deliver(message.target, entry, None)
+        if message.failures:
+            self._failures.add(queue.id, number, message.failures)
         event: EventKind = DEAD_LETTERED if message.is_dead_letter else MOVED
         shard.open_commit.noted.append((number, event, f"from {message.source.name}"))
         return True

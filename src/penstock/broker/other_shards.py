@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from penstock.broker.failures import FailureReport
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
@@ -81,6 +82,7 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     receives: int
     first_received_ms: int
     content: bytes
+    failures: tuple[FailureReport, ...] = ()
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):

@@ -21,6 +21,7 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.failures import FailureReport, Failures
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import HandedMessage, Handover, OtherShards, RemoteQueues
@@ -102,10 +103,12 @@ class Outbox:
         shards: int,
         others: OtherShards,
         slots: PageSlots,
+        failures: Failures,
     ) -> None:
         self.shard = shard
         self.others = others
         self.slots = slots
+        self.failures = failures
         self.remote = RemoteQueues(others, shard.clock)
         self.stopped = False
         self._catalogue = catalogue
@@ -243,7 +246,11 @@ class Route:
     async def refused_of(self, page: list[Leaving]) -> list[Leaving]:
         """Hand a page over; answers the messages that cannot be handed over."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
-        messages = [_handed(leaving, now_ms) for leaving in page if leaving.content is not None]
+        messages = [
+            _handed(leaving, now_ms, outbox.failures.of(leaving.row.seq))
+            for leaving in page
+            if leaving.content is not None
+        ]
         refused: frozenset[int] = frozenset()
         if messages:
             taken = await outbox.others.deliver(Handover(outbox.shard.index, self._target, messages))
@@ -265,7 +272,7 @@ class Route:
         self.taken = last
 
 
-def _handed(leaving: Leaving, now_ms: int) -> HandedMessage:
+def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) -> HandedMessage:
     departure, row = leaving.departure, leaving.row
     assert leaving.content is not None
     return HandedMessage(
@@ -278,6 +285,7 @@ def _handed(leaving: Leaving, now_ms: int) -> HandedMessage:
         receives=row.receives,
         first_received_ms=row.first_received_ms,
         content=leaving.content,
+        failures=failures if departure.task is None else (),
     )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.failures import Failures
 from penstock.broker.history import EXPIRED, MessageHistory
 from penstock.broker.inbox import Inbox
 from penstock.broker.inspection import Inspection
@@ -71,15 +72,16 @@ class Partition:
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
         quotas.add(shard, catalogue)
-        self.inbox = Inbox(shard, catalogue)
+        self.failures = failures = Failures(shard)
+        self.inbox = Inbox(shard, catalogue, failures)
         self.outbox = outbox = (
-            Outbox(shard, catalogue, shared.shards, shared.others, shared.slots)
+            Outbox(shard, catalogue, shared.shards, shared.others, shared.slots, failures)
             if shared.shards > 1
             else None
         )
         context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
-        self.upkeep = Upkeep(shard, catalogue, shared.history)
+        self.upkeep = Upkeep(shard, catalogue, failures, shared.history)
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self.moves.returned

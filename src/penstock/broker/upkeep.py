@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.failures import Failures
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Timer
@@ -54,9 +55,12 @@ class MemoryRelief:
 
 
 class Upkeep:
-    def __init__(self, shard: Shard, catalogue: Catalogue, history: MessageHistory) -> None:
+    def __init__(
+        self, shard: Shard, catalogue: Catalogue, failures: Failures, history: MessageHistory
+    ) -> None:
         self._shard = shard
         self._catalogue = catalogue
+        self._failures = failures
         self._history = history
         self._round: Timer | None = None
         self._maintaining = False
@@ -103,6 +107,7 @@ class Upkeep:
                 queue.rules.advance(now_ms, self._shard.changes)
                 queue.decided(now_ms)
         self._catalogue.end_cooldowns(now_ms)
+        self._failures.forget_old(self._shard.clock.wall_ms())
         self._history.forget_old(self._shard.index, now_ms)
         self._set_round()
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
+from penstock.broker.failures import FAILURES
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
@@ -182,6 +183,16 @@ class ShardMapping:
             record = record._replace(data=MOVE_TASKS.encode(task))
         return [(self._target_of(task.source), record)]
 
+    def _failures(self, source: int, record: StoredRecord) -> MovedRecords:
+        failures = FAILURES.decode(record.data)
+        queue = self._queues[source].get(failures.queue)
+        if queue is None:
+            return []  # its message went with the queue
+        if queue.raised_by:
+            data = FAILURES.encode(msgspec.structs.replace(failures, queue=queue.record.id))
+            record = StoredRecord(record.kind, str(int(record.key) + queue.raised_by), data)
+        return [(queue.target, record)]
+
     def _key_version(self, source: int, record: StoredRecord) -> MovedRecords:
         return [(index, record) for index, target in enumerate(self.targets) if source in target.raised_by]
 
@@ -193,6 +204,7 @@ _MOVED = {
     QUEUES.name: ShardMapping._queue,
     COOLDOWNS.name: ShardMapping._cooldown,
     MOVE_TASKS.name: ShardMapping._move_task,
+    FAILURES.name: ShardMapping._failures,
     KEY_VERSIONS: ShardMapping._key_version,
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
     MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard

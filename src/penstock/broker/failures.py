@@ -1,0 +1,150 @@
+"""Why consumers could not process messages, as they reported: stored with each message while it lives.
+
+A report is a record of the shard, so that it survives a restart. It goes where the message goes, also to a
+dead-letter queue of another shard; so dead letters can be grouped by reason. When a message is gone, its reports are
+removed by the next commit; a crash between the two leaves them behind, until they are older than any message can be.
+Long texts are cut, each message keeps its last reports, and a shard the last ones of all messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.broker.history import FAILED
+from penstock.broker.live_queue import LiveQueue
+from penstock.broker.shard import Commit, Shard
+from penstock.limits import DAY
+from penstock.names import Requester
+from penstock.store.changes import RecordKind
+
+REASON_MAX, WORKER_MAX, DETAIL_MAX = 256, 256, 2048  # characters
+REPORTS_PER_MESSAGE = 5
+_BYTES_MAX = 4 * 1024 * 1024  # of one shard
+_REPORT_BYTES = 128  # besides its texts
+_AGE_MS_MAX = 15 * DAY  # no message is kept for longer than 14
+
+
+class FailureReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    reason: str
+    detail: str | None = None
+    attempt: int | None = None
+    worker: str | None = None
+    at_ms: int = 0  # of the wall clock; set when it is taken
+
+    @property
+    def cost(self) -> int:
+        return _REPORT_BYTES + len(self.reason) + len(self.detail or "") + len(self.worker or "")
+
+
+class MessageFailures(msgspec.Struct, frozen=True):
+    queue: int  # that the message is in
+    reports: tuple[FailureReport, ...]  # oldest first
+
+    @property
+    def cost(self) -> int:
+        return sum(report.cost for report in self.reports)
+
+
+FAILURES = RecordKind("failures", MessageFailures)
+
+
+class Failures:
+    """The reports about the messages of one shard."""
+
+    def __init__(self, shard: Shard, bytes_max: int = _BYTES_MAX) -> None:
+        self._shard = shard
+        self._bytes_max = bytes_max
+        self._records = shard.table(FAILURES, self._undone)  # by seq
+        self._bytes = sum(record.cost for _, record in self._records)
+        self._watching = False
+        if len(self._records):
+            self._watch()
+
+    def of(self, seq: int) -> tuple[FailureReport, ...]:
+        """Oldest first."""
+        record = self._records.get(str(seq))
+        return () if record is None else record.reports
+
+    async def report(
+        self, queue: LiveQueue, seq: int, report: FailureReport, requester: Requester | None = None
+    ) -> None:
+        """A consumer failed to process this message of the queue."""
+        shard = self._shard
+        shard.check_not_ended()
+        shard.check_owned()
+        report = FailureReport(
+            report.reason[:REASON_MAX],
+            None if report.detail is None else report.detail[:DETAIL_MAX],
+            report.attempt,
+            None if report.worker is None else report.worker[:WORKER_MAX],
+            shard.clock.wall_ms(),
+        )
+        self.add(queue.id, seq, [report])
+        await shard.settled()
+        queue.note(seq, FAILED, requester, report.reason)
+
+    def add(self, queue: int, seq: int, reports: Iterable[FailureReport]) -> None:
+        """Part of the open commit."""
+        self._put(seq, MessageFailures(queue, (*self.of(seq), *reports)[-REPORTS_PER_MESSAGE:]))
+        if self._bytes > self._bytes_max:
+            self._forget_oldest()
+        self._watch()
+
+    def forget_old(self, wall_ms: int) -> None:
+        for key, record in self._records:
+            if record.reports[-1].at_ms <= wall_ms - _AGE_MS_MAX:
+                self._remove(int(key))
+
+    def _forget_oldest(self) -> None:
+        """A tenth at once: looking for the oldest takes a while."""
+        for key, _ in sorted(self._records, key=lambda each: each[1].reports[-1].at_ms):
+            if self._bytes <= self._bytes_max * 9 // 10:
+                return
+            self._remove(int(key))
+
+    def _put(self, seq: int, record: MessageFailures) -> None:
+        before = self._records.get(str(seq))
+        self._bytes += record.cost - (0 if before is None else before.cost)
+        self._records.put(str(seq), record)
+
+    def _remove(self, seq: int) -> None:
+        record = self._records.get(str(seq))
+        if record is not None:
+            self._bytes -= record.cost
+            self._records.remove(str(seq))
+
+    def _undone(self, key: str, record: MessageFailures | None) -> None:
+        self._bytes = sum(each.cost for _, each in self._records)
+
+    # -- messages that go ------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Most shards never have a report, and look at no commit."""
+        if not self._watching:
+            self._watching = True
+            self._shard.watch(self._committed)
+
+    def _committed(self, commit: Commit) -> None:
+        """Messages were removed, or moved to another queue of the shard."""
+        changes = commit.changes
+        if not len(self._records):
+            return
+        for seq in changes.removed:
+            self._remove(seq)
+        for seq, update in changes.updated.items():
+            record = self._records.get(str(seq))
+            if (
+                record is not None and update.queue and update.queue != record.queue
+            ):  # 0: on its way to another shard
+                self._put(seq, MessageFailures(update.queue, record.reports))
+        if changes.dropped or changes.purged:
+            self._forget_emptied(commit)
+
+    def _forget_emptied(self, commit: Commit) -> None:
+        dropped, purged = set(commit.changes.dropped), commit.changes.purged
+        for key, record in self._records:
+            purge = purged.get(record.queue)
+            if record.queue in dropped or (purge is not None and int(key) <= purge.seq):
+                self._remove(int(key))

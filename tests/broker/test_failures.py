@@ -1,0 +1,173 @@
+"""Reports of consumers stay with the message, wherever it goes, and go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.broker.failures import (
+    DETAIL_MAX,
+    REASON_MAX,
+    REPORTS_PER_MESSAGE,
+    FailureReport,
+    Failures,
+)
+from penstock.errors import StoreError
+from penstock.names import Requester
+from penstock.store.port import LAST, Selection
+from sim.shards import ShardsWorld
+from sim.world import DAY, SECOND, World
+
+CONSUMER = Requester("alice (AKIA1)", "10.0.0.1", "consumer/1.0")
+
+
+@pytest.fixture
+def shards() -> Iterator[ShardsWorld]:
+    with ShardsWorld() as world:
+        yield world
+
+
+def report(world: World, name: str, seq: int, reason: str = "timeout", detail: str | None = None) -> None:
+    queue = world.queue(name)
+    asked = world.broker.failures(queue).report(queue, seq, FailureReport(reason, detail), CONSUMER)
+    world.do(asked)
+
+
+def reasons(world: World, name: str, seq: int) -> list[str]:
+    return [each.reason for each in world.broker.failures(world.queue(name)).of(seq)]
+
+
+def seqs(world: World, name: str) -> list[int]:
+    return [row.seq for row in world.stored(name)]
+
+
+def seqs_in(shards: ShardsWorld, name: str, shard: int) -> list[int]:
+    rows = shards.stores[shard].select(Selection(shards.queue(name).id), rows_max=LAST)
+    return [row.seq for row in rows]
+
+
+def test_a_report_is_kept_with_the_message_and_in_its_history(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    queue = world.queue("q")
+    given = FailureReport("timeout", "no answer from db", attempt=2, worker="host-7")
+    world.do(world.broker.failures(queue).report(queue, seq, given, CONSUMER))
+    (kept,) = world.broker.failures(queue).of(seq)
+    assert kept == FailureReport("timeout", "no answer from db", 2, "host-7", world.clock.wall_ms())
+    last = queue.history(seq).events[-1]
+    assert (last.event, last.requester, last.detail) == ("failed", CONSUMER, "timeout")
+
+
+def test_reports_survive_a_restart(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    report(world, "q", seq)
+    world.crash()
+    assert reasons(world, "q", seq) == ["timeout"]
+    (received,) = world.receive("q")
+    world.delete("q", received)
+    assert reasons(world, "q", seq) == []
+    world.crash()
+    assert reasons(world, "q", seq) == []
+
+
+def test_a_refused_report_is_not_kept(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    world.refuse_next_commit()
+    with pytest.raises(StoreError):
+        report(world, "q", seq)
+    assert reasons(world, "q", seq) == []
+    assert [each.event for each in world.queue("q").history(seq).events] == ["sent"]
+
+
+def test_reports_follow_a_dead_letter_and_go_with_its_queue(world: World) -> None:
+    world.create("dead")
+    world.create("q", dead_letters=("dead", 1))
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    world.receive("q", visibility_ms=SECOND)
+    report(world, "q", seq)
+    world.advance(2 * SECOND)
+    assert world.receive("q") == []
+    assert seqs(world, "dead") == [seq]
+    world.drop("q")
+    world.crash()
+    assert reasons(world, "dead", seq) == ["timeout"]
+    world.purge("dead")
+    assert reasons(world, "dead", seq) == []
+
+
+def test_reports_follow_a_dead_letter_to_another_shard(shards: ShardsWorld) -> None:
+    dead, work = shards.name("dead", 1), shards.name("work", 0)
+    shards.create(dead)
+    shards.create(work, dead_letters=(dead, 1))
+    shards.send(work, "a")
+    (left,) = seqs_in(shards, work, 0)
+    shards.receive(work, visibility_ms=SECOND)
+    report(shards, work, left, "first")
+    report(shards, work, left, "second")
+    shards.advance(2 * SECOND)
+    assert shards.receive(work) == []
+    shards.advance(SECOND)
+    (seq,) = seqs_in(shards, dead, 1)
+    assert reasons(shards, dead, seq) == ["first", "second"]
+    assert reasons(shards, work, left) == []
+    history = shards.queue(dead).history(seq)
+    assert [(each.event, each.detail) for each in history.events] == [("dead_lettered", f"from {work}")]
+    assert not history.complete
+    assert shards.queue(work).history(left).events[-1].event == "dead_lettered"
+
+
+def test_a_moved_message_starts_again(world: World) -> None:
+    world.create("dead")
+    world.create("q", dead_letters=("dead", 1))
+    world.send("dead", "a")
+    (seq,) = seqs(world, "dead")
+    report(world, "dead", seq)
+    world.start_move("dead", "q")
+    world.advance(SECOND)
+    assert len(seqs(world, "q")) == 1
+    assert reasons(world, "q", seqs(world, "q")[0]) == reasons(world, "q", seq) == []
+
+
+# -- bounds --------------------------------------------------------------------------------------------------------
+
+
+def test_long_texts_are_cut_and_the_last_reports_of_a_message_stay(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    for number in range(REPORTS_PER_MESSAGE + 2):
+        report(world, "q", seq, f"{number}" + "x" * REASON_MAX, "y" * (DETAIL_MAX + 1))
+    kept = world.broker.failures(world.queue("q")).of(seq)
+    assert [each.reason[0] for each in kept] == ["2", "3", "4", "5", "6"]
+    assert {(len(each.reason), len(each.detail or "")) for each in kept} == {(REASON_MAX, DETAIL_MAX)}
+
+
+def test_the_oldest_reports_of_a_shard_are_forgotten_first(world: World) -> None:
+    queue = world.create("q")
+    failures = Failures(world.shard, bytes_max=20_000)
+    for seq in range(200):
+        failures.add(queue.id, seq, [FailureReport("r", "d" * 100, at_ms=seq + 1)])
+    left = [seq for seq in range(200) if failures.of(seq)]
+    assert left == list(range(left[0], 200))
+    cost = FailureReport("r", "d" * 100).cost
+    assert 20_000 * 8 // 10 <= len(left) * cost <= 20_000
+
+
+def test_what_a_crash_left_behind_is_forgotten_when_no_message_can_be_so_old(world: World) -> None:
+    world.create("q", retention_ms=14 * DAY)
+    world.send("q", "a")
+    (seq,) = seqs(world, "q")
+    failures = world.broker.failures(world.queue("q"))
+    failures.add(world.queue("q").id, 999_999, [FailureReport("lost", at_ms=world.clock.wall_ms())])
+    report(world, "q", seq)
+    world.advance(13 * DAY)
+    assert failures.of(999_999) and failures.of(seq)
+    world.advance(3 * DAY)
+    assert not failures.of(999_999) and not failures.of(seq)
