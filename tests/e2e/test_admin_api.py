@@ -108,6 +108,14 @@ def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -
         ("/queues/missing", {}, 404, "QueueDoesNotExist"),
         ("/queues/%00", {}, 404, "QueueDoesNotExist"),
         ("/queues/missing/messages", {}, 404, "QueueDoesNotExist"),
+        ("/queues/errors/messages/missing", {}, 404, "MessageDoesNotExist"),
+        ("/queues/errors/messages/missing/history", {}, 404, "MessageDoesNotExist"),
+        ("/queues/errors/messages", {"state": "colour"}, 400, "InvalidParameter"),
+        ("/queues/errors/messages", {"order": "colour"}, 400, "InvalidParameter"),
+        ("/queues/errors/messages", {"regex": "("}, 400, "InvalidParameter"),
+        ("/queues/errors/messages", {"json": "order"}, 400, "InvalidParameter"),
+        ("/queues/errors/messages", {"after": "nonsense"}, 400, "InvalidParameter"),
+        ("/queues/errors/messages", {"body_bytes": -1}, 400, "InvalidParameter"),
         ("/queues", {"sort": "colour"}, 400, "InvalidParameter"),
         ("/queues", {"kind": "colour"}, 400, "InvalidParameter"),
         ("/queues", {"limit": 0}, 400, "InvalidParameter"),
@@ -116,6 +124,7 @@ def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -
     ],
 )
 def test_errors(api: ApiSession, path: str, query: dict[str, object], status: int, code: str) -> None:
+    make(api, "errors")
     with pytest.raises(ApiError) as error:
         api.admin("GET", path, query)
     assert (error.value.status, error.value.code) == (status, code)
@@ -142,3 +151,51 @@ def test_rates_count_what_happened_in_the_last_minute(api: ApiSession) -> None:
     assert queue["sent_rate"] > queue["received_rate"] == queue["deleted_rate"] > 0
     first = api.admin("GET", "/queues", {"sort": "sent_rate", "descending": "true", "prefix": "busy"})
     assert first["queues"][0]["sent_rate"] > 0
+
+
+def test_messages_are_filtered_sorted_and_paged(api: ApiSession) -> None:
+    url = make(api, "searched")
+    attribute = {"colour": {"DataType": "String", "StringValue": "red"}}
+    for n in range(10):
+        members = {"MessageAttributes": attribute} if n == 3 else {}
+        send(api, url, f'{{"order": {{"id": {n}}}}}', **members)
+    path = "/queues/searched/messages"
+
+    def bodies(**query: object) -> list[str]:
+        return [each["body"] for each in api.admin("GET", path, query)["messages"]]
+
+    assert bodies(json="$.order.id >= 8") == ['{"order": {"id": 8}}', '{"order": {"id": 9}}']
+    assert bodies(attribute="colour=red") == ['{"order": {"id": 3}}']
+    assert bodies(regex=r'"id": [45]', body="order") == ['{"order": {"id": 4}}', '{"order": {"id": 5}}']
+    assert bodies(state="delayed") == [] and len(bodies(receives_max=0, older_than_s=0)) == 10
+    found, after = [], None
+    while True:
+        page = api.admin("GET", path, {"order": "age", "limit": 4, "after": after})
+        found += [each["body"] for each in page["messages"]]
+        after = page.get("next")
+        if after is None:
+            break
+    assert found == [f'{{"order": {{"id": {n}}}}}' for n in range(10)]
+
+
+def test_bodies_are_cut_to_what_was_asked_for(api: ApiSession) -> None:
+    url = make(api, "long-bodies")
+    for body in ("a" * 10, "b" * 10, "c" * 10):
+        send(api, url, body)
+    messages = api.admin("GET", "/queues/long-bodies/messages", {"body_bytes": 15})["messages"]
+    assert [(each.get("body"), each.get("body_cut")) for each in messages] == [
+        ("a" * 10, None), ("b" * 5, True), (None, True),
+    ]  # fmt: skip
+
+
+def test_a_message_in_flight_says_who_holds_it(api: ApiSession) -> None:
+    url = make(api, "held")
+    id = send(api, url, "x")
+    (received,) = api.sqs("ReceiveMessage", QueueUrl=url, VisibilityTimeout=600)["Messages"]
+    holder = api.admin("GET", f"/queues/held/messages/{id}")["holder"]
+    assert holder["address"] == "127.0.0.1" and holder["extended"] == 0
+    assert holder["since"] < holder["until"]
+    api.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=received["ReceiptHandle"])
+    history = api.admin("GET", f"/queues/held/messages/{id}/history")
+    assert [each["event"] for each in history["events"]] == ["sent", "received", "deleted"]
+    assert history["complete"] is True

@@ -25,7 +25,8 @@ from penstock.queues.messages import Content, State, decode_content
 from penstock.queues.receipts import MessageIds
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
-from penstock.store.port import LAST, Cursor, Order, Selection, Store
+from penstock.store.port import LAST, Cursor, Selection, Store
+from penstock.store.port import Order as Order  # services choose one
 
 LOOKED_MAX = 2000
 CONTENT_BYTES_MAX = 4 * 1024 * 1024
@@ -125,6 +126,16 @@ class Inspection:
     async def find(self, queue: LiveQueue, id: str) -> int:
         """The number of a message. Raises MessageNotAvailable."""
         return (await self.get(queue, id)).row.seq
+
+    async def number_of(self, queue: LiveQueue, id: str) -> int:
+        """The number of a message that is in the queue, or was in the shard. Raises MessageNotAvailable."""
+        try:
+            return await self.find(queue, id)
+        except MessageNotAvailable:
+            number = self._ids.number_of(id)
+            if number is None:
+                raise
+            return number
 
     async def _search(self, queue: LiveQueue, id: str) -> MessageView:
         """A message that has another number than its id says: it came from another shard, or was sent to an earlier

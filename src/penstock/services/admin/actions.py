@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.services.admin import structs as st
-from penstock.services.admin.messages import get_message, list_messages
+from penstock.services.admin.messages import get_message, get_message_history, list_messages
 from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
@@ -44,6 +44,10 @@ _ROWS = (
     _look("GetQueue", f"GET {_QUEUE}", st.AboutQueue, st.QueueInfo, get_queue),
     _look("ListMessages", f"GET {_MESSAGES}", st.ListMessagesRequest, st.ListMessagesResult, list_messages),
     _look("GetMessage", f"GET {_MESSAGE}", st.AboutMessage, st.MessageInfo, get_message, members=_ABOUT_MESSAGE),
+    _look(
+        "GetMessageHistory", f"GET {_MESSAGE}/history", st.AboutMessage, st.MessageHistoryResult, get_message_history,
+        members=_ABOUT_MESSAGE,
+    ),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,

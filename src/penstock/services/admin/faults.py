@@ -5,6 +5,8 @@ from __future__ import annotations
 from penstock.auth.authorize import AccessDenied
 from penstock.errors import (
     ContentOutdated,
+    FilterInvalid,
+    FilterTooSlow,
     KeyUnavailable,
     MessageInFlight,
     MessageNotAvailable,
@@ -57,6 +59,8 @@ def to_fault(error: Exception) -> Fault | None:
         return admin_fault("AccessDenied", "The request must be signed for the service penstock.")
     if isinstance(error, AccessDenied):
         return admin_fault("AccessDenied", str(error))
+    if isinstance(error, FilterInvalid | FilterTooSlow):
+        return admin_fault("InvalidParameter", f"{error}.")
     if isinstance(error, ContentOutdated):
         text = f"The message was changed meanwhile: its version is {error.version}. Read it again."
         return admin_fault("VersionMismatch", text)

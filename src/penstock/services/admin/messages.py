@@ -1,96 +1,108 @@
-"""ListMessages and GetMessage: messages of a queue in any state. Looking changes nothing."""
+"""ListMessages, GetMessage, GetMessageHistory: messages of a queue in any state. Looking changes nothing."""
 
 from __future__ import annotations
 
 import base64
-from functools import partial
-from typing import NamedTuple
 
+from penstock.broker.history import History, holder_of
+from penstock.broker.inspection import MessageView, Order
 from penstock.broker.live_queue import LiveQueue
-from penstock.errors import MessageNotAvailable
-from penstock.queues.messages import Attribute, Content, State, decode_content, sequence_of
+from penstock.queues.filters import MessageFilter
+from penstock.queues.messages import Attribute, State, sequence_of
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
-from penstock.services.admin.shown import decided_time, limit_of, page_token, read_page_token, wall_time
+from penstock.services.admin.shown import choice_of, decided_time, limit_of, wall_time
 from penstock.services.admin.structs import (
     AboutMessage,
+    Event,
+    Filter,
     ListMessagesRequest,
     ListMessagesResult,
     MessageAttribute,
+    MessageHistoryResult,
+    MessageHolder,
     MessageInfo,
 )
-from penstock.store.changes import EntryRow
 from penstock.wire.service import Call
 
 _MESSAGES_DEFAULT, MESSAGES_MAX = 100, 1000
 _BODY_BYTES_DEFAULT, _BODY_BYTES_MAX = 256 * 1024, 4 * 1024 * 1024
+_ORDERS = tuple(order.value for order in Order)
 _STATES = {State.READY: "visible", State.DELAYED: "delayed", State.IN_FLIGHT: "in_flight"}
-
-
-class View(NamedTuple):
-    row: EntryRow
-    content: Content | None
-    state: State
 
 
 async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) -> ListMessagesResult:
     """Messages in any state that a filter matches, without receiving them."""
     queue = call.resource.queue
     limit = limit_of(request.limit, _MESSAGES_DEFAULT, MESSAGES_MAX)
-    left = _BODY_BYTES_DEFAULT if request.body_bytes is None else request.body_bytes
-    if not 0 <= left <= _BODY_BYTES_MAX:
+    order = Order(choice_of(request.order, "order", _ORDERS))
+    bytes_left = _BODY_BYTES_DEFAULT if request.body_bytes is None else request.body_bytes
+    if not 0 <= bytes_left <= _BODY_BYTES_MAX:
         raise invalid("body_bytes", f"an integer from 0 to {_BODY_BYTES_MAX}")
-    after = 0 if request.after is None else read_page_token(request.after, int)
-    views = await _views(admin, queue, after, limit + 1)
-    shown: list[MessageInfo] = []
-    for view in views[:limit]:
-        info = message_info(admin, queue, view, body_bytes=left)
-        left -= 0 if info.body is None else len(info.body.encode())
+    inspection = admin.broker.inspection(queue)
+    page = await inspection.list(
+        queue, message_filter(request), order=order, after=request.after, limit=limit
+    )
+    shown = []
+    for view in page.messages:
+        info = message_info(admin, queue, view, body_bytes=bytes_left)
+        bytes_left -= 0 if info.body is None else len(info.body.encode())
         shown.append(info)
-    more = page_token(views[limit - 1].row.position) if len(views) > limit else None
-    return ListMessagesResult(messages=shown, looked_at=len(shown), next=more)
+    return ListMessagesResult(messages=shown, looked_at=page.looked_at, next=page.next)
 
 
 async def get_message(admin: Admin, request: AboutMessage, call: Call) -> MessageInfo:
     """One message with its whole body, without receiving it."""
-    queue = call.resource.queue
-    after = 0
-    while views := await _views(admin, queue, after, MESSAGES_MAX):
-        for view in views:
-            if view.content is not None and view.content.id == request.id:
-                return message_info(admin, queue, view)
-        after = views[-1].row.position
-    raise MessageNotAvailable
+    return await present_message(admin, call.resource.queue, request.id)
 
 
-async def _views(admin: Admin, queue: LiveQueue, after: int, rows_max: int) -> list[View]:
-    from penstock.broker.summaries import Selection  # type: ignore[attr-defined]
-
-    shard = queue.shard
-    rows = await admin.broker.editing(queue).list(queue, Selection(queue.id, after), rows_max=rows_max)
-    contents = await shard.read(partial(shard.store.contents, [row.seq for row in rows]))
-    await queue.memory.load()
-    views = []
-    now_ms = shard.clock.now_ms()
-    for row in rows:
-        entry = queue.rules.backlog.index.get(row.seq)
-        state = State.READY if row.due_ms <= now_ms else State.IN_FLIGHT if row.receives else State.DELAYED
-        content = contents.get(row.seq)
-        views.append(
-            View(
-                row,
-                None if content is None else decode_content(content),
-                state if entry is None else entry.state,
-            )
+async def get_message_history(admin: Admin, request: AboutMessage, call: Call) -> MessageHistoryResult:
+    """What happened to a message, as far as it is remembered; also after it is gone."""
+    history: History = await admin.broker.history(call.resource.queue, request.id)
+    events = [
+        Event(
+            at=wall_time(each.at_ms),
+            event=each.event,
+            by=None if each.requester is None else each.requester.by,
+            address=None if each.requester is None else each.requester.address,
+            user_agent=None if each.requester is None else each.requester.user_agent,
+            detail=each.detail,
         )
-    return views
+        for each in history.events
+    ]
+    return MessageHistoryResult(events=events, complete=history.complete)
 
 
-def message_info(admin: Admin, queue: LiveQueue, view: View, *, body_bytes: int | None = None) -> MessageInfo:
+async def present_message(admin: Admin, queue: LiveQueue, id: str) -> MessageInfo:
+    """Raises MessageNotAvailable."""
+    return message_info(admin, queue, await admin.broker.inspection(queue).get(queue, id))
+
+
+def message_filter(given: Filter | ListMessagesRequest) -> MessageFilter:
+    """Which messages the members of a request ask for."""
+    return MessageFilter(
+        state=given.state,
+        body=given.body,
+        regex=given.regex,
+        json=given.json,
+        attribute=tuple(given.attribute or ()),
+        group=given.group,
+        id=tuple(given.id or ()),
+        source=given.source,
+        older_than_s=given.older_than_s,
+        younger_than_s=given.younger_than_s,
+        receives_min=given.receives_min,
+        receives_max=given.receives_max,
+    )
+
+
+def message_info(
+    admin: Admin, queue: LiveQueue, view: MessageView, *, body_bytes: int | None = None
+) -> MessageInfo:
     """``body_bytes``: how much of the body is shown at most; None: all of it."""
     row, content, clock = view.row, view.content, queue.shard.clock
     info = MessageInfo(
-        id="" if content is None else content.id,
+        id=queue.rules.message_id(row.seq) if content is None else content.id,
         state=_STATES[view.state],
         position=f"{row.position:020d}",
         version=row.version,
@@ -107,7 +119,11 @@ def message_info(admin: Admin, queue: LiveQueue, view: View, *, body_bytes: int 
         source=row.source,
         sequence_number=admin.sqs.sequence_number(sequence_of(row.position)) if queue.settings.fifo else None,
     )
-    if content is not None:
+    if view.state is State.IN_FLIGHT:
+        info.holder = _holder(queue, row.seq)
+    if content is None:
+        info.unreadable = view.unreadable or None
+    else:
         info.attributes = _shown_attributes(content.attributes) if content.attributes else None
         info.dedup_id, info.trace = content.dedup_id, content.trace
         if body_bytes is None:
@@ -115,6 +131,21 @@ def message_info(admin: Admin, queue: LiveQueue, view: View, *, body_bytes: int 
         else:
             _cut_body(info, content.body, body_bytes)
     return info
+
+
+def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
+    """None: that is not known since a restart."""
+    holder = holder_of(queue.rules.backlog.index.get(seq), queue.shard.clock)
+    if holder is None:
+        return None
+    return MessageHolder(
+        by=holder.by,
+        address=holder.address,
+        user_agent=holder.user_agent,
+        since=wall_time(holder.since_ms),
+        until=wall_time(holder.until_ms),
+        extended=holder.extended,
+    )
 
 
 def _cut_body(info: MessageInfo, body: str, bytes_max: int) -> None:
