@@ -59,13 +59,21 @@ class MessageNotAvailable(PenstockError):
 class MessageInFlight(PenstockError):
     """The message was received and is hidden: it cannot be edited."""
 
+    def __init__(self, visible_in_ms: int) -> None:
+        super().__init__("the message is in flight")
+        self.visible_in_ms = visible_in_ms  # unless it is deleted or hidden for longer
+
 
 class ContentOutdated(PenstockError):
-    """The content of the message was replaced meanwhile."""
+    """The message was edited meanwhile."""
 
     def __init__(self, version: int) -> None:
-        super().__init__(version)
-        self.version = version  # the one it has now
+        super().__init__(f"the message has version {version} by now")
+        self.version = version
+
+
+class NotPossible(PenstockError):
+    """A message cannot be changed so. The text says why, and what to do first."""
 
 
 class NoRoomBetween(PenstockError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
+
 import pytest
 
+from penstock.broker.editing import Edit
 from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
 from penstock.limits import HOUR, MINUTE
-from penstock.queues.messages import decode_content
 from penstock.store.changes import EntryRow
 from penstock.store.port import Order, Selection
 from sim.world import SECOND, World
@@ -35,11 +36,13 @@ def work_off(world: World, name: str) -> list[str]:
     return done
 
 
-def replace(world: World, name: str, seq: int, body: str, if_version: int) -> int:
-    stored = decode_content(world.store.contents([seq])[seq])
-    content = msgspec.structs.replace(stored, body=body)
+def edit(world: World, name: str, seq: int, if_version: int | None = None, **changed: Any) -> None:
     queue = world.queue(name)
-    return world.do(world.broker.editing(queue).replace_content(queue, seq, content, if_version))
+    world.do(world.broker.editing(queue).edit(queue, seq, Edit(**changed), if_version))
+
+
+def replace(world: World, name: str, seq: int, body: str, if_version: int) -> None:
+    edit(world, name, seq, if_version, body=body)
 
 
 @KINDS
@@ -67,7 +70,7 @@ def test_delayed_messages_are_listed_too(world: World) -> None:
 def test_content_is_replaced_under_a_new_version(world: World, name: str) -> None:
     seqs = fill(world, name, "a", "b")
     before = {row.seq: row for row in rows(world, name)}
-    assert replace(world, name, seqs["b"], "edited", if_version=1) == 2
+    replace(world, name, seqs["b"], "edited", if_version=1)
     assert [row.version for row in rows(world, name)] == [1, 2]
     ids = {m.content.body: m.content.id for m in world.drain_up_to(name, 2)}
     assert ids.keys() == {"a", "edited"}

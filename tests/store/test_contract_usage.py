@@ -67,8 +67,8 @@ def test_a_dropped_queue_counts_no_more(driver: Driver) -> None:
 
 def test_a_replaced_content_counts_with_its_new_size(driver: Driver) -> None:
     driver.append(added=[row(1), row(2, content=LARGE), row(3)])
-    news = [Replacement(1, 1, b"n" * 70, 1, 2, 70), Replacement(2, 1, b"n" * 9, 1, 2, 9)]
-    stale = Replacement(3, 1, b"n" * 500, 7, 8, 500)
+    news = [Replacement(1, 1, b"n" * 70, 1, 2, 70, None), Replacement(2, 1, b"n" * 9, 1, 2, 9, None)]
+    stale = Replacement(3, 1, b"n" * 500, 7, 8, 500, None)
     assert driver.append(replaced=[*news, stale]) == {3}
     assert driver.store.usage() == {1: Usage(3, 70 + 9 + row(3).size)}
     assert driver.store.usage(1) == driver.store.usage()

@@ -182,16 +182,16 @@ def test_a_log_is_read_in_order_and_truncated(driver: Driver) -> None:
 def test_a_content_is_replaced_under_a_new_version(driver: Driver, before: bytes, content: bytes) -> None:
     entry = row(1, group="g", content=before)
     driver.append(added=[entry, row(2)])
-    assert driver.append(replaced=[Replacement(1, 1, content, 1, 2, len(content))]) == frozenset()
+    assert driver.append(replaced=[Replacement(1, 1, content, 1, 2, len(content), "g")]) == frozenset()
     replaced = entry._replace(content=content, version=2, size=len(content))
     assert driver.whole() == [replaced, row(2)]
     assert driver.store.lane(Selection(1), "g", 10) == [replaced]
     # A replacement of the first version comes too late.
-    late = Replacement(1, 1, b"late", 1, 2, 4)
-    assert driver.append(replaced=[late, Replacement(99, 1, b"never", 1, 2, 5)]) == {1, 99}
+    late = Replacement(1, 1, b"late", 1, 2, 4, "g")
+    assert driver.append(replaced=[late, Replacement(99, 1, b"never", 1, 2, 5, None)]) == {1, 99}
     assert driver.whole() == [replaced, row(2)]
     driver.append(removed=[1])
-    assert driver.append(replaced=[Replacement(1, 1, b"gone", 2, 3, 4)]) == {1}
+    assert driver.append(replaced=[Replacement(1, 1, b"gone", 2, 3, 4, None)]) == {1}
     assert driver.all() == bare([row(2)])
 
 
@@ -211,10 +211,46 @@ def test_an_edit_and_a_reencryption_of_one_message_may_share_a_commit(
     assert driver.store.usage() == {1: Usage(1, size * 2)}
 
 
+@pytest.mark.parametrize("content", [b"small", b"L" * 5000])
+@pytest.mark.parametrize(("before", "group"), [("g", "h"), ("g", None), (None, "h"), ("g", "g")])
+def test_an_edit_changes_group_and_version_and_leaves_the_content(
+    driver: Driver, before: str | None, group: str | None, content: bytes
+) -> None:
+    entry = row(1, group=before, content=content)
+    driver.append(added=[entry, row(2, group="h")])
+    edited = entry._replace(position=9, due_ms=T0 + 5, group=group, version=2)
+    update = update_of(entry, position=9, due_ms=T0 + 5)
+    edit = Replacement(1, 1, None, 1, 2, entry.size, group)
+    assert driver.append(updated=[update], replaced=[edit]) == frozenset()
+    assert driver.whole() == [row(2, group="h"), edited]
+    assert edited in driver.store.lane(Selection(1), group, 10)
+    assert len(driver.store.groups(Selection(1), 10)[0]) == len({group, "h"})
+    if group != before:
+        assert driver.store.lane(Selection(1), before, 10) == []
+    assert driver.store.usage() == {1: Usage(2, entry.size + row(2).size)}
+    assert driver.append(replaced=[edit._replace(group="x")]) == {1}
+    assert driver.whole() == [row(2, group="h"), edited]
+    driver.append(removed=[1])
+    assert driver.all() == bare([row(2, group="h")])
+
+
+@pytest.mark.parametrize("edit_first", [True, False])
+def test_a_reencryption_beside_an_edit_of_other_parts_is_written(driver: Driver, edit_first: bool) -> None:
+    entry = row(1, content=b"O" * 20)
+    driver.append(added=[entry])
+    changes = Changes(driver.number + 1, driver.number)
+    edit, reencryption = (entry._replace(group="g"), None, 2), (entry, b"R" * 30, 1)
+    for each in (edit, reencryption) if edit_first else (reencryption, edit):
+        changes.replace(*each)
+    assert driver.store.append(changes, Mark(10**6, T0, T0)) == frozenset()
+    assert driver.whole() == [entry._replace(content=b"R" * 30, version=2, group="g")]
+    assert driver.store.usage() == {1: Usage(1, 20)}
+
+
 def test_a_purged_message_is_not_replaced(driver: Driver) -> None:
     driver.append(added=[row(1)])
     driver.append(purged={1: 1})
-    assert driver.append(replaced=[Replacement(1, 1, b"new content", 1, 2, 11)]) == {1}
+    assert driver.append(replaced=[Replacement(1, 1, b"new content", 1, 2, 11, None)]) == {1}
     assert driver.store.usage() == {}
 
 

@@ -102,7 +102,7 @@ OPERATIONS: dict[str, Callable[[Driver], object]] = {
     "remembered sends": lambda driver: driver.store.dedup(1, 0, ROWS // 2, 10),
     "update": lambda driver: driver.append(updated=[update_of(row(seq), due_ms=T0) for seq in SEQS]),
     "replace": lambda driver: driver.append(
-        replaced=[Replacement(seq, 1, b"new", 1, 1, 3) for seq in SEQS],
+        replaced=[Replacement(seq, 1, b"new", 1, 1, 3, None) for seq in SEQS],
         receivers={seq: Receiver("AIDA", T0) for seq in SEQS},
     ),
     "remove": lambda driver: driver.append(removed=SEQS),

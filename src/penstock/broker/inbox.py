@@ -62,7 +62,8 @@ class Inbox:
         if message.is_dead_letter:
             entry = dead_letter(entry, number, message.source.arn, queue.settings, now_ms)
         else:
-            id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
+            id = None if message.keeps_id else queue.rules.message_id(number)
+            wall_ms = shard.clock.wall_ms()
             entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
         self._catalogue.deliver(message.target, entry, None)
         if message.failures:

@@ -76,13 +76,14 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     position: int  # in the log of the shard it comes from: only ever grows
     target: QueueName
     source: QueueName
-    is_dead_letter: bool  # else a move task moves it
+    is_dead_letter: bool  # else it is moved
     group: str | None
     age_ms: int  # clocks of two processes differ, so that times are given as ages
     receives: int
     first_received_ms: int
     content: bytes
     failures: tuple[FailureReport, ...] = ()
+    keeps_id: bool = False  # an operator moves it
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 
 import msgspec
@@ -30,7 +31,7 @@ from penstock.errors import KeyUnavailable, PenstockError
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
-from penstock.queues.messages import Entry
+from penstock.queues.messages import Entry, entry_of
 from penstock.store.changes import EntryRow, LogRow
 from penstock.store.port import Store
 
@@ -48,6 +49,13 @@ _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
 
 
+class Move(StrEnum):
+    """What an operator does with a message for another shard."""
+
+    MOVE = "move"  # it keeps its id
+    COPY = "copy"  # it belongs to no queue of this shard: if it is refused, it is forgotten
+
+
 class Departure(msgspec.Struct, frozen=True, array_like=True):
     """An entry of the log: which message left which queue for which.
 
@@ -57,7 +65,8 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     queue: int
     source: QueueName
     target: QueueName
-    task: str | None = None  # the move task that moves it; None: it is a dead letter
+    task: str | None = None  # the move task that moves it
+    move: Move | None = None  # what an operator does; None and no task: it is a dead letter
 
 
 encode_departure = msgspec.msgpack.Encoder().encode
@@ -145,13 +154,27 @@ class Outbox:
         else:
             self.add(message, leaving, to)
 
-    def add(self, message: Entry, leaving: LiveQueue, to: QueueName, task: str | None = None) -> int:
+    def add(
+        self,
+        message: Entry,
+        leaving: LiveQueue,
+        to: QueueName,
+        task: str | None = None,
+        move: Move | None = None,
+    ) -> int:
         """Let a message leave its queue for one of another shard, with the open commit. Answers its position."""
         message.due_ms = 0
-        shard = shard_of(to, self._shards)
+        self.shard.changes.move(leaving.id, OUTBOX, message)
+        return self._depart(Departure(message.seq, leaving.id, leaving.name, to, task, move))
+
+    def add_copy(self, message: Entry, source: LiveQueue, to: QueueName) -> None:
+        """A new message, made of one of this queue, is for a queue of another shard."""
+        self.shard.changes.add(OUTBOX, message)
+        self._depart(Departure(message.seq, OUTBOX, source.name, to, None, Move.COPY))
+
+    def _depart(self, departure: Departure) -> int:
+        shard = shard_of(departure.target, self._shards)
         changes, position = self.shard.changes, self.shard.next_number()
-        changes.move(leaving.id, OUTBOX, message)
-        departure = Departure(message.seq, leaving.id, leaving.name, to, task)
         changes.logs.append(LogRow(LOG_KIND, str(shard), position, encode_departure(departure)))
         self.shard.touch(self._routes[shard])
         return position
@@ -170,10 +193,8 @@ class Outbox:
                 self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
                 continue
             hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if leaving.content is None else 0
-            entry = Entry(
-                row.seq, row.position, row.group, row.enqueued_ms, hidden_ms if row.receives else 0, row.receives,
-                row.receives_before, row.first_received_ms, row.source, None, row.size, row.version,
-            )  # fmt: skip
+            entry = entry_of(row)
+            entry.due_ms = hidden_ms if row.receives else 0
             self.shard.changes.move(OUTBOX, queue.id, entry)
             self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.target.name}"))
             queues.add(queue)
@@ -279,13 +300,14 @@ def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) 
         position=leaving.position,
         target=departure.target,
         source=departure.source,
-        is_dead_letter=departure.task is None,
+        is_dead_letter=departure.task is None and departure.move is None,
         group=row.group,
         age_ms=max(0, now_ms - row.enqueued_ms),
         receives=row.receives,
         first_received_ms=row.first_received_ms,
         content=leaving.content,
         failures=failures if departure.task is None else (),
+        keeps_id=departure.move is Move.MOVE,
     )
 
 

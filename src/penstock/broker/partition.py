@@ -22,6 +22,7 @@ from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Commit, Shard
+from penstock.broker.transfers import Transfers
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
@@ -85,7 +86,8 @@ class Partition:
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self.moves.returned
-        self.editing = Editing(shard)
+        transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
+        self.editing = Editing(shard, transfers, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)

@@ -6,7 +6,7 @@ that does not fit is refused whole. What comes back, is dead-lettered or moved i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from penstock.broker.catalogue import Catalogue
@@ -50,19 +50,22 @@ class Quotas:
 
     def check_messages(self, account: str, messages: Sequence[Outgoing]) -> None:
         """Raise QuotaReached if these do not fit beside what the account has."""
+        self.check(account, len(messages), sum(map(_size, messages)))
+
+    def check(self, account: str, messages: int, bytes_more: int) -> None:
+        """Raise QuotaReached if an account cannot have so many more messages and bytes."""
         used, size = self._by_account.get(account, _NOTHING)
-        for usage in self._usage.values():
-            more, bytes_more = usage.uncommitted(account)
-            used += more
-            size += bytes_more
+        sources = [usage.uncommitted for usage in self._usage.values()]
         if self._others is not None:
-            more, bytes_more = self._others.elsewhere(account)
-            used += more
-            size += bytes_more
+            sources.append(self._others.elsewhere)
+        for of in sources:
+            used_there, size_there = of(account)
+            used += used_there
+            size += size_there
         messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
-        if messages_max and used + len(messages) > messages_max:
+        if messages_max and messages and used + messages > messages_max:
             raise QuotaReached("messages", messages_max)
-        if bytes_max and size + sum(map(_size, messages)) > bytes_max:
+        if bytes_max and size + bytes_more > bytes_max:
             raise QuotaReached("bytes", bytes_max)
 
     def _add(self, account: str, messages: int, size: int) -> None:
@@ -95,7 +98,7 @@ class ShardUsage:
     def uncommitted(self, account: str) -> tuple[int, int]:
         """What changes that are not durable yet add to what an account has: messages and bytes."""
         uncommitted, used, size = self._shard.uncommitted(), 0, 0
-        for queue in {queue for changes in uncommitted for queue in (*changes.counts, *changes.dropped)}:
+        for queue in {queue for changes in uncommitted for queue in _concerned(changes)}:
             if self._account(queue) != account:
                 continue
             before = after = self._by_queue.get(queue, _NOTHING)
@@ -107,8 +110,9 @@ class ShardUsage:
 
     def _committed(self, commit: Commit) -> None:
         changes = commit.changes
-        for queue in {*changes.counts, *changes.dropped}:
-            self._set_usage(queue, _following(self._by_queue.get(queue, _NOTHING), queue, changes))
+        for queue in _concerned(changes):
+            usage = self._by_queue.get(queue, _NOTHING)
+            self._set_usage(queue, _following(usage, queue, changes, commit.skipped))
         for queue in changes.dropped:
             self._by_queue.pop(queue, None)
             self._accounts.pop(queue, None)
@@ -127,11 +131,22 @@ class ShardUsage:
         return found
 
 
-def _following(usage: tuple[int, int], queue: int, changes: Changes) -> tuple[int, int]:
-    """What a queue holds after these changes."""
+def _concerned(changes: Changes) -> set[int]:
+    """The queues that hold more or less than before."""
+    queues = {*changes.counts, *changes.dropped}
+    return queues | {each.queue for each in changes.replaced.values()} if changes.replaced else queues
+
+
+def _following(
+    usage: tuple[int, int], queue: int, changes: Changes, skipped: Set[int] = frozenset()
+) -> tuple[int, int]:
+    """What a queue holds after these changes, without the edits that the store skipped."""
     if queue in changes.purged or queue in changes.dropped:
         usage = _NOTHING
     messages, size = changes.counts.get(queue, _NOTHING)
+    for each in changes.replaced.values():
+        if each.queue == queue and each.seq not in skipped:
+            size += each.grown_by
     return usage[0] + messages, usage[1] + size
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from penstock.names import Requester
-from penstock.store.changes import POSITION_GAP
+from penstock.store.changes import POSITION_GAP, EntryRow
 
 if TYPE_CHECKING:
     Value = str | bytes
@@ -38,6 +38,17 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     attributes: dict[str, Attribute] | None = None
     trace: str | None = None
     dedup_id: str | None = None
+    edited: bool = False  # is it not as its sender gave it any more?
+
+    @property
+    def bytes_sent(self) -> int:
+        """What counts against the maximum size of messages."""
+        size = len(self.body.encode())
+        for name, attribute in (self.attributes or {}).items():
+            value = attribute.value
+            size += len(name.encode()) + len(attribute.type)
+            size += len(value.encode() if isinstance(value, str) else value)
+        return size
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -95,10 +106,18 @@ class Entry(msgspec.Struct, gc=False):
     source: str | None = None  # ARN of the queue it was dead-lettered from
     content: bytes | None = None  # None: only the store has it
     size: int = 0  # of the content
-    version: int = 1  # of the content
+    version: int = 1
     state: State = State.READY
     commit: int = 0  # number of the commit that carries its last change
     hold: Hold | None = None  # by the last receive, where it is known
+
+
+def entry_of(row: EntryRow) -> Entry:
+    """A message as the store has it, without its content."""
+    return Entry(
+        row.seq, row.position, row.group, row.enqueued_ms, row.due_ms, row.receives, row.receives_before,
+        row.first_received_ms, row.source, None, row.size, row.version,
+    )  # fmt: skip
 
 
 def position_of(number: int) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.queues.dedup import content_id
 from penstock.queues.messages import Entry, State, decode_content, encode_content, position_of
 from penstock.queues.settings import QueueSettings
 
@@ -34,13 +35,15 @@ def dead_letter(entry: Entry, number: int, source_arn: str, source: QueueSetting
 
 
 def moved_message(
-    entry: Entry, content: bytes, number: int, id: str, to: QueueSettings, now_ms: int, wall_ms: int
+    entry: Entry, content: bytes, number: int, id: str | None, to: QueueSettings, now_ms: int, wall_ms: int
 ) -> Entry:
-    """A message that a move task takes to another queue.
+    """A message that a move task takes to another queue, or an operator.
 
     SQS: it is a new message with a new id, enqueue time and retention, and receive count zero, so that it is not
-    dead-lettered again at once."""
-    renewed = msgspec.structs.replace(decode_content(content), id=id, sent_ms=wall_ms)
+    dead-lettered again at once. ``id`` is None if an operator moves it: then it keeps its id."""
+    before = decode_content(content)
+    dedup_id = before.dedup_id or (content_id(before.body) if to.fifo else None)
+    renewed = msgspec.structs.replace(before, id=id or before.id, sent_ms=wall_ms, dedup_id=dedup_id)
     delay_ms = 0 if to.fifo else to.delay_ms
     return Entry(
         number, position_of(number), entry.group, now_ms, now_ms + delay_ms if delay_ms else 0,

@@ -33,7 +33,7 @@ class EntryRow(NamedTuple):
     source: str | None
     content: bytes | None
     size: int = 0  # of the content before encryption
-    version: int = 1  # of the content: counts how often it was replaced
+    version: int = 1  # counts how often it was edited
     receiver: str | None = None  # who received it last, where that is noted
     received_ms: int | None = None
 
@@ -70,14 +70,16 @@ class EntryUpdate(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """Another content for a message, which keeps its id. Skipped if the message is gone or has another version."""
+    """An edit of a message, which keeps its id. Skipped if the message is gone or has another version."""
 
     seq: int
     queue: int
-    content: bytes
+    content: bytes | None  # None: as it is
     if_version: int
     version: int
     size: int
+    group: str | None
+    grown_by: int = 0  # by how much the size differs from before
 
 
 class Receiver(NamedTuple):
@@ -249,16 +251,32 @@ class Changes:
         self.expired.append(entry.seq)
         self.remove(queue, entry)
 
-    def replace(self, row: EntryRow, content: bytes, version: int) -> None:
-        """Another content for the message that was read as ``row``, if that is still its version.
+    def edit(self, row: EntryRow, entry: MessageEntry, content: bytes | None = None) -> None:
+        """The message that was read as ``row`` is ``entry`` from now on, under the next version.
 
-        ``version`` is one more where the content differs, and the same where only its encryption does."""
+        ``content``: another one than it has; then ``entry`` gets its size."""
+        self.update(row.queue, entry)
+        self.replace(row._replace(group=entry.group), content, row.version + 1)
+        if content is not None:
+            entry.size = len(content)
+
+    def replace(self, row: EntryRow, content: bytes | None, version: int) -> None:
+        """Another content or group for the message that was read as ``row``, if that is still its version.
+
+        ``row`` has the queue and the group that the message has after this commit. ``version`` is one more for an
+        edit, and the same where only the encryption of the content differs."""
         pending = self.replaced.get(row.seq)
+        size = row.size if content is None or version == row.version else len(content)
         if pending is not None and pending.version > version:
-            return  # an edit in the same commit: the content that was read for re-encryption is outdated
-        size = len(content) if version != row.version else row.size
-        self.replaced[row.seq] = Replacement(row.seq, row.queue, content, row.version, version, size)
-        self.bytes += len(content)
+            if pending.content is None:  # an edit in the same commit that is not about the content
+                self.replaced[row.seq] = pending._replace(content=content)
+            return  # else the content that was read for re-encryption is outdated
+        if content is None and pending is not None:
+            content = pending.content
+        self.replaced[row.seq] = Replacement(
+            row.seq, row.queue, content, row.version, version, size, row.group, size - row.size
+        )
+        self.bytes += len(content or b"")
 
     def purge(self, queue: int, position: int, seq: int) -> None:
         """Everything that the queue holds by now is void; so is what this commit added to it until now."""

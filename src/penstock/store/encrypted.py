@@ -159,9 +159,10 @@ class EncryptedStore:
         Who made the commit still holds it, and it stays plain."""
         added, heads = self._encrypted_rows(changes.added, uses)
         replaced = changes.replaced
-        if replaced:
-            rows, others = self._encrypted_rows(list(replaced.values()), uses)
-            replaced = {each.seq: each for each in rows}
+        with_content = [each for each in replaced.values() if each.content is not None]
+        if with_content:
+            rows, others = self._encrypted_rows(with_content, uses)
+            replaced = replaced | {each.seq: each for each in rows}
             heads |= others
         if not heads:
             return changes, self._versions

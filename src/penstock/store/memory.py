@@ -221,7 +221,9 @@ class MemoryStore:
         row = self._rows.get(new.seq)
         if row is None or row.version != new.if_version or self._is_void(row):
             return False
-        self._rows[new.seq] = row._replace(content=new.content, version=new.version, size=new.size)
+        content = row.content if new.content is None else new.content
+        self._remove(new.seq)
+        self._put(row._replace(content=content, version=new.version, size=new.size, group=new.group))
         self._queues[row.queue].bytes += new.size - row.size
         return True
 

@@ -11,6 +11,7 @@ from penstock.errors import (
     MessageInFlight,
     MessageNotAvailable,
     NoRoomBetween,
+    NotPossible,
     PenstockError,
     QueueMissing,
     QuotaReached,
@@ -67,6 +68,8 @@ def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, KeyUnavailable):
         text = f"The encryption key {error.key} cannot be used: enable it, or restore it to the keyring."
         return admin_fault("NotPossible", text)
+    if isinstance(error, NotPossible):
+        return admin_fault("NotPossible", f"Not possible: {error}.")
     if isinstance(error, QuotaReached):
         return admin_fault("NotPossible", f"The account may have {error.most} {error.what}, and no more.")
     for kind in type(error).__mro__:

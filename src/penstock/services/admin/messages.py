@@ -106,7 +106,7 @@ def message_info(
         state=_STATES[view.state],
         position=f"{row.position:020d}",
         version=row.version,
-        edited=row.version > 1,
+        edited=content is not None and content.edited,
         size=row.size,
         sender="" if content is None else content.sender,
         sent_at=wall_time(0 if content is None else content.sent_ms),

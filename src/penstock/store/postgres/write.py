@@ -60,9 +60,8 @@ class CommitStatements:
             counts = [(queue, *count) for queue, count in changes.counts.items()]
             self._add("add_usage", (shard, *columns("iii", counts)))
         if changes.replaced:  # last: its answer is read, and it corrects the counts
-            self._add(
-                "replace_contents", (*columns("iibiii", changes.replaced.values()), shard, shard, shard)
-            )
+            replaced = [each[:-1] for each in changes.replaced.values()]
+            self._add("replace", (*columns("iibiiiu", replaced), shard, shard, shard))
 
     def send(self, connection: Connection) -> Set[int]:
         """One transaction in one round trip. Answers the seqs of replacements that were skipped."""

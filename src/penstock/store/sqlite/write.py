@@ -133,24 +133,34 @@ def _replace(
 ) -> Set[int]:
     """``counts`` is corrected by the difference in size."""
     wanted = [(each.seq, each.if_version) for each in replaced]
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int, str | None]] = {}
     for done, _ in execute_rows(connection, SQL["replaceable"], wanted):
-        found.update((seq, (queue, size)) for seq, queue, size in done.fetchall())
+        found.update((seq, (queue, size, group)) for seq, queue, size, group in done.fetchall())
     made = [each for each in replaced if each.seq in found]
+    contents = [(each.seq, each.content) for each in made if each.content is not None]
+    if contents:
+        _replace_contents(connection, contents)
     if made:
-        connection.execute(SQL["remove_contents"], (_numbers(found),))
-        apart = [(each.seq, each.content) for each in made if len(each.content) > CONTENT_INSIDE_MAX]
-        if apart:
-            _write_rows(connection, "add_contents", apart)
-        large = {seq for seq, _ in apart}
-        _write_rows(connection, "replace_contents", [
-            (each.seq, None if each.seq in large else each.content, each.version, each.size) for each in made
-        ])  # fmt: skip
+        _write_rows(connection, "renew", [(each.seq, each.version, each.size) for each in made])
+    # Apart from the others, because it rewrites indexes.
+    regrouped = [(each.seq, each.group) for each in made if each.group != found[each.seq][2]]
+    if regrouped:
+        _write_rows(connection, "change_groups", regrouped)
     for each in made:
-        queue, size = found[each.seq]
+        queue, size, _ = found[each.seq]
         messages, bytes_ = counts.get(queue, (0, 0))
         counts[queue] = [messages, bytes_ + each.size - size]
     return frozenset(each.seq for each in replaced if each.seq not in found)
+
+
+def _replace_contents(connection: sqlite3.Connection, contents: Sequence[tuple[int, bytes]]) -> None:
+    connection.execute(SQL["remove_contents"], (_numbers(seq for seq, _ in contents),))
+    apart = [each for each in contents if len(each[1]) > CONTENT_INSIDE_MAX]
+    if apart:
+        _write_rows(connection, "add_contents", apart)
+    large = {seq for seq, _ in apart}
+    inside = [(seq, None if seq in large else content) for seq, content in contents]
+    _write_rows(connection, "replace_contents", inside)
 
 
 def _write_records(connection: sqlite3.Connection, records: dict[tuple[str, str], bytes | None]) -> None:

@@ -75,20 +75,25 @@ UPDATE entries SET receiver = new.receiver, received = new.received
 FROM unnest(%s, %s, %s) AS new (seq, receiver, received)
 WHERE entries.shard = %s AND entries.seq = new.seq
 
--- name: replace_contents
--- Of the messages to get another content, those that are there and have the version they should; answers which.
+-- name: replace
+-- Of the messages to be edited, those that are there and have the version they should; answers which.
 WITH
   found AS (
-    SELECT entries.seq, entries.queue, entries.size AS size_before, new.content, new.version, new.size
-    FROM unnest(%s, %s, %s, %s, %s, %s)
-      AS new (seq, queue, content, if_version, version, size)
+    SELECT entries.seq, entries.queue, entries.size AS size_before, new.content, new.version, new.size,
+      new.grp
+    FROM unnest(%s, %s, %s, %s, %s, %s, %s)
+      AS new (seq, queue, content, if_version, version, size, grp)
     JOIN entries
       ON entries.shard = %s AND entries.seq = new.seq AND entries.version = new.if_version
     WHERE entries.position > coalesce(
       (SELECT voids.position FROM voids WHERE voids.shard = entries.shard AND voids.queue = entries.queue), -1)
   ),
   made AS (
-    UPDATE entries SET content = found.content, version = found.version, size = found.size
+    UPDATE entries SET
+      content = coalesce(found.content, entries.content),
+      version = found.version,
+      size    = found.size,
+      grp     = found.grp
     FROM found WHERE entries.shard = %s AND entries.seq = found.seq
     RETURNING entries.seq
   ),

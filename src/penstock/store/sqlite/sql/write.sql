@@ -66,13 +66,23 @@ FROM (VALUES {rows}) AS new
 WHERE entries.seq = new.column1
 
 -- name: replaceable
--- Of the messages to get another content, those that are there and have the version they should.
-SELECT entries.seq, entries.queue, entries.size
+-- Of the messages to be edited, those that are there and have the version they should.
+SELECT entries.seq, entries.queue, entries.size, entries.grp
 FROM (VALUES {rows}) AS new JOIN entries ON entries.seq = new.column1 AND entries.version = new.column2
 WHERE entries.position > coalesce((SELECT position FROM voids WHERE queue = entries.queue), -1)
 
 -- name: replace_contents
-UPDATE entries NOT INDEXED SET content = new.column2, version = new.column3, size = new.column4
+UPDATE entries NOT INDEXED SET content = new.column2
+FROM (VALUES {rows}) AS new
+WHERE entries.seq = new.column1
+
+-- name: renew
+UPDATE entries NOT INDEXED SET version = new.column2, size = new.column3
+FROM (VALUES {rows}) AS new
+WHERE entries.seq = new.column1
+
+-- name: change_groups
+UPDATE entries NOT INDEXED SET grp = new.column2
 FROM (VALUES {rows}) AS new
 WHERE entries.seq = new.column1
 
