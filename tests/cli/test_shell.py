@@ -140,7 +140,7 @@ def test_a_received_message_is_deleted_by_its_receipt(shell: Piped) -> None:
     assert received["first_100_IDs_in_queue_processing"] == [id[1]]
     assert (deleted["total_messages_in_queue"], deleted["total_messages_in_queue_processing"]) == (3, 0)
     assert output.endswith(
-        "ERROR: `sys` command can be only used in the Interactive mode. Call first `id`\n"
+        "ERROR: `system` command can be only used in the Interactive mode. Call first `id`\n"
     )  # the current message is gone
 
 
@@ -150,26 +150,6 @@ def test_a_failed_message_is_visible_at_once(shell: Piped) -> None:
     *_, stats, system = (json.loads(text) for text in _JSON.findall(output))
     assert stats["total_messages_in_queue_ready"] == 4
     assert (system["status"], system["receive_count"]) == ("READY", 1)
-
-
-def test_an_invalid_message_goes_to_the_dead_letter_queue_and_back(shell: Piped) -> None:
-    output = shell("et", "receive", "invalid", "dlq", "info", "ls", "redrive", "dlq")
-    assert "has failed .. invalid data! Send record to DLQ!\n" in output
-    received, _, stats, dead, info, redriven, empty = (json.loads(text) for text in _JSON.findall(output))
-    assert stats["total_messages_in_queue"] == 3
-    assert dead == {"first_100_IDs_in_queue": [received["id"]], "total_messages_in_DLQ": 1}
-    assert (info["id"], info["queue_type"]) == (received["id"], "DLQ")
-    assert f"* ID: {received['id']}, status: READY, queue_type: DLQ\n" in output
-    assert redriven["RedroveMessage"]["queue_type"] == "STANDARD"
-    assert redriven["RedroveMessage"]["id"] == received["id"]
-    assert empty["total_messages_in_DLQ"] == 0
-
-
-def test_a_reset_message_is_as_just_sent(shell: Piped) -> None:
-    *_, reset = shell.objects("et", "receive", "reset")
-    assert (reset["status"], reset["receive_count"], reset["received_at"]) == ("READY", 0, "")
-    *_, stats = shell.objects("id A-303", "invalid", "reset", "qstat")
-    assert stats["total_messages_in_queue"] == 4  # a dead letter is back
 
 
 def test_only_dead_letters_are_redriven(shell: Piped) -> None:
@@ -204,16 +184,6 @@ def test_an_error_is_shown_and_the_next_line_follows(shell: Piped, line: str, er
     output = shell(line, "qstat")
     assert output.startswith(f"ERROR: {error}")
     assert "Queue status:" in output
-
-
-def test_a_message_that_another_consumer_holds_stays_with_it(penstock: CommandLine, shell: Piped) -> None:
-    (found,) = shell.objects("et", "id A-101")
-    sqs = boto(penstock)
-    url = sqs.get_queue_url(QueueName=shell._queue)["QueueUrl"]
-    held = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
-    assert found["id"] in [message["MessageId"] for message in held]
-    for line in ("delete", "fail", "invalid", "reset"):
-        assert "ERROR: MessageInFlight: " in shell("id A-101", line), line
 
 
 def test_commands_of_the_command_line_work_on_the_same_server(shell: Piped) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
+from penstock.cli.admin_queue import AdminQueue
 from penstock.cli.arguments import DURATION, QUEUE
 from penstock.cli.doctor_checks import (
     HINT,
@@ -26,11 +27,12 @@ from penstock.cli.doctor_checks import (
 )
 from penstock.cli.output import Output, safe
 from penstock.cli.target import Target, queue_name, with_target
-from penstock.client.api import ApiError, ApiSession, Unavailable, quoted
+from penstock.cli.times import age_s
+from penstock.client.api import ApiError, ApiSession, Unavailable
 
 _PAGE = 1000
-_SAMPLE = 100  # messages of a queue that are looked at
-_PAGES_MAX = 5  # of a search for messages that were received often
+_SAMPLE = 100  # messages of a page
+_PAGES_MAX = 5  # of the messages of a queue
 _COLOURS = {PROBLEM: "red", WARNING: "yellow", HINT: "cyan"}
 _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
 
@@ -155,13 +157,13 @@ def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
         attributes = target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])["Attributes"]
         if not target.is_penstock:
             return QueueFacts(name, attributes)
-        info = target.admin("GET", f"/queues/{quoted(name)}")
-        in_flight = _sample(target, name, {"state": "in_flight"}) if info["in_flight"] else []
-        now = datetime.now(UTC)
+        queue = AdminQueue(target, url)
+        info = queue.call("GET")
+        in_flight = _sample(queue, {"state": "in_flight"}) if info["in_flight"] else []
         for message in in_flight:
             if holder := message.get("holder"):
-                holder["held_s"] = (now - datetime.fromisoformat(holder["since"])).total_seconds()
-        often = _sample(target, name, {"receives_min": receives})
+                holder["held_s"] = age_s(holder["since"])
+        often = _sample(queue, {"receives_min": receives})
         return QueueFacts(name, attributes, info, tuple(in_flight), tuple(often))
     except ApiError as error:
         if error.code in ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"):
@@ -169,17 +171,10 @@ def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
         raise
 
 
-def _sample(target: Target, queue: str, query: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    after = None
-    for _ in range(_PAGES_MAX):
-        asked = {**query, "limit": _SAMPLE, "body_bytes": 0, "after": after}
-        page = target.admin("GET", f"/queues/{quoted(queue)}/messages", asked)
-        found += page["messages"]
-        after = page.get("next")
-        if after is None or len(found) >= _SAMPLE:
-            break
-    return found
+def _sample(queue: AdminQueue, query: dict[str, Any]) -> list[dict[str, Any]]:
+    """Some messages from the front of the queue: a large one is not looked through."""
+    pages = islice(queue.pages({**query, "limit": _SAMPLE, "body_bytes": 0}), _PAGES_MAX)
+    return [message for page, _ in pages for message in page]
 
 
 # -- output --------------------------------------------------------------------------------------------------------

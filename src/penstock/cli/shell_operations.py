@@ -7,11 +7,13 @@ consumer that received it next. All others are handled by their id, through the 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+from penstock.cli.admin_queue import AdminQueue
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.shell_view import (
     IDS_MAX,
@@ -26,7 +28,7 @@ from penstock.client.api import ApiError, quoted
 
 TEST_NAMES = ("A-101", "A-202", "A-303", "A-404")
 _NAME = "id"  # the attribute with the name of a test message: ids are made by the server
-_PAGES_MAX = 50  # of a list that is looked through for a few messages
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ARRIVES_WITHIN_S = 5  # a message for a queue of another shard is handed over
 _POLL_S = 0.05
 
@@ -45,11 +47,12 @@ class QueueOperations:
             counts = self._counts(self.url)
             return queue_stats(counts[0], counts[1] + counts[2], None, None)
         info = self._info(self.queue)
-        hidden = [
-            each["id"] for state in ("in_flight", "delayed") for each in self._some(self.queue, state=state)
-        ]
-        ids = [each["id"] for each in self._some(self.queue)]
-        return queue_stats(info["visible"], info["in_flight"] + info["delayed"], ids, hidden[:IDS_MAX])
+        hidden: list[str] = []
+        for state in ("in_flight", "delayed"):
+            hidden += self._ids(self.queue, min(info[state], IDS_MAX - len(hidden)), state)
+        return queue_stats(
+            info["visible"], info["in_flight"] + info["delayed"], self._ids(self.queue), hidden
+        )
 
     def dead_letters(self) -> dict[str, Any]:
         """Statistics of the dead-letter queue."""
@@ -60,7 +63,7 @@ class QueueOperations:
             return dead_letter_stats(sum(self._counts(self._target.queue_url(queue))), None)
         info = self._info(queue)
         total = info["visible"] + info["in_flight"] + info["delayed"]
-        return dead_letter_stats(total, [each["id"] for each in self._some(queue)])
+        return dead_letter_stats(total, self._ids(queue))
 
     def first(self, limit: int) -> list[Found]:
         """Of the queue, then of its dead-letter queue."""
@@ -83,7 +86,7 @@ class QueueOperations:
                 continue
             if message := self._get(queue, id):
                 return self._found(queue, message)
-            for named in self._messages(queue, {"attribute": f"{_NAME}={id}", "limit": 1}):
+            for named in self._named(queue, id, 1):
                 return self._found(queue, named)
         return None
 
@@ -136,7 +139,7 @@ class QueueOperations:
 
     def purge(self) -> list[str] | None:
         """Remove all messages; the first ids of them, None where they cannot be listed."""
-        ids = [each["id"] for each in self._some(self.queue)] if self._target.is_penstock else None
+        ids = self._ids(self.queue) if self._target.is_penstock else None
         self._target.sqs("PurgeQueue", QueueUrl=self.url)
         return ids
 
@@ -181,7 +184,7 @@ class QueueOperations:
             self._target.sqs("DeleteMessage", QueueUrl=self._url_of(found), ReceiptHandle=receipt)
         else:
             self._target.need_penstock("delete of a message that was not received here")
-            self._target.admin("DELETE", _path(found.queue, found.id))
+            self._admin(found.queue).call("DELETE", f"/messages/{quoted(found.id)}")
 
     # -- the admin API -------------------------------------------------------------------------------------------
 
@@ -203,7 +206,7 @@ class QueueOperations:
         return True
 
     def _change(self, found: Found, operation: str) -> dict[str, Any]:
-        return self._target.admin("POST", f"{_path(found.queue, found.id)}/{operation}", body={})
+        return self._admin(found.queue).change(found.id, operation)
 
     def _arrived(self, moved: dict[str, Any]) -> Found:
         deadline = time.monotonic() + _ARRIVES_WITHIN_S
@@ -215,38 +218,36 @@ class QueueOperations:
 
     def _delete_named(self, name: str) -> None:
         """Not those in flight: their consumers decide."""
-        for message in list(self._messages(self.queue, {"attribute": f"{_NAME}={name}", "body_bytes": 0})):
+        for message in list(self._named(self.queue, name)):
             if message["state"] != "in_flight":
-                self._target.admin("DELETE", _path(self.queue, message["id"]))
+                self._admin(self.queue).call("DELETE", f"/messages/{quoted(message['id'])}")
+
+    def _admin(self, queue: str) -> AdminQueue:
+        return AdminQueue(self._target, self.url if queue == self.queue else queue)
 
     def _get(self, queue: str, id: str) -> Message | None:
         try:
-            return self._target.admin("GET", _path(queue, id))
+            return self._admin(queue).message(id)
         except ApiError as error:
             if error.code == "MessageDoesNotExist":
                 return None
             raise
 
-    def _some(self, queue: str, limit: int = IDS_MAX, state: str | None = None) -> list[Message]:
+    def _some(self, queue: str, limit: int, state: str | None = None) -> Iterator[Message]:
         """The first messages, without bodies."""
-        found = []
-        for message in self._messages(queue, {"state": state, "limit": limit, "body_bytes": 0}):
-            found.append(message)
-            if len(found) == limit:
-                break
-        return found
+        return self._admin(queue).messages({"state": state, "body_bytes": 0}, limit) if limit else iter(())
 
-    def _messages(self, queue: str, query: dict[str, Any]) -> Iterator[Message]:
-        after = None
-        for _ in range(_PAGES_MAX):
-            page = self._target.admin("GET", f"/queues/{quoted(queue)}/messages", {**query, "after": after})
-            yield from page["messages"]
-            after = page.get("next")
-            if after is None:
-                return
+    def _ids(self, queue: str, limit: int = IDS_MAX, state: str | None = None) -> list[str]:
+        return [message["id"] for message in self._some(queue, limit, state)]
+
+    def _named(self, queue: str, name: str, limit: int | None = None) -> Iterator[Message]:
+        """Test messages of that name. What has the form of an id is none: the whole queue would be looked at."""
+        if _ID.fullmatch(name):
+            return iter(())
+        return self._admin(queue).messages({"attribute": f"{_NAME}={name}"}, limit)
 
     def _info(self, queue: str) -> dict[str, Any]:
-        return self._target.admin("GET", f"/queues/{quoted(queue)}")
+        return self._admin(queue).call("GET")
 
     def _found(self, queue: str, message: Message) -> Found:
         return Found(queue, self._is_dead_letter_queue(queue), message)
@@ -272,10 +273,6 @@ class QueueOperations:
         found = self._target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=wanted)["Attributes"]
         visible, in_flight, delayed = (int(found[name]) for name in wanted)
         return visible, in_flight, delayed
-
-
-def _path(queue: str, id: str) -> str:
-    return f"/queues/{quoted(queue)}/messages/{quoted(id)}"
 
 
 def _adding_one(queue: str) -> str:

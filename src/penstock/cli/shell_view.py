@@ -6,8 +6,9 @@ DynamoMQ computes a status from one time only: what cannot be received now, in f
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from penstock.cli.times import rfc3339
 
 IDS_MAX = 100  # that statistics name
 
@@ -88,21 +89,15 @@ def dead_letter_stats(total: int, ids: list[str] | None) -> dict[str, Any]:
 
 def received_message(answer: dict[str, Any]) -> Message:
     """A message of ReceiveMessage in the form of the admin API, for servers that have none."""
-    attributes = answer.get("Attributes", {})
+    attributes = answer["Attributes"]
+    sent_at = rfc3339(int(attributes["SentTimestamp"]) / 1000)
     return {
         "id": answer["MessageId"],
         "state": "in_flight",
         "body": answer["Body"],
-        "receives": int(attributes.get("ApproximateReceiveCount", 1)),
-        "sent_at": _time(attributes.get("SentTimestamp")),
-        "enqueued_at": _time(attributes.get("SentTimestamp")),
-        "first_received_at": _time(attributes.get("ApproximateFirstReceiveTimestamp")),
+        "receives": int(attributes["ApproximateReceiveCount"]),
+        "sent_at": sent_at,
+        "enqueued_at": sent_at,
+        "first_received_at": rfc3339(int(attributes["ApproximateFirstReceiveTimestamp"]) / 1000),
         "group": attributes.get("MessageGroupId"),
     }
-
-
-def _time(milliseconds: str | None) -> str:
-    if milliseconds is None:
-        return ""
-    moment = datetime.fromtimestamp(int(milliseconds) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
