@@ -2,48 +2,74 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from penstock.cli.admin_queue import AdminQueue
+import click
+
+from penstock.cli.admin_queue import AdminQueue, Json
+from penstock.cli.arguments import RATE, yes_option
 from penstock.cli.failure import Breakdown
 from penstock.cli.target import Target
 from penstock.client.api import quoted
 
-Json = dict[str, Any]
 _POLL_S = 0.3
 
 
-def counted(admin: AdminQueue, operation: str, chosen: Json, to: str | None) -> Json:
-    """What the task would do. Nothing is changed."""
-    return admin.call("POST", "/tasks", body=_request(operation, chosen, to, None) | {"dry_run": True})
+class TaskFlags(NamedTuple):
+    rate: float | None
+    dry_run: bool
+    no_wait: bool
+    yes: bool
 
 
-def describe(dry_run: Json) -> str:
-    """In one sentence: how many match, how many can, and why others cannot."""
-    more = "" if dry_run.get("complete", True) else " so far: not all messages were counted"
-    text = f"{_messages(dry_run['matched'])} of {dry_run['looked_at']} match{more}"
-    for each in dry_run["cannot"]:
-        text += f", {each['count']} cannot ({each['reason']})"
-    return text
+def with_task_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags of a task; passes them as ``task``."""
+
+    @functools.wraps(function)
+    def run(rate: float | None, dry_run: bool, no_wait: bool, yes: bool, **arguments: Any) -> Any:
+        return function(task=TaskFlags(rate, dry_run, no_wait, yes), **arguments)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run
 
 
-def run_task(
-    target: Target,
-    admin: AdminQueue,
-    operation: str,
-    chosen: Json,
-    *,
-    to: str | None,
-    rate: float | None,
-    wait: bool,
-) -> Json:
-    """Starts it, and unless told otherwise waits until it ends. The task goes on if this command is interrupted."""
-    task = admin.call("POST", "/tasks", body=_request(operation, chosen, to, rate))
-    if not wait:
-        return task
+def change_matching(
+    target: Target, admin: AdminQueue, operation: str, chosen: Json, to: str | None, flags: TaskFlags,
+    *, question: str, done: str,
+) -> None:  # fmt: skip
+    """``done``: what then has happened to the messages, "deleted". Exit code 1: no message matches, or none can."""
+    request: Json = {"operation": operation, "filter": chosen, **({} if to is None else {"to": to})}
+    found = admin.call("POST", "/tasks", body=request | {"dry_run": True})
+    if flags.dry_run:
+        target.out.json(found) if target.out.as_json else target.out.line(_counted(found))
+        return
+    target.out.note(_counted(found))
+    if found.get("complete", True) and not found["can"]:
+        raise SystemExit(1)
+    target.out.confirm(question, flags.yes)
+    if flags.rate is not None:
+        request["rate"] = max(1, round(flags.rate))
+    task = admin.call("POST", "/tasks", body=request)
+    _report(target, task if flags.no_wait else _followed(target, admin, task), done)
+
+
+def _counted(dry_run: Json) -> str:
+    """In one line: how many match, and why some of them cannot."""
+    verb = "matches" if dry_run["matched"] == 1 else "match"
+    text = f"{_messages(dry_run['matched'])} of {dry_run['looked_at']} {verb}"
+    if not dry_run.get("complete", True):
+        text += " so far (not all were counted)"
+    return text + "".join(f", {each['count']} cannot ({each['reason']})" for each in dry_run["cannot"])
+
+
+def _followed(target: Target, admin: AdminQueue, task: Json) -> Json:
+    """The task when it has ended. It goes on if this command is interrupted."""
     path = f"/tasks/{quoted(task['id'])}"
-    with target.out.progress(operation, task.get("total")) as progress:
+    with target.out.progress(task["operation"], task.get("total")) as progress:
         while task["status"] == "running":
             time.sleep(_POLL_S)
             task = admin.call("GET", path)
@@ -51,8 +77,7 @@ def run_task(
     return task
 
 
-def report(target: Target, task: Json, done: str) -> None:
-    """``done``: what happened to the messages, "deleted"."""
+def _report(target: Target, task: Json, done: str) -> None:
     if target.out.as_json:
         target.out.json(task)
     elif task["status"] == "running":
@@ -65,14 +90,13 @@ def report(target: Target, task: Json, done: str) -> None:
         raise Breakdown(f"the task {task['status']}{why}")
 
 
-def _request(operation: str, chosen: Json, to: str | None, rate: float | None) -> Json:
-    request: Json = {"operation": operation, "filter": chosen}
-    if to is not None:
-        request["to"] = to
-    if rate is not None:
-        request["rate"] = max(1, round(rate))
-    return request
-
-
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
+
+
+_OPTIONS = (
+    click.option("--rate", type=RATE, metavar="RATE", help="Change at most so many messages a second."),
+    click.option("--dry-run", is_flag=True, help="Only say how many messages match, and how many cannot."),
+    click.option("--no-wait", is_flag=True, help="Return when the task has started."),
+    yes_option,
+)

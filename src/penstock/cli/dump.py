@@ -12,14 +12,13 @@ from typing import IO, Any
 
 import click
 
-from penstock.cli.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
 from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
 from penstock.cli.sending import BATCH
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError
 
-Json = dict[str, Any]
 STANDARD = Path("-")  # standard input or output
 _BODY_BYTES = 4 * 1024 * 1024  # of bodies in a page; longer ones are read one by one
 _LAST_POLL_S = 2  # Amazon SQS asks all of its servers only if a receive waits

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli.admin_queue import AdminQueue, chosen, with_filter
-from penstock.cli.arguments import RATE, queue_argument, yes_option
-from penstock.cli.bulk import counted, describe, report, run_task
+from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.arguments import queue_argument
+from penstock.cli.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.dump import write_messages
-from penstock.cli.failure import Breakdown, Failure
+from penstock.cli.failure import Failure
 from penstock.cli.output import safe
 from penstock.cli.target import Target, queue_name, with_target
 
-Json = dict[str, Any]
 _AROUND = 60  # characters beside what matches
+_TEXTS = {
+    "copy": ("Copy them to {to}?", "copied to {to}"),
+    "move": ("Move them to {to}?", "moved to {to}"),
+    "delete": ("Delete them from {queue}?", "deleted"),
+}
 _MARK_WITHIN_S = 0.1  # to find again what the server has found
 
 
@@ -35,15 +40,12 @@ _MARK_WITHIN_S = 0.1  # to find again what the server has found
 @click.option(
     "--dump", type=click.Path(path_type=Path, dir_okay=False), help="Write what matches as JSON lines."
 )
-@click.option("--rate", type=RATE, help="Change at most so many messages a second.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done.")
-@click.option("--no-wait", is_flag=True, help="Return when the task has started.")
-@yes_option
+@with_task_flags
 @with_target
 def command(
     target: Target, queue: str, pattern: str | None, ignore_case: bool, fixed: bool, only_count: bool,
     only_ids: bool, maximum: int | None, copy_to: str | None, move_to: str | None, delete: bool, dump: Path | None,
-    rate: float | None, dry_run: bool, no_wait: bool, yes: bool, **flags: Any,
+    task: TaskFlags, **flags: Any,
 ) -> None:  # fmt: skip
     """Search the messages of QUEUE in any state, without receiving them.
 
@@ -63,15 +65,16 @@ def command(
     asked = [name for name, given in (("copy", copy_to), ("move", move_to), ("delete", delete)) if given]
     if len(asked) + (dump is not None) > 1:
         raise Failure("give one of --copy-to, --move-to, --delete, --dump")
-    if dry_run and not asked:
+    if task.dry_run and not asked:
         raise Failure("--dry-run is for --copy-to, --move-to and --delete")
     if maximum is not None and asked:
         raise Failure("--max is for searching: a change is made to all messages that match")
     filter = _with_pattern(chosen(flags), pattern, ignore_case, fixed)
     admin = AdminQueue(target, queue)
     if asked:
-        to = copy_to or move_to
-        _change(target, admin, asked[0], filter, to and queue_name(to), rate, dry_run, not no_wait, yes)
+        to = None if delete else queue_name(copy_to or move_to or "")
+        question, done = (text.format(to=to, queue=admin.name) for text in _TEXTS[asked[0]])
+        change_matching(target, admin, asked[0], filter, to, task, question=question, done=done)
     elif dump is not None:
         _need(write_messages(target, admin, filter, dump, maximum))
         target.out.note(f'wrote "{dump}"')
@@ -83,9 +86,6 @@ def command(
         _need(_search(target, admin, filter, maximum, only_ids))
 
 
-_SPECIAL = frozenset("\\.^$*+?{}[]()|")  # in regular expressions
-
-
 def _with_pattern(filter: Json, pattern: str | None, ignore_case: bool, fixed: bool) -> Json:
     if pattern is None:
         if not filter:
@@ -94,7 +94,7 @@ def _with_pattern(filter: Json, pattern: str | None, ignore_case: bool, fixed: b
     if fixed and not ignore_case:
         given = {"body": pattern}
     else:
-        text = "".join(f"\\{c}" if c in _SPECIAL else c for c in pattern) if fixed else pattern
+        text = re.escape(pattern) if fixed else pattern
         given = {"regex": f"(?i){text}" if ignore_case else text}
     if given.keys() & filter.keys():
         raise Failure(f"PATTERN and --{next(iter(given))} are the same condition: give one of them")
@@ -125,7 +125,7 @@ def _excerpt(body: str, filter: Json, coloured: bool) -> str:
     """What matches with some text around it; the beginning if it is not known where it matches."""
     import regex  # the server matches with it, too
 
-    text = filter.get("regex") or regex.escape(filter.get("body", ""))
+    text = filter.get("regex") or re.escape(filter.get("body", ""))
     try:
         found = regex.search(text, body, timeout=_MARK_WITHIN_S) if text else None
     except (regex.error, TimeoutError):
@@ -137,29 +137,3 @@ def _excerpt(body: str, filter: Json, coloured: bool) -> str:
     left = "…" if start > _AROUND else ""
     right = "…" if end + len(after) < len(body) else ""
     return f"{left}{safe(before)}{shown}{safe(after)}{right}"
-
-
-_QUESTIONS = {
-    "copy": "Copy them to {to}?",
-    "move": "Move them to {to}?",
-    "delete": "Delete them from {queue}?",
-}
-_DONE = {"copy": "copied to {to}", "move": "moved to {to}", "delete": "deleted"}
-
-
-def _change(
-    target: Target, admin: AdminQueue, operation: str, filter: Json, to: str | None, rate: float | None,
-    dry_run: bool, wait: bool, yes: bool,
-) -> None:  # fmt: skip
-    found = counted(admin, operation, filter, to)
-    if dry_run:
-        target.out.json(found) if target.out.as_json else target.out.line(describe(found))
-        return
-    target.out.note(describe(found))
-    if not found["matched"] and found.get("complete", True):
-        raise SystemExit(1)
-    if not found["can"] and found.get("complete", True):
-        raise Breakdown("nothing was changed")
-    target.out.confirm(_QUESTIONS[operation].format(to=to, queue=admin.name), yes)
-    task = run_task(target, admin, operation, filter, to=to, rate=rate, wait=wait)
-    report(target, task, _DONE[operation].format(to=to))

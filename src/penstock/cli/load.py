@@ -12,13 +12,13 @@ from typing import IO, Any
 
 import click
 
+from penstock.cli.admin_queue import Json
 from penstock.cli.arguments import RATE, queue_argument
 from penstock.cli.dump import STANDARD
 from penstock.cli.failure import Breakdown, Failure, printable
 from penstock.cli.sending import MessageToSend, Outcome, Pace, send_all, sqs_attribute
 from penstock.cli.target import Target, with_target
 
-Json = dict[str, Any]
 _ERRORS_SHOWN = 20
 
 

@@ -10,19 +10,16 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from penstock.cli.admin_queue import AdminQueue
+from penstock.cli.admin_queue import AdminQueue, Json
 from penstock.cli.arguments import DURATION, queue_argument, yes_option
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.message_view import show_message
 from penstock.cli.sending import read_attribute, reason
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, quoted
-
-Json = dict[str, Any]
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 _version = click.option(

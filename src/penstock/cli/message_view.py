@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
+from penstock.cli.admin_queue import Json
 from penstock.cli.output import Output, safe, shortened
 from penstock.cli.times import shown_age, shown_time
 
-Json = dict[str, Any]
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
 _BODY_MIN = 20
 

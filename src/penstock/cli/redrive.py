@@ -51,6 +51,11 @@ def start(target: Target, queue: str, to: str | None, rate: float | None, wait: 
       penstock redrive start orders-dlq --wait --rate 50/s
       penstock redrive start orders-dlq --to orders-inspection
     """
+    move_all(target, queue, to, rate, wait=wait)
+
+
+def move_all(target: Target, queue: str, to: str | None, rate: float | None, *, wait: bool) -> None:
+    """Starts a task and says so, or waits until it has ended and says how."""
     source = queue_arn(target, queue)
     handle = target.sqs(
         "StartMessageMoveTask",

@@ -13,13 +13,12 @@ from typing import Any
 
 import click
 
-from penstock.cli.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
 from penstock.cli.arguments import DurationArgument, queue_argument
 from penstock.cli.output import safe, shortened
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
 
-Json = dict[str, Any]
 _LAST_MAX = 1000
 _PAGE = 100  # while following: the last page is listed again and again
 _NONE = {

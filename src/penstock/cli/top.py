@@ -10,10 +10,11 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.admin_queue import Json
 from penstock.cli.arguments import DurationArgument, short_duration, short_size
 from penstock.cli.output import Cell, safe
 from penstock.cli.target import Target, with_target
@@ -22,7 +23,6 @@ from penstock.client.api import ApiError, Unavailable
 if TYPE_CHECKING:
     from rich.table import Table
 
-Json = dict[str, Any]
 _COLUMNS = (
     "QUEUE", "VISIBLE", "IN FLIGHT", "DELAYED", "OLDEST", "SENT/S", "RECEIVED/S", "DELETED/S", "SIZE", "DEAD LETTERS"
 )  # fmt: skip
