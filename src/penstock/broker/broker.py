@@ -17,7 +17,7 @@ import msgspec
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.failures import Failures
-from penstock.broker.history import History, MessageHistory
+from penstock.broker.history import MessageHistory
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
@@ -280,12 +280,6 @@ class Broker:
     def failures(self, queue: LiveQueue) -> Failures:
         """What consumers reported about messages of this queue."""
         return self._partition_of(queue).failures
-
-    async def history(self, queue: LiveQueue, id: str) -> History:
-        """What happened to a message, also after it is gone. Raises MessageNotAvailable."""
-        partition = self._partition_of(queue)
-        seq = await partition.inspection.number_of(queue, id)
-        return self._shared.history.of(partition.shard.index, seq, partition.shard.clock)
 
     # -- messages --------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from penstock.server.shards import OpenShards
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import admin, sqs, sts
 from penstock.services.sqs.attributes import shown_queue
+from penstock.services.sqs.edited import check_edited
 from penstock.services.sqs.resources import queue_url
 from penstock.services.sqs.sending import sequence_number
 from penstock.store.leases import Leases
@@ -235,7 +236,7 @@ def _queue_host(parts: Parts) -> str:
     return host if REGION_PLACEHOLDER in host else ""
 
 
-_SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url)
+_SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edited)
 
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (sqs.SERVICE, lambda parts: sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))),

@@ -10,6 +10,17 @@ from __future__ import annotations
 import msgspec
 
 from penstock.services.admin import structs as st
+from penstock.services.admin.changes import (
+    dead_letter_message,
+    delete_message,
+    edit_message,
+    move_message,
+    redrive_message,
+    release_message,
+    reorder_message,
+    report_failure,
+    reset_message,
+)
 from penstock.services.admin.messages import get_message, get_message_history, list_messages
 from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
@@ -39,6 +50,21 @@ def _look(
     )  # fmt: skip
 
 
+def _change(
+    name: str,
+    http: str,
+    request: type[msgspec.Struct],
+    response: type[msgspec.Struct] | None,
+    handler: Handler,
+    resource: FindResource = queue_in_path,
+    members: tuple[str, ...] = _ABOUT_MESSAGE,
+) -> Action:
+    return Action(
+        name, request, response, handler, resource, f"penstock:{name}",
+        grantable=resource is queue_in_path, audit=AuditRule("Management", members), http=http,
+    )  # fmt: skip
+
+
 _ROWS = (
     _look("ListQueues", f"GET {_QUEUES}", st.QueuesRequest, st.QueuesResult, list_queues, all_queues, ("prefix",)),
     _look("GetQueue", f"GET {_QUEUE}", st.AboutQueue, st.QueueInfo, get_queue),
@@ -48,6 +74,18 @@ _ROWS = (
         "GetMessageHistory", f"GET {_MESSAGE}/history", st.AboutMessage, st.MessageHistoryResult, get_message_history,
         members=_ABOUT_MESSAGE,
     ),
+    _change("EditMessage", f"PATCH {_MESSAGE}", st.EditMessageRequest, st.MessageInfo, edit_message),
+    _change("ReorderMessage", f"POST {_MESSAGE}/reorder", st.ReorderMessageRequest, st.MessageInfo, reorder_message),
+    _change("ReleaseMessage", f"POST {_MESSAGE}/release", st.VersionedRequest, st.MessageInfo, release_message),
+    _change("ResetMessage", f"POST {_MESSAGE}/reset", st.VersionedRequest, st.MessageInfo, reset_message),
+    _change("DeadLetterMessage", f"POST {_MESSAGE}/dead-letter", st.VersionedRequest, st.Moved, dead_letter_message),
+    _change("RedriveMessage", f"POST {_MESSAGE}/redrive", st.VersionedRequest, st.Moved, redrive_message),
+    _change(
+        "MoveMessage", f"POST {_MESSAGE}/move", st.MoveMessageRequest, st.Moved, move_message,
+        members=(*_ABOUT_MESSAGE, "to"),
+    ),
+    _change("DeleteMessage", f"DELETE {_MESSAGE}", st.RemoveMessageRequest, None, delete_message),
+    _change("ReportFailure", f"POST {_MESSAGE}/failures", st.ReportFailureRequest, None, report_failure),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-from penstock.broker.history import History, holder_of
 from penstock.broker.inspection import MessageView, Order
 from penstock.broker.live_queue import LiveQueue
 from penstock.queues.filters import MessageFilter
@@ -22,6 +21,7 @@ from penstock.services.admin.structs import (
     MessageHistoryResult,
     MessageHolder,
     MessageInfo,
+    ReportedFailure,
 )
 from penstock.wire.service import Call
 
@@ -58,7 +58,8 @@ async def get_message(admin: Admin, request: AboutMessage, call: Call) -> Messag
 
 async def get_message_history(admin: Admin, request: AboutMessage, call: Call) -> MessageHistoryResult:
     """What happened to a message, as far as it is remembered; also after it is gone."""
-    history: History = await admin.broker.history(call.resource.queue, request.id)
+    queue: LiveQueue = call.resource.queue
+    history = queue.history(await admin.broker.inspection(queue).number_of(queue, request.id))
     events = [
         Event(
             at=wall_time(each.at_ms),
@@ -119,6 +120,7 @@ def message_info(
         source=row.source,
         sequence_number=admin.sqs.sequence_number(sequence_of(row.position)) if queue.settings.fifo else None,
     )
+    info.failure = _last_failure(admin, queue, row.seq)
     if view.state is State.IN_FLIGHT:
         info.holder = _holder(queue, row.seq)
     if content is None:
@@ -135,7 +137,7 @@ def message_info(
 
 def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
     """None: that is not known since a restart."""
-    holder = holder_of(queue.rules.backlog.index.get(seq), queue.shard.clock)
+    holder = queue.holder(seq)
     if holder is None:
         return None
     return MessageHolder(
@@ -145,6 +147,20 @@ def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
         since=wall_time(holder.since_ms),
         until=wall_time(holder.until_ms),
         extended=holder.extended,
+    )
+
+
+def _last_failure(admin: Admin, queue: LiveQueue, seq: int) -> ReportedFailure | None:
+    reports = admin.broker.failures(queue).of(seq)
+    if not reports:
+        return None
+    last = reports[-1]
+    return ReportedFailure(
+        reason=last.reason,
+        at=wall_time(last.at_ms),
+        detail=last.detail,
+        attempt=last.attempt,
+        worker=last.worker,
     )
 
 

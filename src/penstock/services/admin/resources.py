@@ -9,19 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
+from penstock.auth.authorize import authorize
 from penstock.errors import QueueMissing
 from penstock.names import PARTITION, QueueName, is_account
+from penstock.services.admin.faults import admin_fault
 from penstock.services.admin.structs import AboutQueue
 from penstock.wire.service import Action, Call
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.live_queue import LiveQueue
-    from penstock.queues.messages import Counts
+    from penstock.queues.messages import Attribute, Counts
+    from penstock.queues.settings import QueueRecord
     from penstock.services.admin.server import ServerControl
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -34,6 +37,7 @@ class SqsTexts(msgspec.Struct, frozen=True):
     attributes: Callable[[LiveQueue, Counts], dict[str, str]]
     sequence_number: Callable[[int], str]
     queue_url: Callable[[str, QueueName], str]
+    check_edited: Callable[[str | None, Mapping[str, Attribute] | None, str | None, int | None], None]
 
 
 class Admin(msgspec.Struct, frozen=True):
@@ -45,13 +49,21 @@ class Admin(msgspec.Struct, frozen=True):
     server: ServerControl
 
 
+class SendPermission(NamedTuple):
+    permission: str = "sqs:SendMessage"
+    grantable: bool = True
+    root_always: bool = False
+
+
+_SEND = SendPermission()
+
+
 class AdminResource(msgspec.Struct):
-    """What authorization asks of a resource."""
+    """What authorization asks of a resource: a queue, or the server."""
 
     arn: str
     account: str
-    name: QueueName | None = None  # None: it is the server
-    found: LiveQueue | None = None
+    found: LiveQueue | QueueRecord | None = None  # the latter in a shard of another process
     request_tags: Mapping[str, str] = _NOTHING
     tag_keys: tuple[str, ...] = ()
     keys: Mapping[str, str] = _NOTHING
@@ -66,10 +78,10 @@ class AdminResource(msgspec.Struct):
 
     @property
     def queue(self) -> LiveQueue:
-        """Raises QueueMissing."""
+        """Of a request about a queue. Raises QueueMissing."""
         if self.found is None:
             raise QueueMissing
-        return self.found
+        return cast("LiveQueue", self.found)
 
 
 def queue_in_path(admin: Admin, request: AboutQueue, call: Call) -> AdminResource:
@@ -80,7 +92,7 @@ def queue_in_path(admin: Admin, request: AboutQueue, call: Call) -> AdminResourc
         admin.broker.check_owned(name)
         if call.principal is None:
             raise QueueMissing
-    return AdminResource(name.arn, name.account, name, found)
+    return AdminResource(name.arn, name.account, found)
 
 
 def queue_named(text: str, account: str | None, call: Call) -> QueueName:
@@ -91,6 +103,18 @@ def queue_named(text: str, account: str | None, call: Call) -> QueueName:
     if call.principal is None and account != call.space.account:
         raise QueueMissing
     return QueueName(account, call.space.region, text)
+
+
+async def authorize_target(admin: Admin, name: QueueName, call: Call) -> None:
+    """Messages are sent to this queue: as with SQS's own move tasks, that needs the permission to send to it.
+
+    Raises AccessDenied, QueueMissing or Unreachable."""
+    found = admin.broker.by_name.get(name) or await admin.broker.describe(name)
+    authorize(call, _SEND, AdminResource(name.arn, name.account, found))
+    if found is None:
+        raise admin_fault(
+            "QueueDoesNotExist", f"The queue {name.name} does not exist in this account and region."
+        )
 
 
 def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:

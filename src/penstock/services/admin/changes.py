@@ -1,0 +1,215 @@
+"""Changes of one message that is not in flight: edit, reorder, release, reset, delete, send to another queue. And the
+reports of consumers that failed.
+
+The id stays in all of them. ``version`` in a request refuses the change if the message has another one by now.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from penstock.broker.editing import Edit, Editing
+from penstock.broker.failures import FailureReport
+from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEASED, EventKind
+from penstock.broker.live_queue import LiveQueue
+from penstock.errors import MessageInFlight
+from penstock.limits import SECOND
+from penstock.names import Arn, QueueName
+from penstock.queues.messages import Attribute
+from penstock.services.admin.faults import admin_fault, invalid
+from penstock.services.admin.messages import present_message
+from penstock.services.admin.resources import Admin, authorize_target, queue_named
+from penstock.services.admin.shown import choice_of, wall_time
+from penstock.services.admin.structs import (
+    EditMessageRequest,
+    MessageAttribute,
+    MessageInfo,
+    Moved,
+    MoveMessageRequest,
+    RemoveMessageRequest,
+    ReorderMessageRequest,
+    ReportFailureRequest,
+    VersionedRequest,
+)
+from penstock.wire.service import Call, Fault
+
+Change = Callable[[Editing, LiveQueue, int], Coroutine[Any, Any, None]]
+_DELAY_S_MAX = 1e6  # SQS accepts far less
+
+
+async def edit_message(admin: Admin, request: EditMessageRequest, call: Call) -> MessageInfo:
+    """Give a message another body, other attributes, another delay or group."""
+    edit = _checked_edit(admin, request)
+    given = [
+        name for name in ("body", "attributes", "delay_s", "group") if getattr(request, name) is not None
+    ]
+    if not given:
+        raise admin_fault("InvalidParameter", "Give at least one of body, attributes, delay_s and group.")
+    return await _change_in_place(
+        admin, request, call,
+        lambda editing, queue, seq: editing.edit(queue, seq, edit, request.version),
+        ", ".join(given),
+    )  # fmt: skip
+
+
+async def reorder_message(admin: Admin, request: ReorderMessageRequest, call: Call) -> MessageInfo:
+    """Move a message to the front or the back of its queue, or before another message."""
+    queue: LiveQueue = call.resource.queue
+    to = choice_of(request.to, "to", ("front", "back", "before"))
+    if (to == "before") != (request.before is not None):
+        raise invalid("before", "the id of a message, with to=before only")
+    inspection = admin.broker.inspection(queue)
+    other = 0 if request.before is None else await inspection.find(queue, request.before)
+
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        if to == "before":
+            return editing.move_before(queue, seq, other, request.version)
+        move = editing.move_to_front if to == "front" else editing.move_to_back
+        return move(queue, seq, request.version)
+
+    detail = "moved before another message" if to == "before" else f"moved to the {to}"
+    return await _change_in_place(admin, request, call, change, detail)
+
+
+async def release_message(admin: Admin, request: VersionedRequest, call: Call) -> MessageInfo:
+    """Make a delayed message visible now."""
+    return await _change_in_place(
+        admin, request, call,
+        lambda editing, queue, seq: editing.release(queue, seq, request.version),
+        "made visible", RELEASED,
+    )  # fmt: skip
+
+
+async def reset_message(admin: Admin, request: VersionedRequest, call: Call) -> MessageInfo:
+    """Set the receive counts and times of a message as if it had just been sent."""
+    return await _change_in_place(
+        admin, request, call,
+        lambda editing, queue, seq: editing.reset(queue, seq, request.version),
+        "counts and times reset",
+    )  # fmt: skip
+
+
+async def delete_message(admin: Admin, request: RemoveMessageRequest, call: Call) -> None:
+    """Delete a message without receiving it."""
+    seq = await _change(
+        admin, request.id, call, lambda editing, queue, seq: editing.delete(queue, seq, request.version)
+    )
+    call.resource.queue.note(seq, DELETED, call.requester)
+
+
+async def dead_letter_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
+    """Send a message to the dead-letter queue of its queue."""
+    redrive = call.resource.queue.settings.redrive
+    if redrive is None:
+        raise admin_fault("NotPossible", "The queue has no dead-letter queue: set its RedrivePolicy first.")
+    return await _send_to(admin, request, call, redrive.target, DEAD_LETTERED)
+
+
+async def redrive_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
+    """Send a dead letter back to the queue that it came from."""
+    queue: LiveQueue = call.resource.queue
+    view = await admin.broker.inspection(queue).get(queue, request.id)
+    source = Arn.parse(view.row.source or "")
+    if source is None:
+        text = "The message is no dead letter of another queue: move it to a queue by name."
+        raise admin_fault("NotPossible", text)
+    await authorize_target(admin, source.queue, call)
+    return await _send_to(admin, request, call, source.queue)
+
+
+async def move_message(admin: Admin, request: MoveMessageRequest, call: Call) -> Moved:
+    """Move a message to another queue of the same account and region."""
+    target = queue_named(request.to, call.resource.account, call)
+    await authorize_target(admin, target, call)
+    return await _send_to(admin, request, call, target)
+
+
+async def report_failure(admin: Admin, request: ReportFailureRequest, call: Call) -> None:
+    """Say why a message could not be processed. It is kept with the message, and goes with it to other queues."""
+    queue: LiveQueue = call.resource.queue
+    if not request.reason:
+        raise invalid("reason", "a short text by which failures can be grouped")
+    if request.attempt is not None and request.attempt < 0:
+        raise invalid("attempt", "an integer, 0 or more")
+    seq = await admin.broker.inspection(queue).find(queue, request.id)
+    report = FailureReport(request.reason, request.detail, request.attempt, request.worker)
+    await admin.broker.failures(queue).report(queue, seq, report, call.requester)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------
+
+
+async def _change(admin: Admin, id: str, call: Call, change: Change) -> int:
+    """Make a change, and answer the number of the message."""
+    queue: LiveQueue = call.resource.queue
+    seq = await admin.broker.inspection(queue).find(queue, id)
+    try:
+        await change(admin.broker.editing(queue), queue, seq)
+    except MessageInFlight:
+        raise _in_flight(queue, seq) from None
+    return seq
+
+
+async def _change_in_place(
+    admin: Admin,
+    request: VersionedRequest,
+    call: Call,
+    change: Change,
+    detail: str,
+    event: EventKind = EDITED,
+) -> MessageInfo:
+    queue: LiveQueue = call.resource.queue
+    seq = await _change(admin, request.id, call, change)
+    queue.note(seq, event, call.requester, detail)
+    return await present_message(admin, queue, request.id)
+
+
+async def _send_to(
+    admin: Admin, request: VersionedRequest, call: Call, target: QueueName, event: EventKind = MOVED
+) -> Moved:
+    queue: LiveQueue = call.resource.queue
+    seq = await _change(
+        admin, request.id, call,
+        lambda editing, queue, seq: editing.send_to(queue, seq, target, request.version),
+    )  # fmt: skip
+    queue.note(seq, event, call.requester, f"to {target.name}")
+    return Moved(queue=target.name, id=request.id)
+
+
+def _in_flight(queue: LiveQueue, seq: int) -> Fault:
+    holder = queue.holder(seq)
+    text = "The message was received and is hidden: wait until it is deleted or visible again."
+    if holder is not None:
+        held = f"{holder.by} at {holder.address} holds it until {wall_time(holder.until_ms)}."
+        text = f"{text} {held}"
+    return admin_fault("MessageInFlight", text)
+
+
+def _checked_edit(admin: Admin, request: EditMessageRequest) -> Edit:
+    attributes = None if request.attributes is None else _attributes(request.attributes)
+    delay_ms = None
+    if request.delay_s is not None:
+        if not math.isfinite(request.delay_s) or abs(request.delay_s) > _DELAY_S_MAX:
+            raise invalid("delay_s", "a number of seconds")
+        delay_ms = round(request.delay_s * SECOND)
+    try:
+        admin.sqs.check_edited(request.body, attributes, request.group, delay_ms)
+    except Fault as fault:
+        raise admin_fault("InvalidParameter", fault.message) from None
+    return Edit(body=request.body, attributes=attributes, delay_ms=delay_ms, group=request.group)
+
+
+def _attributes(given: dict[str, MessageAttribute]) -> dict[str, Attribute]:
+    attributes = {}
+    for name, each in given.items():
+        value: str | bytes = each.value
+        if each.type.partition(".")[0] == "Binary":
+            try:
+                value = base64.b64decode(each.value, validate=True)
+            except ValueError:
+                raise invalid(f"the attribute {name}", "base64 of a binary value") from None
+        attributes[name] = Attribute(each.type, value)
+    return attributes
