@@ -13,7 +13,6 @@ from typing import Any
 
 from penstock.broker.editing import Edit, Editing
 from penstock.broker.failures import FailureReport
-from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEASED, EventKind
 from penstock.broker.live_queue import LiveQueue
 from penstock.errors import MessageInFlight
 from penstock.limits import SECOND
@@ -43,16 +42,13 @@ _DELAY_S_MAX = 1e6  # SQS accepts far less
 async def edit_message(admin: Admin, request: EditMessageRequest, call: Call) -> MessageInfo:
     """Give a message another body, other attributes, another delay or group."""
     edit = _checked_edit(admin, request)
-    given = [
-        name for name in ("body", "attributes", "delay_s", "group") if getattr(request, name) is not None
-    ]
-    if not given:
+    if edit == Edit():
         raise admin_fault("InvalidParameter", "Give at least one of body, attributes, delay_s and group.")
-    return await _change_in_place(
-        admin, request, call,
-        lambda editing, queue, seq: editing.edit(queue, seq, edit, request.version),
-        ", ".join(given),
-    )  # fmt: skip
+
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        return editing.edit(queue, seq, edit, request.version, by=call.requester)
+
+    return await _change_in_place(admin, request, call, change)
 
 
 async def reorder_message(admin: Admin, request: ReorderMessageRequest, call: Call) -> MessageInfo:
@@ -66,38 +62,38 @@ async def reorder_message(admin: Admin, request: ReorderMessageRequest, call: Ca
 
     def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
         if to == "before":
-            return editing.move_before(queue, seq, other, request.version)
+            return editing.move_before(queue, seq, other, request.version, by=call.requester)
         move = editing.move_to_front if to == "front" else editing.move_to_back
-        return move(queue, seq, request.version)
+        return move(queue, seq, request.version, by=call.requester)
 
-    detail = "moved before another message" if to == "before" else f"moved to the {to}"
-    return await _change_in_place(admin, request, call, change, detail)
+    return await _change_in_place(admin, request, call, change)
 
 
 async def release_message(admin: Admin, request: VersionedRequest, call: Call) -> MessageInfo:
     """Make a delayed message visible now."""
-    return await _change_in_place(
-        admin, request, call,
-        lambda editing, queue, seq: editing.release(queue, seq, request.version),
-        "made visible", RELEASED,
-    )  # fmt: skip
+
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        return editing.release(queue, seq, request.version, by=call.requester)
+
+    return await _change_in_place(admin, request, call, change)
 
 
 async def reset_message(admin: Admin, request: VersionedRequest, call: Call) -> MessageInfo:
     """Set the receive counts and times of a message as if it had just been sent."""
-    return await _change_in_place(
-        admin, request, call,
-        lambda editing, queue, seq: editing.reset(queue, seq, request.version),
-        "counts and times reset",
-    )  # fmt: skip
+
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        return editing.reset(queue, seq, request.version, by=call.requester)
+
+    return await _change_in_place(admin, request, call, change)
 
 
 async def delete_message(admin: Admin, request: RemoveMessageRequest, call: Call) -> None:
     """Delete a message without receiving it."""
-    seq = await _change(
-        admin, request.id, call, lambda editing, queue, seq: editing.delete(queue, seq, request.version)
-    )
-    call.resource.queue.note(seq, DELETED, call.requester)
+
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        return editing.delete(queue, seq, request.version, by=call.requester)
+
+    await _change(admin, request.id, call, change)
 
 
 async def dead_letter_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
@@ -105,7 +101,7 @@ async def dead_letter_message(admin: Admin, request: VersionedRequest, call: Cal
     redrive = call.resource.queue.settings.redrive
     if redrive is None:
         raise admin_fault("NotPossible", "The queue has no dead-letter queue: set its RedrivePolicy first.")
-    return await _send_to(admin, request, call, redrive.target, DEAD_LETTERED)
+    return await _send_to(admin, request, call, redrive.target)
 
 
 async def redrive_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
@@ -142,40 +138,27 @@ async def report_failure(admin: Admin, request: ReportFailureRequest, call: Call
 # -- steps -------------------------------------------------------------------------------------------------------
 
 
-async def _change(admin: Admin, id: str, call: Call, change: Change) -> int:
-    """Make a change, and answer the number of the message."""
+async def _change(admin: Admin, id: str, call: Call, change: Change) -> None:
     queue: LiveQueue = call.resource.queue
     seq = await admin.broker.inspection(queue).find(queue, id)
     try:
         await change(admin.broker.editing(queue), queue, seq)
     except MessageInFlight:
         raise _in_flight(queue, seq) from None
-    return seq
 
 
 async def _change_in_place(
-    admin: Admin,
-    request: VersionedRequest,
-    call: Call,
-    change: Change,
-    detail: str,
-    event: EventKind = EDITED,
+    admin: Admin, request: VersionedRequest, call: Call, change: Change
 ) -> MessageInfo:
-    queue: LiveQueue = call.resource.queue
-    seq = await _change(admin, request.id, call, change)
-    queue.note(seq, event, call.requester, detail)
-    return await present_message(admin, queue, request.id)
+    await _change(admin, request.id, call, change)
+    return await present_message(admin, call.resource.queue, request.id)
 
 
-async def _send_to(
-    admin: Admin, request: VersionedRequest, call: Call, target: QueueName, event: EventKind = MOVED
-) -> Moved:
-    queue: LiveQueue = call.resource.queue
-    seq = await _change(
-        admin, request.id, call,
-        lambda editing, queue, seq: editing.send_to(queue, seq, target, request.version),
-    )  # fmt: skip
-    queue.note(seq, event, call.requester, f"to {target.name}")
+async def _send_to(admin: Admin, request: VersionedRequest, call: Call, target: QueueName) -> Moved:
+    def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
+        return editing.send_to(queue, seq, target, request.version, by=call.requester)
+
+    await _change(admin, request.id, call, change)
     return Moved(queue=target.name, id=request.id)
 
 

@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from e2e.process import ServerProcess
-from penstock.client.api import ApiError, ApiSession
-
-REGION = "eu-west-1"
-
-
-@pytest.fixture(scope="module", params=["one process", "two workers"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    workers = "1" if request.param == "one process" else "2"
-    data = str(tmp_path_factory.mktemp("data"))
-    with ServerProcess("--data", data, "--workers", workers, "--region", REGION) as process:
-        yield process.url
-
-
-@pytest.fixture
-def api(server: str) -> Iterator[ApiSession]:
-    session = ApiSession(server, REGION)
-    yield session
-    session.close()
-
-
-def make(api: ApiSession, name: str, **attributes: str) -> str:
-    url: str = api.sqs("CreateQueue", QueueName=name, Attributes=attributes)["QueueUrl"]
-    return url
-
-
-def send(api: ApiSession, url: str, body: str, **members: object) -> str:
-    sent: str = api.sqs("SendMessage", QueueUrl=url, MessageBody=body, **members)["MessageId"]
-    return sent
+from e2e.admin.requests import make, make_with_dead_letters, refusal, send
+from penstock.client.api import ApiSession
 
 
 def test_queues_have_exact_counts(api: ApiSession) -> None:
@@ -72,12 +43,7 @@ def test_queues_come_in_pages(api: ApiSession) -> None:
 
 
 def test_a_queue_shows_its_wiring(api: ApiSession) -> None:
-    target = make(api, "wired-dead")
-    arn = api.sqs("GetQueueAttributes", QueueUrl=target, AttributeNames=["QueueArn"])["Attributes"][
-        "QueueArn"
-    ]
-    policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}'
-    make(api, "wired", RedrivePolicy=policy)
+    make_with_dead_letters(api, "wired")
     queue, dead = api.admin("GET", "/queues/wired"), api.admin("GET", "/queues/wired-dead")
     assert (queue["dead_letter_queue"], queue["max_receives"]) == ("wired-dead", 3)
     assert dead["is_dead_letter_queue"] and dead["sources"] == ["wired"]
@@ -125,9 +91,7 @@ def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -
 )
 def test_errors(api: ApiSession, path: str, query: dict[str, object], status: int, code: str) -> None:
     make(api, "errors")
-    with pytest.raises(ApiError) as error:
-        api.admin("GET", path, query)
-    assert (error.value.status, error.value.code) == (status, code)
+    assert refusal(api.admin, "GET", path, query) == (status, code)
 
 
 def test_the_status_tells_of_every_shard(api: ApiSession) -> None:
