@@ -112,7 +112,7 @@ def _search(target: Target, admin: AdminQueue, filter: Json, maximum: int | None
     for message in admin.messages(filter, maximum):
         count += 1
         if target.out.as_json:
-            target.out.json_lines([admin.whole(message)])
+            target.out.json_line(admin.whole(message))
         elif only_ids:
             target.out.line(message["id"])
         else:

@@ -58,7 +58,7 @@ def command(
     done = skip or 0
     if skip is None and state is not None and (done := state.read()):
         target.out.note(f'going on after line {done}: remove "{state.path}" to load all lines')
-    refused = _Refused(target, errors)
+    refused = _Refused(target, errors, is_continued=done > 0)
     reader = _LineReader(refused, group, new_dedup_ids)
     sent = 0
     with _opened(file) as stream, target.out.progress("loading", _line_count(file)) as progress:
@@ -81,10 +81,10 @@ def command(
 class _Refused:
     """Lines that were not sent: a message on standard error for the first ones, all of them in a file if asked."""
 
-    def __init__(self, target: Target, file: Path | None) -> None:
+    def __init__(self, target: Target, file: Path | None, *, is_continued: bool) -> None:
         self.count = 0
         self._target = target
-        self._stream = None if file is None else file.open("wb")
+        self._stream = None if file is None else file.open("ab" if is_continued else "wb")
 
     def add(self, number: int, line: bytes, why: str) -> None:
         self.count += 1

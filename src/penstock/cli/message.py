@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import math
 import sys
 import time
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli import message_changes
-from penstock.cli.admin_queue import AdminQueue, chosen, with_filter
-from penstock.cli.arguments import DURATION, RATE, queue_argument
+from penstock.cli import message_changes, message_send
+from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.message_view import show_message, show_messages
 from penstock.cli.output import safe
-from penstock.cli.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.sending import BATCH
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import ApiError, quoted
@@ -42,133 +40,8 @@ def command() -> None:
     """
 
 
-for changing in message_changes.COMMANDS:
-    command.add_command(changing)
-
-
-@command.command("send")
-@queue_argument
-@click.argument("body", required=False)
-@click.option("--file", type=click.Path(path_type=Path, dir_okay=False), help="Read the body from a file.")
-@click.option(
-    "--attribute", "attributes", multiple=True, metavar="NAME[:TYPE]=VALUE",
-    help="An attribute; TYPE is String, Number or Binary (base64). Can be repeated.",
-)  # fmt: skip
-@click.option("--group", metavar="ID", help="Message group; a FIFO queue needs one.")
-@click.option("--dedup-id", metavar="ID", help="Deduplication id, on a FIFO queue.")
-@click.option("--delay", type=DURATION, help="Deliver it later: 30s, 5m.")
-@click.option("--template", is_flag=True, help="Replace {n}, {uuid} and {now} in body, attributes and ids.")
-@click.option("--count", type=click.IntRange(1), default=1, help="Send as many messages.")
-@click.option("--rate", type=RATE, help="At most so many messages a second.")
-@with_target
-def send(
-    target: Target,
-    queue: str,
-    body: str | None,
-    file: Path | None,
-    count: int,
-    rate: float | None,
-    **flags: Any,
-) -> None:
-    """Send a message, or with --count many, and print their ids.
-
-    BODY is a text, or @FILE. Without BODY and --file, it is read from standard input. Messages are sent ten a
-    request.
-
-    \b
-    Examples:
-      penstock message send orders 'hello'
-      penstock message send orders @order.json --attribute kind=new --attribute priority:Number=3
-      cat order.json | penstock message send orders --delay 5m
-      penstock message send orders.fifo 'hello' --group customer-7 --dedup-id 4711
-      penstock message send orders '{"n": {n}, "at": "{now}"}' --template --count 1000 --rate 50
-    """
-    if body is not None and file is not None:
-        raise Failure("give either BODY or --file")
-    text = _read_body(body, file)
-    members = _members(text, **flags)
-    url = target.queue_url(queue)
-    outgoing = (
-        MessageToSend(n, _filled(members, n) if flags["template"] else members) for n in range(1, count + 1)
-    )
-    outcomes: list[Outcome] = []
-    started = time.monotonic()
-    with target.out.progress("sending", count) as progress:
-        for batch in send_all(target, url, outgoing, Pace(rate)):
-            outcomes += batch
-            progress(len(outcomes))
-    _report_sent(target, outcomes, time.monotonic() - started)
-
-
-def _read_body(body: str | None, file: Path | None) -> str:
-    if file is None and body is not None and body.startswith("@"):
-        file = Path(body[1:])
-    if file is None and body is not None:
-        return body
-    if file is None and sys.stdin.isatty():
-        raise Failure("no body: give it as an argument, with --file, or on standard input")
-    content = sys.stdin.buffer.read() if file is None else file.read_bytes()
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        where = "standard input" if file is None else f'"{file}"'
-        raise Failure(
-            f"{where} is not UTF-8 text: SQS carries text; encode other content, for example in base64"
-        ) from None
-
-
-def _members(
-    body: str,
-    attributes: tuple[str, ...],
-    group: str | None,
-    dedup_id: str | None,
-    delay: float | None,
-    **_: Any,
-) -> dict[str, Any]:
-    members: dict[str, Any] = {"MessageBody": body}
-    if attributes:
-        members["MessageAttributes"] = dict(map(read_attribute, attributes))
-    if delay is not None:
-        members["DelaySeconds"] = round(delay)
-    if group is not None:
-        members["MessageGroupId"] = group
-    if dedup_id is not None:
-        members["MessageDeduplicationId"] = dedup_id
-    return members
-
-
-_PLACEHOLDER = re.compile(r"\{(n|uuid|now)\}")
-
-
-def _filled(value: Any, n: int) -> Any:
-    """With the placeholders of all texts replaced; other braces stay, JSON is full of them."""
-    if isinstance(value, dict):
-        return {name: _filled(each, n) for name, each in value.items()}
-    if not isinstance(value, str):
-        return value
-    now = rfc3339(time.time())
-    return _PLACEHOLDER.sub(lambda found: {"n": str(n), "now": now}.get(found[1]) or str(uuid.uuid4()), value)
-
-
-def _report_sent(target: Target, outcomes: list[Outcome], seconds: float) -> None:
-    sent = [each for each in outcomes if each.error is None]
-    if target.out.as_json:
-        target.out.json_lines(_sent_json(each) for each in sent)
-    elif len(outcomes) == 1:
-        for each in sent:
-            target.out.line(f"{each.id}")
-    else:
-        rate = len(sent) / seconds if seconds else 0
-        target.out.line(f"sent {len(sent)} messages in {seconds:.1f} s ({rate:.0f} a second)")
-    errors = [each for each in outcomes if each.error is not None]
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise Breakdown(f"message {errors[0].number} was refused: {errors[0].error}{more}")
-
-
-def _sent_json(outcome: Outcome) -> dict[str, Any]:
-    shown = {"MessageId": outcome.id, "SequenceNumber": outcome.sequence_number}
-    return {name: value for name, value in shown.items() if value is not None}
+for each in (message_send.send, *message_changes.COMMANDS):
+    command.add_command(each)
 
 
 @command.command("receive")
@@ -195,12 +68,13 @@ def receive(
     """
     url = target.queue_url(queue)
     received = 0
-    for message in _received(target, url, count, wait, visibility):
-        received += 1
-        _show_received(target, message)
+    for messages in _received(target, url, count, wait, visibility):
+        received += len(messages)
+        for message in messages:
+            _show_received(target, message)
         if delete:
             sys.stdout.flush()  # printed, whatever happens next
-            target.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            _delete_received(target, url, messages)
     if not received:
         target.out.note("no message")
         raise SystemExit(1)
@@ -208,30 +82,39 @@ def receive(
 
 def _received(
     target: Target, url: str, count: int, wait: float, visibility: float | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[list[Json]]:
     end = time.monotonic() + wait
     while count > 0:
         answer = target.sqs(
             "ReceiveMessage",
             QueueUrl=url,
             MaxNumberOfMessages=min(count, BATCH),
-            WaitTimeSeconds=max(0, min(_POLL_S_MAX, round(end - time.monotonic()))),
+            WaitTimeSeconds=max(0, min(_POLL_S_MAX, math.ceil(end - time.monotonic()))),
             VisibilityTimeout=None if visibility is None else round(visibility),
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
         )
         messages = answer.get("Messages") or []
-        yield from messages
-        count -= len(messages)
         if messages:
+            yield messages
+            count -= len(messages)
             end = 0.0  # the wait is for the first one
         elif time.monotonic() >= end:
             return
 
 
-def _show_received(target: Target, message: dict[str, Any]) -> None:
+def _delete_received(target: Target, url: str, messages: list[Json]) -> None:
+    entries = [{"Id": str(i), "ReceiptHandle": each["ReceiptHandle"]} for i, each in enumerate(messages)]
+    failed = target.sqs("DeleteMessageBatch", QueueUrl=url, Entries=entries).get("Failed")
+    if failed:
+        raise Breakdown(
+            f"{len(failed)} messages were received and not deleted: {failed[0]['Code']}: {failed[0].get('Message')}"
+        )
+
+
+def _show_received(target: Target, message: Json) -> None:
     if target.out.as_json:
-        target.out.json_lines([message])
+        target.out.json_line(message)
         return
     system = message.get("Attributes") or {}
     sent = rfc3339(int(system["SentTimestamp"]) / 1000)
@@ -279,7 +162,7 @@ def peek(target: Target, queue: str, count: int) -> None:
     admin = AdminQueue(target, queue)
     for message in admin.messages({"state": "visible"}, count):
         if target.out.as_json:
-            target.out.json_lines([admin.whole(message)])
+            target.out.json_line(admin.whole(message))
         else:
             show_message(target.out, admin.whole(message))
             target.out.line()

@@ -284,6 +284,7 @@ def delete(
         raise Failure("give either ids or --receipt-handle")
     if receipt_handle is not None:
         target.sqs("DeleteMessage", QueueUrl=target.queue_url(queue), ReceiptHandle=receipt_handle)
+        target.out.note("deleted")
         return
     target.need_penstock("message delete by id")
     messages = "1 message" if len(ids) == 1 else f"{len(ids)} messages"
@@ -324,7 +325,7 @@ def _each(
 
 def _show(target: Target, changed: Json, line: str) -> None:
     if target.out.as_json:
-        target.out.json_lines([changed])
+        target.out.json_line(changed)
     elif target.out.is_terminal and "body" in changed:
         show_message(target.out, changed)
     else:

@@ -91,7 +91,7 @@ class _Following:
 
 def _show(target: Target, admin: AdminQueue, message: Json, full: bool) -> None:
     if target.out.as_json:
-        target.out.json_lines([admin.whole(message)])
+        target.out.json_line(admin.whole(message))
         return
     body = admin.whole(message).get("body", "") if full else message.get("body", "")
     text = safe(body, lines=True) if full else shortened(body, _WIDTH)
