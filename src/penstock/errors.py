@@ -183,6 +183,10 @@ class FilterTooSlow(PenstockError):
     """A regular expression took too long. The text says what to do."""
 
 
+class TaskInvalid(PenstockError):
+    """A bulk task cannot be done so. The text says what to write."""
+
+
 class TaskRunning(PenstockError):
     """As many bulk tasks of a queue run as may at a time."""
 

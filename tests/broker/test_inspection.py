@@ -216,6 +216,43 @@ def test_a_receive_during_the_listing_counts(world: World) -> None:
     assert (view.state, view.row.receives) == (State.IN_FLIGHT, 1)
 
 
+def test_a_delete_that_is_not_durable_counts(world: World) -> None:
+    world.create("q", visibility_ms=HOUR)
+    world.send_all("q", "a", "b")
+    (received,) = world.receive("q", 1)
+    world.advance(SECOND)
+    queue = world.queue("q")
+    world.runtime.reader.paused = True
+    listing = world.start(world.broker.inspection(queue).list(queue, MessageFilter()))
+    world.run()
+    world.hold_commits()
+    world.start(world.broker.delete(queue, [received.handle]))
+    world.runtime.reader.paused = False
+    world.run()
+    (left,) = listing.result().messages
+    assert left.content is not None
+    assert left.content.body != received.content.body
+    world.release_commits()
+
+
+def test_a_delete_while_contents_are_read_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.create("q", visibility_ms=HOUR)
+    world.send_all("q", "a", "b")
+    (received,) = world.receive("q", 1)
+    world.advance(SECOND)
+    queue, contents = world.queue("q"), world.store.contents
+
+    def contents_and_delete(seqs: Any) -> dict[int, bytes]:
+        found = contents(seqs)
+        world.start(world.broker.delete(queue, [received.handle]))
+        return found
+
+    monkeypatch.setattr(world.store, "contents", contents_and_delete)
+    (left,) = page(world, "q").messages
+    assert left.content is not None
+    assert left.content.body != received.content.body
+
+
 @KINDS
 def test_what_is_deleted_purged_or_expired_is_not_seen(world: World, name: str) -> None:
     world.create(name, visibility_ms=HOUR, retention_ms=DAY)

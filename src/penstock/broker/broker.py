@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.bulk_tasks import BulkTasks
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.failures import Failures
@@ -251,6 +252,7 @@ class Broker:
         partition = self._partition_of(queue)
         partition.catalogue.remove(queue, queue.shard.clock.now_ms())
         partition.moves.source_deleted(queue)
+        partition.bulk_tasks.queue_deleted(queue)
         await queue.shard.settled()
         partition.upkeep.maintain()
 
@@ -276,6 +278,10 @@ class Broker:
     def inspection(self, queue: LiveQueue) -> Inspection:
         """To look at messages of this queue, which changes nothing."""
         return self._partition_of(queue).inspection
+
+    def bulk_tasks(self, queue: LiveQueue) -> BulkTasks:
+        """To change many messages of this queue."""
+        return self._partition_of(queue).bulk_tasks
 
     def failures(self, queue: LiveQueue) -> Failures:
         """What consumers reported about messages of this queue."""

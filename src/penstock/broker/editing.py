@@ -36,6 +36,7 @@ from penstock.errors import (
     NotPossible,
     PenstockError,
     QueueMissing,
+    Unreachable,
 )
 from penstock.names import Arn, QueueName, Requester
 from penstock.promise import Promise
@@ -88,11 +89,23 @@ class StoredMessages(NamedTuple):
         return content
 
 
-Noted = tuple[EventKind, str | None] | None
-"""An event for the history of the message, with its detail."""
+class Terms(NamedTuple):
+    """On what terms messages are changed."""
 
-Decide = Callable[[EntryRow, int], Noted]
-"""``decide(row, now_ms)`` adds the changes of one message to the open commit, or raises PenstockError before."""
+    if_version: int | None = None
+    by: Requester | None = None
+    task: str | None = None  # the bulk task that wants it
+    in_commit: Callable[[Outcomes], None] | None = None
+    dry_run: bool = False
+
+
+class Decision(NamedTuple):
+    change: Callable[[], None]  # adds it to the open commit
+    event: tuple[EventKind, str | None] | None  # for the history of the message, with its detail
+
+
+Decide = Callable[[EntryRow, int], Decision]
+"""``decide(row, now_ms)`` says how one message is to be changed, or raises PenstockError."""
 
 
 class Editing:
@@ -137,7 +150,7 @@ class Editing:
             self._shard.check_sends()
             found = await self._read(queue, [seq], with_contents=True)
             decide = partial(self._edit, queue, edit, found)
-            return await self._decide(queue, [seq], found, decide, if_version, by)
+            return await self._decide(queue, [seq], found, decide, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -158,7 +171,7 @@ class Editing:
                 raise MessageNotAvailable
             place = found.rows[other].position
             position = None if other == seq else await self._position_before(queue, place)
-            return await self._reposition(queue, found, seq, position, if_version, by)
+            return await self._reposition(queue, found, seq, position, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -171,7 +184,7 @@ class Editing:
             first = await shard.read(partial(shard.store.select, everything, rows_max=1))
             is_first = not first or first[0].seq == seq
             position = None if is_first else await self._position_before(queue, first[0].position)
-            return await self._reposition(queue, found, seq, position, if_version, by)
+            return await self._reposition(queue, found, seq, position, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -180,7 +193,9 @@ class Editing:
     ) -> None:
         async def change() -> Outcomes:
             found = await self._read(queue, [seq])
-            return await self._reposition(queue, found, seq, self._shard.next_position(), if_version, by)
+            return await self._reposition(
+                queue, found, seq, self._shard.next_position(), Terms(if_version, by)
+            )
 
         _raise_first(await self._alone(queue, change))
 
@@ -188,18 +203,18 @@ class Editing:
         self, queue: LiveQueue, seq: int, if_version: int | None = None, *, by: Requester | None = None
     ) -> None:
         """A delayed message becomes visible now."""
-        _raise_first(await self._apply(queue, [seq], Operation.RELEASE, None, if_version, by))
+        _raise_first(await self._apply(queue, [seq], Operation.RELEASE, None, Terms(if_version, by)))
 
     async def reset(
         self, queue: LiveQueue, seq: int, if_version: int | None = None, *, by: Requester | None = None
     ) -> None:
         """Receive counts and times as if it had just been sent. It keeps its place."""
-        _raise_first(await self._apply(queue, [seq], Operation.RESET, None, if_version, by))
+        _raise_first(await self._apply(queue, [seq], Operation.RESET, None, Terms(if_version, by)))
 
     async def delete(
         self, queue: LiveQueue, seq: int, if_version: int | None = None, *, by: Requester | None = None
     ) -> None:
-        _raise_first(await self._apply(queue, [seq], Operation.DELETE, None, if_version, by))
+        _raise_first(await self._apply(queue, [seq], Operation.DELETE, None, Terms(if_version, by)))
 
     async def send_to(
         self,
@@ -212,7 +227,7 @@ class Editing:
     ) -> None:
         """To another queue, of whichever shard. It keeps its id. In the dead-letter queue of its queue it is a dead
         letter. Raises QueueMissing, KeyUnavailable or Unreachable too."""
-        _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, if_version, by))
+        _raise_first(await self._apply(queue, [seq], Operation.MOVE, target, Terms(if_version, by)))
 
     async def apply(
         self,
@@ -222,12 +237,18 @@ class Editing:
         target: QueueName | None = None,
         *,
         by: Requester | None = None,
+        task: str | None = None,
+        in_commit: Callable[[Outcomes], None] | None = None,
+        dry_run: bool = False,
     ) -> Outcomes:
         """The same with many messages in one commit. Their contents are in memory meanwhile, except where they are
-        deleted, released or dead-lettered.
+        deleted, released or dead-lettered. Raises Unreachable if it is not known whether a target exists.
 
-        ``target``: where they are moved or copied to. One outcome for each, in their order; None: it is done."""
-        return await self._apply(queue, seqs, operation, target, None, by)
+        ``target``: where they are moved or copied to. One outcome for each, in their order; None: it is done.
+        ``task``: the bulk task that wants it, to be notified of messages that another shard refuses. ``in_commit`` is
+        called with the outcomes while the commit is open, and may add to it. ``dry_run``: nothing is changed."""
+        terms = Terms(None, by, task, in_commit, dry_run)
+        return await self._apply(queue, seqs, operation, target, terms)
 
     # -- steps of an edit ------------------------------------------------------------------------------------
 
@@ -254,8 +275,7 @@ class Editing:
         seqs: Sequence[int],
         operation: Operation,
         target: QueueName | None,
-        if_version: int | None,
-        by: Requester | None,
+        terms: Terms,
     ) -> Outcomes:
         async def change() -> Outcomes:
             if operation in _WITH_CONTENTS:
@@ -270,9 +290,9 @@ class Editing:
             else:
                 names = {_destination_name(queue, row, operation, target) for row in found.rows.values()}
                 destinations = await self._destinations(names)
-                decide = partial(self._send, queue, found, operation, target, destinations)
+                decide = partial(self._send, queue, found, operation, target, destinations, terms.task)
             changes_queue = operation is not Operation.COPY
-            return await self._decide(queue, seqs, found, decide, if_version, by, changes_queue=changes_queue)
+            return await self._decide(queue, seqs, found, decide, terms, changes_queue=changes_queue)
 
         return await self._alone(queue, change)
 
@@ -292,6 +312,8 @@ class Editing:
             if name is not None:
                 try:
                     found[name] = await self._transfers.find(name)
+                except Unreachable:
+                    raise
                 except PenstockError as error:
                     found[name] = error
         return found
@@ -302,31 +324,35 @@ class Editing:
         seqs: Sequence[int],
         found: StoredMessages,
         decide: Decide,
-        if_version: int | None,
-        by: Requester | None,
+        terms: Terms,
         *,
         changes_queue: bool = True,
     ) -> Outcomes:
         """Everything is decided at once, with what memory knows, and written by one commit."""
-        shard = self._shard
+        shard, if_version = self._shard, terms.if_version
         await queue.memory.load()
         if queue.deleted:
             raise QueueMissing
         now_ms, commit = shard.clock.now_ms(), shard.open_commit
         queue.rules.advance(now_ms, shard.changes)
         outcomes: dict[int, PenstockError | None] = {}
-        noted: dict[int, Noted] = {}
+        decisions: dict[int, Decision] = {}
         for seq in dict.fromkeys(seqs):
             try:
                 row = _current(queue, found.rows.get(seq), now_ms)
                 if if_version is not None and row.version != if_version:
                     raise ContentOutdated(row.version)
-                noted[seq] = decide(row, now_ms)
+                decision = decide(row, now_ms)
+                if not terms.dry_run:
+                    decision.change()
+                    decisions[seq] = decision
                 outcomes[seq] = None
             except PenstockError as error:
                 outcomes[seq] = error
+        if terms.in_commit is not None:
+            terms.in_commit([outcomes[seq] for seq in seqs])
         shard.touch(queue)
-        if changes_queue and None in outcomes.values():
+        if changes_queue and decisions:
             queue.memory.forget()
             queue.memory.reload()
         else:
@@ -334,14 +360,16 @@ class Editing:
         await shard.settled()
         for seq in commit.skipped & outcomes.keys():
             outcomes[seq] = outcomes[seq] or MessageNotAvailable()  # it expired in the store meanwhile
-        for seq, event in noted.items():
+        for seq, (_, event) in decisions.items():
             if event is not None and outcomes[seq] is None:
-                self._history.note((shard.index, seq, now_ms, event[0], by, event[1]))
+                self._history.note((shard.index, seq, now_ms, event[0], terms.by, event[1]))
         return [outcomes[seq] for seq in seqs]
 
     # -- what happens to one message -------------------------------------------------------------------------
 
-    def _edit(self, queue: LiveQueue, edit: Edit, found: StoredMessages, row: EntryRow, now_ms: int) -> Noted:
+    def _edit(
+        self, queue: LiveQueue, edit: Edit, found: StoredMessages, row: EntryRow, now_ms: int
+    ) -> Decision:
         fifo, entry, content = queue.settings.fifo, entry_of(row), None
         if edit.delay_ms is not None:
             if fifo:  # SQS: the delay is the queue's, never the message's
@@ -355,9 +383,9 @@ class Editing:
             entry.group = edit.group or None
         if edit.body is not None or edit.attributes is not None or entry.group != row.group:
             content = self._edited_content(queue, edit, found.content(row))
-        self._shard.changes.edit(row, entry, content)
         changed = [name for name in edit.__struct_fields__ if getattr(edit, name) is not None]
-        return EDITED, ", ".join(changed).replace("delay_ms", "delay")
+        detail = ", ".join(changed).replace("delay_ms", "delay")
+        return Decision(partial(self._shard.changes.edit, row, entry, content), (EDITED, detail))
 
     def _edited_content(self, queue: LiveQueue, edit: Edit, content: bytes) -> bytes:
         before = decode_content(content)
@@ -381,18 +409,16 @@ class Editing:
         found: StoredMessages,
         seq: int,
         position: int | None,
-        if_version: int | None,
-        by: Requester | None,
+        terms: Terms,
     ) -> Outcomes:
         """``position``: None: where it is."""
 
-        def decide(row: EntryRow, now_ms: int) -> Noted:
+        def decide(row: EntryRow, now_ms: int) -> Decision:
             entry = entry_of(row)
             entry.position = row.position if position is None else position
-            self._shard.changes.edit(row, entry)
-            return EDITED, "place in the queue"
+            return Decision(partial(self._shard.changes.edit, row, entry), (EDITED, "place in the queue"))
 
-        return await self._decide(queue, [seq], found, decide, if_version, by)
+        return await self._decide(queue, [seq], found, decide, terms)
 
     async def _position_before(self, queue: LiveQueue, position: int) -> int:
         """A position between a message and the one before it."""
@@ -406,7 +432,7 @@ class Editing:
             raise NoRoomBetween
         return chosen
 
-    def _release(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Noted:
+    def _release(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Decision:
         entry, settings = entry_of(row), queue.settings
         entry.due_ms = 0
         if settings.fifo and row.enqueued_ms + settings.delay_ms > now_ms:
@@ -414,21 +440,19 @@ class Editing:
             entry.enqueued_ms = now_ms - settings.delay_ms
             if entry.enqueued_ms <= queue.rules.backlog.expiry_cutoff_ms(now_ms):
                 raise NotPossible("the retention of the queue is not longer than its delay")
-        self._shard.changes.edit(row, entry)
-        return RELEASED, None
+        return Decision(partial(self._shard.changes.edit, row, entry), (RELEASED, None))
 
-    def _reset(self, found: StoredMessages, row: EntryRow, now_ms: int) -> Noted:
+    def _reset(self, found: StoredMessages, row: EntryRow, now_ms: int) -> Decision:
         content = decode_content(found.content(row))
         entry = entry_of(row)
         entry.receives = entry.receives_before = entry.first_received_ms = entry.due_ms = 0
         entry.enqueued_ms = now_ms
         sent_now = msgspec.structs.replace(content, sent_ms=self._shard.clock.wall_ms())
-        self._shard.changes.edit(row, entry, encode_content(sent_now))
-        return EDITED, "reset"
+        change = partial(self._shard.changes.edit, row, entry, encode_content(sent_now))
+        return Decision(change, (EDITED, "reset"))
 
-    def _delete(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Noted:
-        self._shard.changes.remove(queue.id, row)
-        return DELETED, None
+    def _delete(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Decision:
+        return Decision(partial(self._shard.changes.remove, queue.id, row), (DELETED, None))
 
     def _send(
         self,
@@ -437,9 +461,10 @@ class Editing:
         operation: Operation,
         target: QueueName | None,
         destinations: dict[QueueName, Destination | PenstockError],
+        task: str | None,
         row: EntryRow,
         now_ms: int,
-    ) -> Noted:
+    ) -> Decision:
         name = _destination_name(queue, row, operation, target)
         if name is None:
             raise NotPossible(
@@ -452,16 +477,20 @@ class Editing:
             raise to
         if to.queue is not None and to.queue.deleted:
             raise QueueMissing
-        if operation is Operation.COPY:
-            self._transfers.copy(row, found.content(row), queue, to, now_ms)
-            return None
-        if name == queue.name:
+        transfers = self._transfers
+        if operation is not Operation.COPY and name == queue.name:
             raise NotPossible("the message is in this queue already")
-        if redrive is not None and redrive.target == name:
-            self._transfers.dead_letter(row, queue, to, now_ms)
-            return DEAD_LETTERED, f"to {name.name}"
-        self._transfers.move(row, found.content(row), queue, to, now_ms)
-        return MOVED, f"to {name.name}"
+        if operation is not Operation.COPY and redrive is not None and redrive.target == name:
+            change = partial(transfers.dead_letter, row, queue, to, task, now_ms)
+            return Decision(change, (DEAD_LETTERED, f"to {name.name}"))
+        content = found.content(row)
+        to.check(row, content)
+        if operation is Operation.COPY:
+            transfers.check_quota(to, content)
+            return Decision(partial(transfers.copy, row, content, queue, to, task, now_ms), None)
+        return Decision(
+            partial(transfers.move, row, content, queue, to, task, now_ms), (MOVED, f"to {name.name}")
+        )
 
 
 def _destination_name(

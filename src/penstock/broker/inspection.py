@@ -94,14 +94,16 @@ class Inspection:
         after: str | None = None,
         limit: int = 100,
         looked_max: int = LOOKED_MAX,
+        upto: int = LAST,
         with_content: bool = True,
     ) -> MessagePage:
         """The first messages that match behind a place. Raises FilterInvalid or FilterTooSlow.
 
-        A page may be short, or empty, and still have a next one."""
+        A page may be short, or empty, and still have a next one. ``upto``: a position at which a listing in order
+        of position ends."""
         filter.check()
         place = ListingPlace(order) if after is None else ListingPlace.parse(after, order)
-        listing = Listing(queue, filter, place, looked_max=looked_max, with_content=with_content)
+        listing = Listing(queue, filter, place, looked_max=looked_max, upto=upto, with_content=with_content)
         await self._written()
         found: list[MessageView] = []
         while len(found) < limit and listing.goes_on:
@@ -173,6 +175,7 @@ class Listing:
         place: ListingPlace,
         *,
         looked_max: int = LOOKED_MAX,
+        upto: int = LAST,
         with_content: bool = True,
     ) -> None:
         self._queue = queue
@@ -181,6 +184,7 @@ class Listing:
         self._reads_content = with_content or filter.needs_content
         self._budget = RegexBudget(_REGEX_SECONDS, perf_counter)
         self._bytes_left = CONTENT_BYTES_MAX
+        self._upto = upto
         self.place = place
         self.looked_left = looked_max
         self.at_end = False
@@ -194,6 +198,7 @@ class Listing:
         shard, order = self._shard, self.place.order
         rows_max = min(_SLICE_ROWS, self.looked_left, wanted if self._filter.is_empty else LAST)
         rows = await shard.read(partial(_read_rows, shard.store, self._selection(), self.place, rows_max))
+        rows = [row for row in rows if row.position <= self._upto]
         found: list[MessageView] = []
         begun = 0
         while begun < len(rows) and len(found) < wanted and self.goes_on:

@@ -53,6 +53,7 @@ class Move(StrEnum):
     """What an operator does with a message for another shard."""
 
     MOVE = "move"  # it keeps its id
+    DEAD_LETTER = "dead-letter"
     COPY = "copy"  # it belongs to no queue of this shard: if it is refused, it is forgotten
 
 
@@ -65,8 +66,12 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     queue: int
     source: QueueName
     target: QueueName
-    task: str | None = None  # the move task that moves it
-    move: Move | None = None  # what an operator does; None and no task: it is a dead letter
+    task: str | None = None  # the move task or the bulk task that moves it
+    move: Move | None = None  # what an operator does with it
+
+    @property
+    def is_dead_letter(self) -> bool:
+        return self.move is Move.DEAD_LETTER or (self.move is None and self.task is None)
 
 
 encode_departure = msgspec.msgpack.Encoder().encode
@@ -167,10 +172,10 @@ class Outbox:
         self.shard.changes.move(leaving.id, OUTBOX, message)
         return self._depart(Departure(message.seq, leaving.id, leaving.name, to, task, move))
 
-    def add_copy(self, message: Entry, source: LiveQueue, to: QueueName) -> None:
+    def add_copy(self, message: Entry, source: LiveQueue, to: QueueName, task: str | None = None) -> None:
         """A new message, made of one of this queue, is for a queue of another shard."""
         self.shard.changes.add(OUTBOX, message)
-        self._depart(Departure(message.seq, OUTBOX, source.name, to, None, Move.COPY))
+        self._depart(Departure(message.seq, OUTBOX, source.name, to, task, Move.COPY))
 
     def _depart(self, departure: Departure) -> int:
         shard = shard_of(departure.target, self._shards)
@@ -191,6 +196,8 @@ class Outbox:
             queue = self._catalogue.by_id(departure.queue)
             if queue is None or row.position <= queue.record.purged_to:
                 self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
+                if departure.move is Move.COPY and departure.task is not None:
+                    self.on_returned(departure.task)
                 continue
             hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if leaving.content is None else 0
             entry = entry_of(row)
@@ -300,13 +307,13 @@ def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) 
         position=leaving.position,
         target=departure.target,
         source=departure.source,
-        is_dead_letter=departure.task is None and departure.move is None,
+        is_dead_letter=departure.is_dead_letter,
         group=row.group,
         age_ms=max(0, now_ms - row.enqueued_ms),
         receives=row.receives,
         first_received_ms=row.first_received_ms,
         content=leaving.content,
-        failures=failures if departure.task is None else (),
+        failures=failures if departure.move is not None or departure.task is None else (),
         keeps_id=departure.move is Move.MOVE,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.broker.bulk_tasks import BulkTasks
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
@@ -85,10 +86,11 @@ class Partition:
         self.upkeep = Upkeep(shard, catalogue, failures, shared.history)
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
-            outbox.on_returned = self.moves.returned
+            outbox.on_returned = self._returned
         transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
         self.editing = Editing(shard, transfers, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
+        self.bulk_tasks = BulkTasks(shard, catalogue, outbox, self.inspection, self.editing)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
@@ -105,12 +107,18 @@ class Partition:
                 note((index, seq, now_ms, EXPIRED, None, None))
 
     def start(self) -> None:
-        """Begin the work that no request asks for: expiry, move tasks under way, cleanup."""
+        """Begin the work that no request asks for: expiry, tasks under way, cleanup."""
         self.shard.start()
         self.upkeep.start()
         if self.outbox is not None:
             self.outbox.start()
         self.moves.start()
+        self.bulk_tasks.start()
+
+    def _returned(self, task_id: str) -> None:
+        """A message that a task sent to another shard could not be added there."""
+        self.moves.returned(task_id)
+        self.bulk_tasks.returned(task_id)
 
     def end_polls(self, error: PenstockError | None = None) -> None:
         """Answer every waiting receive with nothing, or with this error."""
@@ -121,6 +129,7 @@ class Partition:
         """End every wait and make all that was decided durable."""
         self.upkeep.stop()
         self.moves.stop()
+        self.bulk_tasks.stop()
         if self.outbox is not None:
             self.outbox.stop()
         self.end_polls()
@@ -154,6 +163,7 @@ class Partition:
         self.shard.released = True
         self.upkeep.stop()
         self.moves.stop()
+        self.bulk_tasks.stop()
         if self.outbox is not None:
             self.outbox.stop()
         queues = list(self.catalogue)

@@ -63,17 +63,30 @@ class Transfers:
             self._keys.check(name.space, record.settings.encryption_key)
         return Destination(name, record.settings, None)
 
-    def dead_letter(self, row: EntryRow, leaving: LiveQueue, to: Destination, now_ms: int) -> None:
-        """Raises QueueMissing if the queue was deleted meanwhile."""
-        parts = self._catalogue if to.queue is not None or self._outbox is None else self._outbox
-        parts.dead_letter(entry_of(row), leaving, to.name, now_ms)
+    # ``task``: the bulk task that wants it. It is notified if another shard refuses the message.
 
-    def move(self, row: EntryRow, content: bytes, leaving: LiveQueue, to: Destination, now_ms: int) -> None:
-        to.check(row, content)
+    def dead_letter(
+        self, row: EntryRow, leaving: LiveQueue, to: Destination, task: str | None, now_ms: int
+    ) -> None:
+        if to.queue is None:
+            assert self._outbox is not None
+            self._outbox.add(entry_of(row), leaving, to.name, task, Move.DEAD_LETTER)
+        else:
+            self._catalogue.dead_letter(entry_of(row), leaving, to.name, now_ms)
+
+    def move(
+        self,
+        row: EntryRow,
+        content: bytes,
+        leaving: LiveQueue,
+        to: Destination,
+        task: str | None,
+        now_ms: int,
+    ) -> None:
         entry = entry_of(row)
         if to.queue is None:
             assert self._outbox is not None
-            self._outbox.add(entry, leaving, to.name, move=Move.MOVE)
+            self._outbox.add(entry, leaving, to.name, task, Move.MOVE)
             return
         shard, number = self._shard, self._shard.next_number()
         moved = moved_message(entry, content, number, None, to.settings, now_ms, shard.clock.wall_ms())
@@ -84,11 +97,20 @@ class Transfers:
         shard.changes.replace(row._replace(queue=to.queue.id), content, moved.version)
         moved.size = len(content)
 
-    def copy(self, row: EntryRow, content: bytes, source: LiveQueue, to: Destination, now_ms: int) -> None:
+    def check_quota(self, to: Destination, content: bytes) -> None:
         """Raises QuotaReached if the account cannot have one more message."""
-        to.check(row, content)
         if self._quotas.bounds_messages:
             self._quotas.check(to.name.account, 1, len(content))
+
+    def copy(
+        self,
+        row: EntryRow,
+        content: bytes,
+        source: LiveQueue,
+        to: Destination,
+        task: str | None,
+        now_ms: int,
+    ) -> None:
         shard, number = self._shard, self._shard.next_number()
         id = source.rules.message_id(number)
         copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
@@ -97,4 +119,4 @@ class Transfers:
             shard.open_commit.noted.append((number, SENT, f"as a copy of a message of {source.name.name}"))
         else:
             assert self._outbox is not None
-            self._outbox.add_copy(copy, source, to.name)
+            self._outbox.add_copy(copy, source, to.name, task)
