@@ -18,6 +18,7 @@ from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
+from penstock.server.peeking import PeekPage
 from penstock.server.routes import Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
@@ -130,12 +131,13 @@ class Parts:
         self.health.show("sends", self.send_state)
         self.health.facts["durability"] = self.site.guarantees
         services = [service.with_context(context(self)) for service, context in SERVICES]
-        dispatcher = Dispatcher(
-            services,
+        around = (
             self.security.recorder,
             authorize if self.security.credentials is not None else None,
             None if self.links is None else self.links.forwarder.pass_on,
         )
+        dispatcher = Dispatcher(services, *around)
+        self._routes.peek = PeekPage(_sqs(self), *around).answer
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
 
     async def open_shards(self, indexes: Iterable[int]) -> None:
@@ -236,10 +238,14 @@ def _queue_host(parts: Parts) -> str:
     return host if REGION_PLACEHOLDER in host else ""
 
 
+def _sqs(parts: Parts) -> sqs.Sqs:
+    return sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))
+
+
 _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edited)
 
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
-    (sqs.SERVICE, lambda parts: sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))),
+    (sqs.SERVICE, _sqs),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
     (
         admin.SERVICE,

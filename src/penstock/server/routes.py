@@ -21,6 +21,7 @@ from penstock.server.health import Health, root_page
 from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
+from penstock.server.peeking import PEEK_PATH
 from penstock.server.throttle import SharedThrottle, Throttle
 from penstock.server.web_pages import METHODS, Cors, WebPageFilter
 from penstock.wire.dispatch import refusal
@@ -63,6 +64,7 @@ class Routes:
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
         self.dispatch: Dispatch | None = None  # set when the store is loaded
+        self.peek: Dispatch | None = None  # LocalStack's page of messages
         self.forwarder: Forwarder | None = None  # set if other processes own some of the shards
         self.methods = {b"POST", b"GET"}  # of requests to services
         self._callers = callers
@@ -171,6 +173,9 @@ class Routes:
             call.source_ip, call.secure = origin.source_ip, origin.secure
             call.certificate = peer.certificate
             call.user_agent = agent[:_USER_AGENT_MAX].decode("latin-1")
+        # The SDKs of today send everything to "/": for them this is one comparison.
+        if request.target != b"/" and request.target.startswith(PEEK_PATH) and self.peek is not None:
+            dispatch = self.peek
         dispatch(request, call, request.respond)
 
     def _serve_special(self, request: Request) -> bool:

@@ -76,7 +76,8 @@ class QueryJsonWriter:
     def success(self, action: Action, response: Any, request_id: str) -> Response:
         content: dict[str, Any] = {}
         if action.response is not None:
-            content[f"{action.name}Result"] = _json_struct(response, struct_shape(action.response))
+            shape = struct_shape(action.response)
+            content[f"{action.name}Result"] = None if response is None else _json_struct(response, shape)
         content["ResponseMetadata"] = {"RequestId": request_id}
         headers = [(b"Content-Type", _JSON), (b"x-amzn-RequestId", request_id.encode())]
         return Response(200, headers, _encode({f"{action.name}Response": content}))
@@ -133,7 +134,7 @@ def _write_struct(parts: list[str], name: str, struct: Any, shape: StructOf) -> 
     parts.append(f"<{name}>")
     empty = len(parts)
     for field in shape.fields:
-        value = getattr(struct, field.name)
+        value = None if struct is None else getattr(struct, field.name)
         if value is not None:
             _write(parts, field.spelling.name, value, field.shape, field.spelling)
     if len(parts) == empty:

@@ -12,6 +12,7 @@ import pytest
 
 from e2e.process import ServerProcess
 from e2e.secured import Secured
+from e2e.secured import refusal as client_refusal
 from identities import HOME
 from penstock.client.api import ApiError, ApiSession
 from penstock.client.credentials import SigningKeys
@@ -88,6 +89,16 @@ def test_a_queue_policy_can_admit_another_account(world: Secured) -> None:
     owner.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
     assert stranger.admin("GET", path)["account"] == HOME
     assert refused(stranger, "GET", f"/queues/shared/messages?account={HOME}") == (403, "AccessDenied")
+
+
+def test_localstacks_page_needs_a_permission_too(world: Secured) -> None:
+    url = session(world, "owner").sqs("CreateQueue", QueueName="peeked")["QueueUrl"]
+    session(world, "owner").sqs("SendMessage", QueueUrl=url, MessageBody="x")
+    page = f"{world.server.url}/_aws/sqs/messages"
+    reader, sender = (world.client(name, endpoint_url=page) for name in ("reader", "sender"))
+    assert [each["Body"] for each in reader.receive_message(QueueUrl=url)["Messages"]] == ["x"]
+    assert client_refusal(sender.receive_message, QueueUrl=url)[:2] == (403, "AccessDenied")
+    assert ask(world.server, "GET", f"/_aws/sqs/messages?QueueUrl={url}", {}) == 403
 
 
 def test_every_row_needs_a_permission_of_its_own() -> None:

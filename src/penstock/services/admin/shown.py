@@ -23,7 +23,9 @@ def wall_time(wall_ms: int) -> str:
 
 def decided_time(now_ms: int, clock: Clock) -> str:
     """A time by the clock that decides, which differs from the wall clock where that was set."""
-    return wall_time(now_ms + clock.wall_ms() - clock.now_ms())
+    offset_ms = clock.wall_ms() - clock.now_ms()
+    # A small difference is only rounding: with it, the same time would be shown differently at every look.
+    return wall_time(now_ms + offset_ms if abs(offset_ms) >= SECOND else now_ms)
 
 
 def seconds(ms: int) -> float:

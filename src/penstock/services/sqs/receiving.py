@@ -21,7 +21,7 @@ from penstock.services.sqs.validation import check_id, check_range
 from penstock.wire.faults import invalid_parameter
 from penstock.wire.service import Call
 
-_SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
+SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
     "SenderId": lambda received: received.content.sender,
     "SentTimestamp": lambda received: str(received.content.sent_ms),
     "ApproximateReceiveCount": lambda received: str(received.receives),
@@ -34,7 +34,7 @@ _SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
     ),
     "DeadLetterQueueSourceArn": lambda received: received.source,
 }
-_ALL_SYSTEM = frozenset(_SYSTEM_ATTRIBUTES)
+_ALL_SYSTEM = frozenset(SYSTEM_ATTRIBUTES)
 _NO_SYSTEM: frozenset[str] = frozenset()
 
 
@@ -114,7 +114,7 @@ class AttributeSelection:
 
     def _system_attributes(self, received: Received) -> dict[str, str]:
         shown = {}
-        for name, read in _SYSTEM_ATTRIBUTES.items():
+        for name, read in SYSTEM_ATTRIBUTES.items():
             if name in self._system and (value := read(received)) is not None:
                 shown[name] = value
         return shown
