@@ -18,6 +18,16 @@ class Clock(Protocol):
     def wall_ms(self) -> int: ...
 
 
+_ROUNDING_MS = 1000
+
+
+def wall_offset(clock: Clock) -> int:
+    """Milliseconds to add to a time by ``now_ms`` to show it. A small difference is rounding and drift: with it, the
+    same time would be shown differently at every look."""
+    offset_ms = clock.wall_ms() - clock.now_ms()
+    return offset_ms if abs(offset_ms) >= _ROUNDING_MS else 0
+
+
 def iso_time(epoch_s: float) -> str:
     """2026-01-31T12:00:00Z"""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from penstock.clock import Clock
+from penstock.clock import Clock, wall_offset
 from penstock.limits import SECOND
 from penstock.names import Requester
 from penstock.queues.messages import Entry, State
@@ -77,7 +77,7 @@ class MessageHistory:
 
     def of(self, shard: int, seq: int, clock: Clock) -> History:
         now_ms = clock.now_ms()
-        since_ms, wall_offset_ms = now_ms - self._age_ms_max, clock.wall_ms() - now_ms
+        since_ms, wall_offset_ms = now_ms - self._age_ms_max, wall_offset(clock)
         noted = [each for each in self._ring if each[1] == seq and each[0] == shard and each[2] > since_ms]
         # A waiting receive gets a message before the send is answered, which is when that is noted.
         noted.sort(key=lambda each: each[3] is not SENT)
@@ -107,7 +107,7 @@ def holder_of(entry: Entry | None, clock: Clock) -> Holder | None:
     hold = entry.hold
     if hold is None or hold.requester is None or hold.until_ms != entry.due_ms:
         return None  # hidden by something else since, such as a move task
-    wall_offset_ms = clock.wall_ms() - clock.now_ms()
+    wall_offset_ms = wall_offset(clock)
     requester = hold.requester
     return Holder(
         requester.by, requester.address, requester.user_agent,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.clock import Clock
+from penstock.clock import Clock, wall_offset
 from penstock.limits import SECOND
 from penstock.services.admin.faults import invalid
 
@@ -23,9 +23,7 @@ def wall_time(wall_ms: int) -> str:
 
 def decided_time(now_ms: int, clock: Clock) -> str:
     """A time by the clock that decides, which differs from the wall clock where that was set."""
-    offset_ms = clock.wall_ms() - clock.now_ms()
-    # A small difference is only rounding: with it, the same time would be shown differently at every look.
-    return wall_time(now_ms + offset_ms if abs(offset_ms) >= SECOND else now_ms)
+    return wall_time(now_ms + wall_offset(clock))
 
 
 def seconds(ms: int) -> float:
