@@ -1,0 +1,74 @@
+"""Commands about messages against a server of two processes, with queues on both."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import CommandLine
+from cli.queues_for_commands import bodies, new_pair, new_queue
+from e2e.process import ServerProcess
+from e2e.waiting import until
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    folder = tmp_path_factory.mktemp("workers")
+    with ServerProcess("--workers", "2", "--data", str(folder)) as running:
+        yield CommandLine(running.url)
+        assert running.stop() == 0
+
+
+def arrived(commands: CommandLine, queue: str, body: str) -> None:
+    """A message for a queue of another process arrives a little later."""
+    until(lambda: bodies(commands, queue) == [body], f"{queue} has the message")
+
+
+def test_messages_move_between_queues_of_all_workers(workers: CommandLine) -> None:
+    queues = [new_queue(workers) for _ in range(6)]
+    id = workers.done("message", "send", queues[0], "hello").strip()
+    for source, target in itertools.pairwise(queues):
+        workers.done("message", "move", source, id, "--to", target)
+        arrived(workers, target, "hello")
+    workers.done("message", "edit", queues[-1], id, "--body", "bye")
+    assert [bodies(workers, queue) for queue in queues] == [[], [], [], [], [], ["bye"]]
+    events = [event["event"] for event in workers.json("message", "trace", queues[-1], id)["events"]]
+    assert "edited" in events
+
+
+def test_dead_letters_of_all_workers(workers: CommandLine) -> None:
+    pairs = [new_pair(workers) for _ in range(4)]
+    for queue, dead_letters in pairs:
+        id = workers.done("message", "send", queue, "x").strip()
+        workers.done("message", "fail", queue, id)
+        arrived(workers, dead_letters, "x")
+    listed = {row["name"]: row for row in workers.json_lines("dlq", "ls")}
+    for queue, dead_letters in pairs:
+        assert (listed[dead_letters]["messages"], listed[dead_letters]["sources"]) == (1, [queue])
+        (group,) = workers.json_lines("dlq", "show", dead_letters)
+        assert (group["source"], group["count"]) == (queue, 1)
+        assert "1 message moved" in workers.done("dlq", "redrive", dead_letters, "--yes")
+        arrived(workers, queue, "x")
+
+
+def test_search_dump_and_load(workers: CommandLine, tmp_path: Path) -> None:
+    source, target, file = new_queue(workers), new_queue(workers), tmp_path / "dump.jsonl"
+    workers.done("message", "send", source, '{"n": {n}}', "--template", "--count", "120")
+    found = workers.json_lines("grep", source, "--where", "$.n > 117")
+    assert [json.loads(message["body"])["n"] for message in found] == [118, 119, 120]
+    workers.done("dump", source, str(file))
+    workers.done("load", target, str(file))
+    assert bodies(workers, target) == bodies(workers, source)
+    assert [message["body"] for message in workers.json_lines("tail", target, "-n", "1")] == ['{"n": 120}']
+
+
+def test_top_counts_queues_of_all_workers(workers: CommandLine) -> None:
+    queues = [new_queue(workers) for _ in range(6)]
+    for queue in queues:
+        workers.done("message", "send", queue, "x", "--count", "3")
+    visible = {row["name"]: row["visible"] for row in workers.json_lines("top", "--once")}
+    assert [visible[queue] for queue in queues] == [3] * 6
