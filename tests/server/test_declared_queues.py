@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
 
+from penstock.errors import StoreFull
 from penstock.limits import Limits
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
 from penstock.server.settings.queues import DeclaredQueueError, declare_queues, read_queues
+from penstock.store.changes import Changes
+from penstock.store.port import Mark
+from penstock.store.sqlite.store import SqliteStore
 from sim.cluster import Cluster
 from sim.world import name_of
 
@@ -104,3 +109,35 @@ def test_a_dead_letter_queue_that_exists_need_not_be_declared(tmp_path: Path) ->
     text = '[queues."a.fifo"]\ndead_letter = {queue = "d", max_receives = 3}'
     with pytest.raises(DeclaredQueueError, match="must be same type of queue"):
         started(declared(tmp_path, text))
+
+
+THREE = '[queues.a]\nVisibilityTimeout = 40\n[queues.b]\ntags = {team = "x"}\n[queues.c]'
+
+
+def test_declared_queues_are_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = []
+    append = SqliteStore.append
+
+    def counted(store: SqliteStore, changes: Changes, mark: Mark) -> Set[int]:
+        commits.append([kind for kind, _ in changes.records].count("queue"))
+        return append(store, changes, mark)
+
+    monkeypatch.setattr(SqliteStore, "append", counted)
+    assert len(started(declared(tmp_path, THREE))) == 3
+    assert commits == [3]
+    started(declared(tmp_path, THREE))
+    assert len(commits) == 1, "nothing differs, nothing is written"
+
+
+def test_a_commit_that_is_refused_leaves_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(declared(tmp_path, "[queues.a]"))
+
+    def refused(store: SqliteStore, changes: Changes, mark: Mark) -> Set[int]:
+        raise StoreFull("the disk is full")
+
+    with monkeypatch.context() as patched, pytest.raises(StoreFull):
+        patched.setattr(SqliteStore, "append", refused)
+        started(declared(tmp_path, THREE))
+    assert started(declared(tmp_path, "")) == {"a": "30 []"}

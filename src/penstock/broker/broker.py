@@ -36,7 +36,7 @@ from penstock.names import QueueName, Requester, Space, shard_of
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
-from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.queues.settings import QueueDefinition, QueueRecord, QueueSettings
 from penstock.store.port import LAST
 
 
@@ -218,34 +218,41 @@ class Broker:
             await existing.shard.settled()
             return existing
         partition = self.partition(shard_of(name, self.shards))
-        shard, catalogue = partition.shard, partition.catalogue
-        shard.check_sends()
-        catalogue.check_name_free(name, shard.clock.now_ms())
+        partition.check_new(name)
         if queues_max and queues >= queues_max:
             raise QuotaReached("queues", queues_max)
-        wall_ms = shard.clock.wall_ms()
-        queue = catalogue.create(
-            QueueRecord(
-                id=shard.next_number(),
-                name=name,
-                settings=settings,
-                tags=tags,
-                created_ms=wall_ms,
-                modified_ms=wall_ms,
-            )
-        )
-        await shard.settled()
+        queue = partition.create(name, settings, tags)
+        await partition.shard.settled()
         return queue
 
+    async def define(self, wanted: Sequence[QueueDefinition]) -> int:
+        """Create queues and change existing ones, all of a shard in one commit. Returns how many were created or
+        changed. Raises NotOwned or PenstockError before anything was decided, or StoreError: then the queues of at
+        least one shard are as they were."""
+        partitions = {each.name: self.partition(shard_of(each.name, self.shards)) for each in wanted}
+        changed = []
+        for each in wanted:
+            queue = self.by_name.get(each.name)
+            if queue is None:
+                partitions[each.name].check_new(each.name)
+            if queue is None or (queue.settings, queue.tags) != (each.settings, each.tags):
+                changed.append((each, queue))
+        for each, queue in changed:
+            partition = partitions[each.name]
+            if queue is None:
+                partition.create(each.name, each.settings, each.tags)
+            else:
+                partition.change(queue, each.settings, each.tags)
+        for shard in {partitions[each.name].shard for each, _ in changed}:
+            await shard.settled()
+        return len(changed)
+
     async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
-        partition, clock = self._partition_of(queue), queue.shard.clock
-        record = msgspec.structs.replace(queue.record, settings=settings, modified_ms=clock.wall_ms())
-        partition.catalogue.save(queue, record)
-        queue.configure(settings, clock.now_ms())
+        self._partition_of(queue).change(queue, settings, queue.tags)
         await queue.shard.settled()
 
     async def tag(self, queue: LiveQueue, tags: dict[str, str]) -> None:
-        self._partition_of(queue).catalogue.save(queue, msgspec.structs.replace(queue.record, tags=tags))
+        self._partition_of(queue).change(queue, queue.settings, tags)
         await queue.shard.settled()
 
     async def drop(self, queue: LiveQueue) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.broker.bulk_tasks import BulkTasks
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.editing import Editing
@@ -32,6 +34,7 @@ from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
 from penstock.queues.queue import Tools
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner
+from penstock.queues.settings import QueueRecord, QueueSettings
 
 
 class Recovery(NamedTuple):
@@ -119,6 +122,35 @@ class Partition:
         """A message that a task sent to another shard could not be added there."""
         self.moves.returned(task_id)
         self.bulk_tasks.returned(task_id)
+
+    # -- definitions of queues, in the open commit --------------------------------------------------------------
+
+    def check_new(self, name: QueueName) -> None:
+        """Raises StoreError or QueueDeletedRecently if a queue of this name cannot be created now."""
+        self.shard.check_sends()
+        self.catalogue.check_name_free(name, self.shard.clock.now_ms())
+
+    def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
+        wall_ms = self.shard.clock.wall_ms()
+        return self.catalogue.create(
+            QueueRecord(
+                id=self.shard.next_number(),
+                name=name,
+                settings=settings,
+                tags=tags,
+                created_ms=wall_ms,
+                modified_ms=wall_ms,
+            )
+        )
+
+    def change(self, queue: LiveQueue, settings: QueueSettings, tags: dict[str, str]) -> None:
+        clock, record = self.shard.clock, msgspec.structs.replace(queue.record, tags=tags)
+        if settings != queue.settings:
+            record = msgspec.structs.replace(record, settings=settings, modified_ms=clock.wall_ms())
+        self.catalogue.save(queue, record)
+        queue.configure(settings, clock.now_ms())
+
+    # -- stop and giving back --------------------------------------------------------------------------------
 
     def end_polls(self, error: PenstockError | None = None) -> None:
         """Answer every waiting receive with nothing, or with this error."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -67,3 +67,11 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def arn(self) -> str:
         return self.name.arn
+
+
+class QueueDefinition(NamedTuple):
+    """What a queue is going to be."""
+
+    name: QueueName
+    settings: QueueSettings
+    tags: dict[str, str]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.errors import QueueDeletedRecently
 from penstock.names import QueueName, Space
-from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import QueueDefinition, QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.redrive import check_redrive_target
 from penstock.services.sqs.tags import merged
@@ -61,35 +62,21 @@ class DeclaredQueue(NamedTuple):
         return self.attributes | {"RedrivePolicy": json.dumps(policy)}
 
 
-class _Plan(NamedTuple):
-    """What a declared queue is going to be."""
-
-    name: QueueName
-    existing: LiveQueue | None
-    settings: QueueSettings
-    tags: dict[str, str]
-
-
 def check_queues(queues: Sequence[DeclaredQueue], space: Space) -> None:
     """Raises DeclaredQueueError. A dead-letter queue that is not declared may exist: only a start can tell."""
     _plan(queues, space, existing=lambda name: None, is_known=lambda name: False)
 
 
-async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> None:
-    """Create what is missing, change what differs, in the shards of this process. Raises DeclaredQueueError before
-    anything is changed, or PenstockError."""
-    for plan in _plan(queues, space, broker.by_name.get, broker.owns):
-        if not broker.owns(plan.name):
-            continue
-        queue = plan.existing
-        if queue is None:
-            # No quota: it would need all shards, and a shard is served only when its declared queues exist.
-            await broker.create(plan.name, plan.settings, plan.tags, has_quota=False)
-            continue
-        if plan.settings != queue.settings:
-            await broker.configure(queue, plan.settings)
-        if plan.tags != queue.tags:
-            await broker.tag(queue, plan.tags)
+async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> int:
+    """Create what is missing, change what differs, in the shards of this process: all of a shard in one commit, or
+    none. Returns how many were created or changed. Raises DeclaredQueueError before anything is changed, or
+    PenstockError."""
+    plans = [plan for plan in _plan(queues, space, broker.by_name.get, broker.owns) if broker.owns(plan.name)]
+    try:
+        # No quota: it would need all shards, and a shard is served only when its declared queues exist.
+        return await broker.define(plans)
+    except QueueDeletedRecently:
+        raise DeclaredQueueError("one of them was deleted less than a minute ago: try again") from None
 
 
 def _plan(
@@ -97,9 +84,9 @@ def _plan(
     space: Space,
     existing: Callable[[QueueName], LiveQueue | None],
     is_known: Callable[[QueueName], bool],
-) -> list[_Plan]:
+) -> list[QueueDefinition]:
     """``is_known``: can ``existing`` tell whether this queue exists?"""
-    plans: dict[QueueName, _Plan] = {}
+    plans: dict[QueueName, QueueDefinition] = {}
     for queue in queues:
         name = QueueName(space.account, space.region, queue.name)
         found = existing(name)
@@ -108,7 +95,7 @@ def _plan(
             settings = QueueSettings(fifo=queue.fifo) if found is None else found.settings
             settings = with_attributes(settings, queue.all_attributes(space), name, new=found is None)
             tags = merged({} if found is None else found.tags, queue.tags, queue.name)
-        plans[name] = _Plan(name, found, settings, tags)
+        plans[name] = QueueDefinition(name, settings, tags)
     for queue, plan in zip(queues, plans.values(), strict=True):
         policy, redrive = queue.all_attributes(space).get("RedrivePolicy"), plan.settings.redrive
         if policy is None or redrive is None:
