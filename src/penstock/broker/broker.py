@@ -136,6 +136,15 @@ class Broker:
         """The database of a shard cannot be reached: requests of all kinds are refused."""
         return any(partition.shard.is_away for partition in self._partitions.values())
 
+    def change_limits(self, limits: Limits) -> None:
+        """Other quotas, another memory budget, other pauses after a purge or a delete. What bounds the memory of a
+        single queue stays as it was."""
+        self.limits = limits
+        self.budget.bytes_max = limits.memory_budget_bytes
+        self._quotas.limits = limits
+        for partition in self._partitions.values():
+            partition.shard.limits = limits
+
     def keys_changed(self) -> None:
         """Keys were disabled or enabled: messages in memory are read again from the store, which checks the keys."""
         for partition in self._partitions.values():

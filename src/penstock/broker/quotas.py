@@ -32,7 +32,7 @@ class Quotas:
     """Of all shards of the process together, and of other processes where they share what they count."""
 
     def __init__(self, limits: Limits, others: OtherProcesses | None = None) -> None:
-        self._limits = limits
+        self.limits = limits
         self._others = others
         self._usage: dict[Shard, ShardUsage] = {}
         self._by_account: dict[str, tuple[int, int]] = {}  # account -> messages and bytes, durable
@@ -62,7 +62,7 @@ class Quotas:
             used_there, size_there = of(account)
             used += used_there
             size += size_there
-        messages_max, bytes_max = self._limits.quota_messages, self._limits.quota_bytes
+        messages_max, bytes_max = self.limits.quota_messages, self.limits.quota_bytes
         if messages_max and messages and used + messages > messages_max:
             raise QuotaReached("messages", messages_max)
         if bytes_max and size + bytes_more > bytes_max:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.options import configured, with_settings
+from penstock.server.terminal import Terminal
 
 
 @click.command("serve")
@@ -35,14 +36,16 @@ def command(**flags: object) -> None:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
     config = configured(flags, serves=True)
+    terminal = Terminal()
     # They have a meaning once the server runs. Until then they must not end the process.
-    for number in (signal.SIGHUP, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    if not terminal.ends_server:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError, run
     from penstock.server.workers.start import run_workers
 
     try:
-        (run if config.workers == 1 else run_workers)(config)
+        (run if config.workers == 1 else run_workers)(config, terminal)
     except TemporaryStartError as error:
         raise Breakdown(str(error)) from None
     except StartError as error:

@@ -18,7 +18,7 @@ from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
 from penstock.errors import PenstockError
-from penstock.server.throttle import SharedThrottle
+from penstock.server.throttle import MakeThrottle, Throttle
 
 _LAST_CALLS_S = 5.0
 
@@ -29,7 +29,7 @@ class ClusterPlace(NamedTuple):
     address: str  # where the others reach it: ``host:port``, or the path of a Unix socket
     owners: Owners
     security: LinkSecurity = LinkSecurity()
-    throttle: SharedThrottle | None = None  # of all together; None: each has its own
+    throttle: MakeThrottle = Throttle  # one of all together, or each has its own
     usage: OtherProcesses | None = None  # for the quotas
     listen: str = ""  # the address to listen on, if it is another one
 

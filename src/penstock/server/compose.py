@@ -16,9 +16,11 @@ from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.control import ProcessControl
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
+from penstock.server.logs import set_log_level
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
+from penstock.server.reload import Reloading
 from penstock.server.routes import Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
@@ -26,6 +28,7 @@ from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import OpenShards
+from penstock.server.throttle import Throttle
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import admin, sqs, sts
 from penstock.services.sqs.attributes import shown_queue
@@ -63,7 +66,7 @@ class Parts:
         self.clock = SystemClock()
         origins = Origins(config.public_url, config.trusted_proxies)
         self._place = place
-        throttle = None if place is None else place.throttle
+        throttle = Throttle if place is None else place.throttle
         self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
         self.links: ClusterLinks | None = None
         self.node: ClusterNode | None = None
@@ -73,20 +76,19 @@ class Parts:
         self.site = site_of(config)
         self.broker: Broker
         self.shards: OpenShards
+        self.reloading = Reloading(self)
         self.health = Health()
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
-        cors = Cors(config.cors_origins)
-        # Without credentials, a web page in the operator's browser could call the server.
-        checks_pages = self.security.credentials is None and "*" not in config.cors_origins
+        cors, pages = self._cors(config)
         self._routes = Routes(
             callers=self.security.callers,
             origins=origins,
             cors=cors,
             health=self.health,
-            throttle=self.security.throttle,
+            throttle=self.security.throttle(config),
             recorder=self.security.recorder,
-            pages=WebPageFilter(cors, config.public_url) if checks_pages else None,
+            pages=pages,
         )
         audit = self.security.audit
         if audit is not None and config.audit_required:
@@ -172,9 +174,27 @@ class Parts:
         reason = self.broker.sends_refused
         return "accepted" if reason is None else f"refused: {reason}"
 
-    def reload(self, *, requested: bool) -> None:
-        """Reload files that changed, or all of them if ``requested``. Runs on the event loop."""
-        self.security.reload(self.listener, requested=requested)
+    def _cors(self, config: Config) -> tuple[Cors, WebPageFilter | None]:
+        cors = Cors(config.cors_origins)
+        # Without credentials, a web page in the operator's browser could call the server.
+        checks_pages = self.security.credentials is None and "*" not in config.cors_origins
+        return cors, WebPageFilter(cors, config.public_url) if checks_pages else None
+
+    def apply(self, config: Config) -> None:
+        """Use settings that differ from the present ones in such that can change while the server runs."""
+        self.config = config
+        set_log_level(config.log_level)
+        self.listener.limits = config.http_limits
+        self._routes.change(self.security.throttle(config), *self._cors(config))
+        self.broker.change_limits(config.broker_limits)
+
+    def reload_changed_files(self) -> None:
+        """Once a second, on the event loop."""
+        self.security.reload_changed(self.listener)
+
+    async def reload_files(self) -> dict[str, str]:
+        """Read certificates, credentials and keys again. Returns what is wrong with each; empty: nothing."""
+        return await self.security.reload_all(self.listener)
 
     def wind_down(self) -> None:
         """Accept nothing new and answer every long poll with no messages."""

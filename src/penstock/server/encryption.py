@@ -153,6 +153,15 @@ class Encryption:
                 reencryption.wake()
         return line
 
+    @property
+    def has_keys(self) -> bool:
+        return self._keyring is not None
+
+    @property
+    def problem(self) -> str:
+        """Why the keyring cannot be read again; empty: it can."""
+        return "" if self._keyring is None else self._keyring.problem
+
     def stop(self) -> None:
         """Call this before the broker stops."""
         for index in list(self._reencryptions):

@@ -25,15 +25,18 @@ import uvloop
 
 from penstock.auth.encryption.root_key import RootKeyUnavailable
 from penstock.errors import PenstockError, StoreAway, StoreError, StoreRefused
-from penstock.promise import outcome, start
+from penstock.promise import outcome, run_detached, start
 from penstock.server.compose import Parts
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
 from penstock.server.security import SETUP_ERRORS
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
+from penstock.server.settings.load import load_config
 from penstock.server.settings.queues import DeclaredQueueError
 from penstock.server.startup_report import banner, describe_recovery, startup_report
+from penstock.server.systemd import ServiceManager
+from penstock.server.terminal import Terminal
 
 T = TypeVar("T")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -64,18 +67,22 @@ class ServerFailed(Exception):
     """One line for the operator: why the server stopped."""
 
 
-def run(config: Config) -> None:
+def run(config: Config, terminal: Terminal) -> None:
     """Serve until asked to stop. Raises StartError or ServerFailed."""
     human = set_up_logs(config.log_level, config.log_format)
     config = prepare_process(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, human))
+        runner.run(_serve(config, human, terminal))
 
 
 def prepare_process(config: Config) -> Config:
     """For the loop of a server. Returns the settings with the number of connections that the system allows."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
+    return within_descriptor_limit(config)
+
+
+def within_descriptor_limit(config: Config) -> Config:
     return replace(config, max_connections=_raise_descriptor_limit(config.max_connections))
 
 
@@ -90,14 +97,15 @@ def _raise_descriptor_limit(connections_max: int) -> int:
     return min(connections_max, soft - _OTHER_DESCRIPTORS)
 
 
-async def _serve(config: Config, human: bool) -> None:
-    stop = _StopRequest()
+async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
+    stop, manager = _StopRequest(), ServiceManager()
     stop.watch_signals()
     loop = asyncio.get_running_loop()
-    reloads = Reloads()
-    loop.add_signal_handler(signal.SIGHUP, reloads.request)
+    reloads = Reloads(manager)
+    terminal.on_hangup_signal(stop.request, reloads.request)
     loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several workers")
     parts = compose(lambda: Parts(config, stop.fail))
+    parts.reloading.load = lambda: within_descriptor_limit(load_config(config.flags, os.environ))
     try:
         addresses = await _listen(config, parts)
         started = time.perf_counter()
@@ -107,8 +115,11 @@ async def _serve(config: Config, human: bool) -> None:
         reloads.start(parts)
         encryption, durability = parts.security.encryption.status, parts.site.guarantees
         announce(startup_report(config, addresses, recovered, encryption, durability), human, config)
+        manager.ready("ready")
+        manager.watch()
         await stop.requested.wait()
-        await _stop(config, parts, stop)
+        manager.stopping()
+        await _stop(parts, stop)
     finally:
         reloads.stop()
         parts.close()
@@ -133,32 +144,35 @@ class _StopRequest:
 
     def watch_signals(self) -> None:
         for number in _STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
+            asyncio.get_running_loop().add_signal_handler(number, self.request)
 
     def fail(self, error: StoreError) -> None:
         self.failure = self.failure or error
         self.requested.set()
 
-    def _on_signal(self) -> None:
+    def request(self) -> None:
         if self.requested.is_set():
             os._exit(1)  # the second signal
         self.requested.set()
 
 
 class Reloads:
-    """Reloads changed files once a second, and all files on request (SIGHUP).
+    """Reloads changed files once a second, and everything on request (SIGHUP).
 
-    A timer instead of a task: one reload takes one turn of the loop, however busy the loop is.
+    A timer instead of a task: one look takes one turn of the loop, however busy the loop is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, manager: ServiceManager | None = None) -> None:
+        self._manager = manager
         self._parts: Parts
         self._requested = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, parts: Parts) -> None:
         self._parts = parts
-        self._timer = asyncio.get_running_loop().call_later(0 if self._requested else EVERY_S, self._reload)
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
+        if self._requested:
+            self.request()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -168,15 +182,20 @@ class Reloads:
     def request(self) -> None:
         self._requested = True
         if self._timer is not None:  # otherwise the reload follows the start
-            self._timer.cancel()
-            self._reload()
+            run_detached(self._reload())
 
-    def _reload(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._reload)
-        requested, self._requested = self._requested, False
-        if requested:
-            log.info("reloading certificates, credentials and keys")
-        self._parts.reload(requested=requested)
+    async def _reload(self) -> None:
+        if self._manager is not None:
+            self._manager.reloading()
+        try:
+            await self._parts.reloading.run()
+        finally:
+            if self._manager is not None:
+                self._manager.ready("ready")
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
+        self._parts.reload_changed_files()
 
 
 async def _listen(config: Config, parts: Parts) -> list[Address]:
@@ -234,12 +253,12 @@ def announce(report: dict[str, str | list[str]], human: bool, config: Config) ->
             sys.stdout.flush()
 
 
-async def _stop(config: Config, parts: Parts, stop: _StopRequest) -> None:
+async def _stop(parts: Parts, stop: _StopRequest) -> None:
     log.info("stopping")
     if parts.node is not None and stop.failure is None:
-        await parts.node.membership.drain(config.stop_timeout)
+        await parts.node.membership.drain(parts.config.stop_timeout)
     parts.wind_down()
-    await parts.listener.close(config.stop_timeout)
+    await parts.listener.close(parts.config.stop_timeout)
     if stop.failure is not None:
         # The state of the disk is unknown: writing more would only hide that.
         raise ServerFailed(f"stopped because the store can no longer be trusted: {stop.failure}")

@@ -64,7 +64,7 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker
     root = logging.getLogger("penstock")
     root.handlers[:] = [handler]
     root.propagate = False
-    root.setLevel(level.upper())
+    set_log_level(level)
     # Errors of the event loop (a failed accept, an error in a callback) and of the driver belong in the same log.
     # What the driver warns about are errors that it ignores while it closes a broken connection.
     for name, least in (("asyncio", logging.WARNING), ("psycopg", logging.ERROR)):
@@ -73,6 +73,10 @@ def set_up_logs(level: str, style: str, stream: IO[str] | None = None, *, worker
         other.propagate = False
         other.setLevel(least)
     return human
+
+
+def set_log_level(level: str) -> None:
+    logging.getLogger("penstock").setLevel(level.upper())
 
 
 def _number(worker: int, record: logging.LogRecord) -> bool:

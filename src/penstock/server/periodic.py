@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -24,15 +25,19 @@ class PeriodicThread:
         self._name = name
         self._work = work
         self._wake = threading.Event()
+        self._requests: list[Future[None]] = []
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def run_now(self) -> None:
-        """Does not wait for the work."""
+    def run_now(self) -> Future[None]:
+        """Done when the work is, or was in vain."""
+        done: Future[None] = Future()
+        self._requests.append(done)
         self._wake.set()
+        return done
 
     def close(self) -> None:
         self._closed = True
@@ -45,10 +50,14 @@ class PeriodicThread:
             requested = self._wake.wait(EVERY_S)
             if requested:  # otherwise a request that comes just now would be lost
                 self._wake.clear()
+            requests, self._requests = self._requests, []
+            if not self._closed:
+                with logging_errors(self._name):
+                    self._work(requested=requested or bool(requests))
+            for each in requests:
+                each.set_result(None)
             if self._closed:
                 return
-            with logging_errors(self._name):
-                self._work(requested=requested)
 
 
 @contextmanager

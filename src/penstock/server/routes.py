@@ -83,6 +83,12 @@ class Routes:
             **(mounts or {}),
         }
 
+    def change(
+        self, throttle: Throttle | SharedThrottle | None, cors: Cors, pages: WebPageFilter | None
+    ) -> None:
+        """For requests from now on."""
+        self._throttle, self._cors, self._pages = throttle, cors, pages
+
     def is_health_check(self, request: Request) -> bool:
         """What is answered even if there are too many connections."""
         if request.method not in (b"GET", b"HEAD") or b"x-amz-target" in request.headers:

@@ -7,6 +7,7 @@ file that cannot be used leaves everything as it was, and the log says why.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Collection
@@ -25,7 +26,7 @@ from penstock.server.http.listener import Listener
 from penstock.server.origin import Origins
 from penstock.server.periodic import PeriodicThread, logging_errors
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.throttle import SharedThrottle, Throttle
+from penstock.server.throttle import MakeThrottle, SharedThrottle, Throttle
 from penstock.server.tls import LinkTls, Tls, TlsError, TlsFiles
 from penstock.wire.service import Service
 
@@ -40,9 +41,9 @@ class Security:
         clock: Clock,
         origins: Origins,
         services: Collection[Service],
-        throttle: SharedThrottle | None = None,
+        make_throttle: MakeThrottle = Throttle,
     ) -> None:
-        """``throttle``: of several processes. Raises one of SETUP_ERRORS."""
+        """Raises one of SETUP_ERRORS."""
         check_plain_http(config)
         root = root_key(config, os.environ)
         files = tls_files(config)
@@ -62,8 +63,7 @@ class Security:
             if self.credentials is None
             else SignedCallers(self.credentials, origins, config.space, regions=config.regions)
         )
-        rate = config.requests_per_second
-        self.throttle = throttle or (Throttle(rate, config.requests_burst or rate) if rate else None)
+        self._make_throttle = make_throttle
         self.audit = open_audit_log(config, clock.wall_ms)
         self.recorder = (
             None
@@ -78,23 +78,42 @@ class Security:
         if self._reloading is not None:
             self._reloading.start()
 
-    def reload(self, listener: Listener, *, requested: bool) -> None:
-        """Once a second: read files that have changed, or all of them if the operator has ``requested`` it."""
-        if requested and self._reloading is not None:
-            self._reloading.run_now()
+    def throttle(self, config: Config) -> Throttle | SharedThrottle | None:
+        rate = config.requests_per_second
+        return self._make_throttle(rate, config.requests_burst or rate) if rate else None
+
+    def reload_changed(self, listener: Listener) -> None:
+        """Once a second: read files that have changed."""
         with logging_errors("reload certificates"):
-            if self.tls is not None and (self.tls.reload() if requested else self.tls.check(time.time())):
+            if self.tls is not None and self.tls.check(time.time()):
                 listener.tls = self.tls.context
         with logging_errors("reload certificates of the cluster"):
             if self.link_tls is not None:
                 self.link_tls.check()
         with logging_errors("reload encryption keys"):
-            self.encryption.reload(requested=requested)
+            self.encryption.reload()
         with logging_errors("maintain the audit log"):
             if self.audit is not None:
-                if requested:
-                    self.audit.reopen()
                 self.audit.tick()
+
+    async def reload_all(self, listener: Listener) -> dict[str, str]:
+        """Read all files, as the operator has requested. Returns what is wrong with each, which the log says, too; an
+        empty text: it is in use now."""
+        found = {}
+        if self.tls is not None:
+            if self.tls.reload():
+                listener.tls = self.tls.context
+            found["certificates"] = self.tls.problem
+        if self._reloading is not None and self.credentials is not None:
+            await asyncio.wrap_future(self._reloading.run_now())
+            found["credentials"] = self.credentials.problem
+        if self.encryption.has_keys:
+            self.encryption.reload(requested=True)
+            found["keys"] = self.encryption.problem
+        if self.audit is not None:
+            self.audit.reopen()
+            found["audit log"] = ""
+        return found
 
     def close(self) -> None:
         if self._reloading is not None:

@@ -11,6 +11,7 @@ Several processes of one machine share the numbers in memory that all of them ma
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from hashlib import blake2b
 
 CALLERS_MAX = 100_000
@@ -79,3 +80,7 @@ class SharedThrottle:
             return False
         self._used_up_s[slot] = used_up_s + self._interval_s
         return True
+
+
+MakeThrottle = Callable[[float, float], Throttle | SharedThrottle]
+"""(requests per second, burst)"""

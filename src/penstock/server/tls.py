@@ -63,12 +63,12 @@ class Tls:
         self._watch = FileWatch(*files.paths())
         self.context, self.expires = _read(files)
         self._watch.mark_read()
-        self._problem = ""  # what was logged last about files that cannot be used
+        self.problem = ""  # what was logged last about files that cannot be used
         self._warn_at_s = 0.0
 
     def reload(self) -> bool:
         """Read the files again. If they cannot be used, the present certificate stays, and the log says why."""
-        self._problem = ""
+        self.problem = ""
         self._watch.is_stable()
         return self._reread()
 
@@ -82,14 +82,14 @@ class Tls:
             self._watch.mark_read()
             return self._keep_present(error)
         self._watch.mark_read()
-        self._problem = ""
+        self.problem = ""
         self._warn_at_s = 0.0
         log.info("certificate loaded, valid until %s", _day(self.expires))
         return True
 
     def _keep_present(self, error: TlsError) -> bool:
-        if str(error) != self._problem:
-            self._problem = str(error)
+        if str(error) != self.problem:
+            self.problem = str(error)
             log.error("the present certificate stays in use: %s", error)
         return False
 

@@ -227,7 +227,7 @@ class Keyring:
         self._root = root
         self._clock = clock
         self._seen: Stamp | None = None  # the state of the file that was read last, usable or not
-        self._problem = ""  # what was logged last about a file that cannot be used
+        self.problem = ""  # what was logged last about a file that cannot be used
         self.keys = self._first(path)
 
     def ensure_file(self) -> None:
@@ -258,12 +258,12 @@ class Keyring:
             self._reread(self._path)
         except KeyringError as error:
             line = f"the present encryption keys stay in use: {error}"
-            if line == self._problem and not requested:
+            if line == self.problem and not requested:
                 return ""
-            self._problem = line
+            self.problem = line
             _log.error(line)
             return line
-        self._problem = ""
+        self.problem = ""
         disabled = len(self.keys.disabled)
         line = f"keyring reloaded: {len(self.keys.file.keys)} keys, {disabled} of them disabled"
         _log.info(line)

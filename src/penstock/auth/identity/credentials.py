@@ -35,7 +35,7 @@ class Credentials:
         self._root_key = root_key
         self._clock = clock
         self._watch = FileWatch(path)
-        self._problem = ""  # why the file as it is now cannot be used
+        self.problem = ""  # why the file as it is now cannot be used
         self._logged_ms = 0
         self.directory = self._read()
         self._watch.mark_read()
@@ -49,7 +49,7 @@ class Credentials:
         directory."""
         has_changed = self._watch.has_changed()
         if requested:
-            self._problem = ""  # so that it is logged again
+            self.problem = ""  # so that it is logged again
         return self._reread() if requested or has_changed else self._repeated()
 
     def _reread(self) -> str:
@@ -58,20 +58,20 @@ class Credentials:
         except CredentialsUnreadable as error:
             self._watch.mark_unread()
             problem = _still_in_force(error)
-            if problem == self._problem:
+            if problem == self.problem:
                 return self._repeated()
-            self._problem = problem
+            self.problem = problem
             return self._logged()
         except CredentialsError as error:
             self._watch.mark_read()
-            self._problem = _still_in_force(error)
+            self.problem = _still_in_force(error)
             return self._logged()
         if not self._watch.is_stable():
             line = f"the credentials file {self._path} is being written: it will be read when it is complete"
             _log.info("%s", line)
             return line
         self._watch.mark_read()
-        self._problem = ""
+        self.problem = ""
         line = f"credentials reloaded: {_changes(self.directory.content, new.content)}"
         _log.info("%s", line)
         _warn([each for each in new.warnings if each not in self.directory.warnings])
@@ -79,13 +79,13 @@ class Credentials:
         return line
 
     def _repeated(self) -> str:
-        due = self._problem and self._clock.now_ms() - self._logged_ms >= _REPEAT_MS
+        due = self.problem and self._clock.now_ms() - self._logged_ms >= _REPEAT_MS
         return self._logged() if due else ""
 
     def _logged(self) -> str:
         self._logged_ms = self._clock.now_ms()
-        _log.error("%s", self._problem)
-        return self._problem
+        _log.error("%s", self.problem)
+        return self.problem
 
     def _read(self) -> Directory:
         content = read_file(self._path)

@@ -7,7 +7,7 @@ stop the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -220,9 +220,12 @@ class Config:
     quota_messages: Annotated[int, integer(0, 10**15), "Stored messages per account; 0: no limit."] = 0
     quota_bytes: Annotated[int, size(0, "0"), "Stored bytes of messages per account; 0: no limit."] = 0
 
-    # Not settings: the tables [queues.NAME] of the config file, and the name of that file.
+    # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
+    # given; and the flags, so that the settings can be read again.
     queues: tuple[DeclaredQueue, ...] = ()
     file: str = ""
+    sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    flags: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -266,6 +269,17 @@ class Config:
     def keyring_file(self) -> Path | None:
         """None: with --memory the keys need not be stored, unless a keyring is set."""
         return self.keyring or (None if self.memory else self.data / "penstock-keys.json")
+
+    def share(self, workers: int, shards: int) -> Config:
+        """Of one of several workers: its part of what all may use together."""
+        return replace(
+            self,
+            shards=shards,
+            memory_budget=self.memory_budget // workers,
+            max_buffered_size=self.max_buffered_size // workers,
+            max_connections=-(-self.max_connections // workers),
+            max_connections_per_address=-(-self.max_connections_per_address // workers),
+        )
 
     @property
     def http_limits(self) -> HttpLimits:

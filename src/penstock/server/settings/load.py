@@ -21,7 +21,9 @@ _PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 _DEPTH_MAX = 32
 _NO_SETTINGS = (CONFIG_VARIABLE, ROOT_KEY_VARIABLE)
-_SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)")
+_SERVICE_LINK = re.compile(
+    r"PENSTOCK_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
 
 
 class Given(NamedTuple):
@@ -42,13 +44,17 @@ def load_config(
         queues = read_queues(table.pop("queues", {}))
 
     values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     for source in (_from_file(table, path), _from_environment(environment), _from_flags(flags)):
-        found = {given.setting.name: _value(given) for given in source}
+        found = {given.setting.name: (_value(given), given.where) for given in source}
         if "listen" not in found and not found.keys().isdisjoint(("host", "port")):
             # host and port of a stronger source replace the list of a weaker one.
             values.pop("listen", None)
-        values |= found
-    config = Config(**values, queues=queues, file=path)
+            sources.pop("listen", None)
+        values |= {name: value for name, (value, _) in found.items()}
+        sources |= {name: where for name, (_, where) in found.items()}
+    given = {name: value for name, value in flags.items() if value is not None}
+    config = Config(**values, queues=queues, file=path, sources=sources, flags=given)
     if serves:
         _check_combinations(config)
     with _as_config_error(path):
@@ -117,8 +123,8 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Given]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Kubernetes sets such variables in every pod of a namespace with a Service named penstock."""
-    return _SERVICE_LINK.fullmatch(name) is not None or (name == "PENSTOCK_PORT" and "://" in value)
+    """Kubernetes sets such variables in every pod of a namespace with a Service named penstock, or penstock-NAME."""
+    return _SERVICE_LINK.fullmatch(name) is not None or (name.endswith("_PORT") and "://" in value)
 
 
 def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:

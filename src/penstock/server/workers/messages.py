@@ -52,7 +52,7 @@ class Retire(msgspec.Struct, frozen=True, tag=True):
 
 
 class Reload(msgspec.Struct, frozen=True, tag=True):
-    """Read certificates, credentials and keys again."""
+    """Read settings, declared queues, certificates, credentials and keys again."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
@@ -105,6 +105,10 @@ class Sends(msgspec.Struct, frozen=True, tag=True):
     state: str
 
 
+class ReloadAll(msgspec.Struct, frozen=True, tag=True):
+    """A client of this worker has requested a reload: all workers have to."""
+
+
 class Released(msgspec.Struct, frozen=True, tag=True):
     """The files of the shards are closed."""
 
@@ -121,4 +125,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     temporary: bool = False  # the same start may succeed later
 
 
-Report = Prepared | Ready | Serving | Sends | Released | Quiet | Failed
+Report = Prepared | Ready | Serving | Sends | ReloadAll | Released | Quiet | Failed

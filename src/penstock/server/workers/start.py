@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from penstock.errors import PenstockError
@@ -21,6 +20,8 @@ from penstock.server.logs import set_up_logs
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.startup_report import amount, describe_recovery, startup_report
+from penstock.server.systemd import ServiceManager
+from penstock.server.terminal import Terminal
 from penstock.server.workers.messages import Ready
 from penstock.server.workers.supervisor import Supervisor
 from penstock.store.port import StoreSite
@@ -30,13 +31,14 @@ _SOCKET_PATH_BYTES_MAX = 104  # macOS; Linux allows a few more
 _SOCKET_NAME_BYTES = 12
 
 
-def run_workers(config: Config) -> None:
+def run_workers(config: Config, terminal: Terminal) -> None:
     """Serve with several processes until asked to stop. Raises StartError or ServerFailed."""
     human = set_up_logs(config.log_level, config.log_format)
-    asyncio.run(_supervise(config, human))
+    asyncio.run(_supervise(config, human, terminal))
 
 
-async def _supervise(config: Config, human: bool) -> None:
+async def _supervise(config: Config, human: bool, terminal: Terminal) -> None:
+    manager = ServiceManager()
     with ExitStack() as opened:
         addresses, listening = await _listen(config, opened)
         site = opened.enter_context(_store(config))
@@ -52,8 +54,13 @@ async def _supervise(config: Config, human: bool) -> None:
                 config, addresses, recovered, workers[0].encryption, site.guarantees, processes
             )
             announce(report, human, config)
+            manager.ready(f"ready: {processes}")
+            manager.watch()
 
-        await Supervisor(share_of(config, site.shards), directory, listening, on_ready).run()
+        share = config.share(config.workers, site.shards)
+        supervisor = Supervisor(share, directory, listening, on_ready, manager=manager)
+        terminal.on_hangup_signal(supervisor.request_stop, supervisor.request_reload)
+        await supervisor.run()
 
 
 async def _listen(config: Config, opened: ExitStack) -> tuple[list[Address], list[list[list[int]]]]:
@@ -106,19 +113,6 @@ def _private_directory(config: Config) -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def share_of(config: Config, shards: int) -> Config:
-    """The settings of one worker: its part of what all may use together."""
-    workers = config.workers
-    return replace(
-        config,
-        shards=shards,
-        memory_budget=config.memory_budget // workers,
-        max_buffered_size=config.max_buffered_size // workers,
-        max_connections=-(-config.max_connections // workers),
-        max_connections_per_address=-(-config.max_connections_per_address // workers),
-    )
 
 
 async def _open_for_workers(address: Address, workers: int) -> tuple[Address, list[list[socket.socket]]]:

@@ -18,13 +18,18 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError
-from penstock.server.settings.config import Config
+from penstock.server.logs import set_log_level
+from penstock.server.reload import adopt
+from penstock.server.settings.config import Config, ConfigError
+from penstock.server.settings.load import load_config
+from penstock.server.systemd import ServiceManager
 from penstock.server.throttle import SHARED_BYTES
 from penstock.server.workers.messages import (
     Assignment,
@@ -37,6 +42,7 @@ from penstock.server.workers.messages import (
     Release,
     Released,
     Reload,
+    ReloadAll,
     Report,
     Retire,
     Sends,
@@ -73,6 +79,7 @@ class Supervisor:
         *,
         command: Sequence[str] = WORKER_COMMAND,
         crashes: CrashLimits | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
         """``config``: of one worker, with the number of shards. ``directory``: for the sockets between workers,
         private. ``listening``: the descriptors of each worker."""
@@ -82,6 +89,7 @@ class Supervisor:
         self._on_ready = on_ready
         self._command = command
         self._crashes = crashes or CrashLimits()
+        self._manager = manager or ServiceManager({})
         self._numbers = range(1, len(listening) + 1)
         self._current: dict[int, WorkerProcess] = {}  # by number: owns the shards, or will
         self._successors: dict[int, WorkerProcess] = {}  # by number: prepared, in a rolling restart
@@ -109,16 +117,30 @@ class Supervisor:
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _STOP_SIGNALS:
-            loop.add_signal_handler(number, self._on_stop_signal)
-        loop.add_signal_handler(signal.SIGHUP, self._tell_all, Reload())
+            loop.add_signal_handler(number, self.request_stop)
         loop.add_signal_handler(signal.SIGUSR2, self._on_restart_signal)
 
-    def _on_stop_signal(self) -> None:
+    def request_stop(self) -> None:
         if self._ending.is_set():  # the second signal
             for worker in self._running:
                 worker.kill()
             os._exit(1)
         self._ending.set()
+
+    def request_reload(self) -> None:
+        """Every worker reads settings and files again. Those that are started from now on get the same settings."""
+        self._manager.reloading()
+        try:
+            wanted = load_config(self._config.flags, os.environ).share(
+                len(self._numbers), self._config.shards
+            )
+        except ConfigError:
+            pass  # the workers log why, and go on with the present settings
+        else:
+            self._config = replace(adopt(self._config, wanted).config, queues=wanted.queues)
+            set_log_level(self._config.log_level)
+        self._tell_all(Reload())
+        self._manager.ready("ready")
 
     def _on_restart_signal(self) -> None:
         if self._config.memory:
@@ -176,6 +198,8 @@ class Supervisor:
             case Sends(state):
                 worker.sends = state
                 self._broadcast()
+            case ReloadAll():
+                self.request_reload()
             case Failed():
                 self._on_failure(worker, report)
 
@@ -275,6 +299,7 @@ class Supervisor:
         # A start that is refused says so in one line.
         level = logging.INFO if self._announced else logging.DEBUG
         log.log(level, "stopping")
+        self._manager.stopping()
         if self._rolling is not None:
             self._rolling.cancel()
         self._tell_all(Stop())

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import uvloop
@@ -34,9 +35,12 @@ from penstock.server.lifecycle import (
     forget_start,
     prepare_process,
     start_step,
+    within_descriptor_limit,
 )
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
+from penstock.server.settings.config import Config
+from penstock.server.settings.load import load_config
 from penstock.server.throttle import SharedThrottle
 from penstock.server.workers.messages import (
     Assignment,
@@ -49,6 +53,7 @@ from penstock.server.workers.messages import (
     Release,
     Released,
     Reload,
+    ReloadAll,
     Report,
     Retire,
     Sends,
@@ -126,6 +131,8 @@ class WorkerServer:
             self._parts = parts = compose(lambda: Parts(self._config, self._on_store_failure, self._place()))
         except StartError as error:
             return self._failed(error)
+        parts.reloading.load = self._settings
+        parts.reloading.tell_others = lambda: self._control.report(ReloadAll())
         try:
             self._show_health()
             if self._assignment.at_once:
@@ -140,10 +147,15 @@ class WorkerServer:
             parts.close()
 
     def _place(self) -> ClusterPlace:
-        config, assignment, rate = self._config, self._assignment, self._config.requests_per_second
-        burst = config.requests_burst or rate
-        throttle = SharedThrottle(rate, burst, assignment.rates, assignment.key) if rate else None
+        assignment = self._assignment
+        throttle = partial(SharedThrottle, descriptor=assignment.rates, key=assignment.key)
         return ClusterPlace(assignment.address, self._owners, throttle=throttle, usage=self._usage)
+
+    def _settings(self) -> Config:
+        """As they are now, of this worker. Raises ConfigError."""
+        assignment = self._assignment
+        loaded = load_config(assignment.config.flags, os.environ)
+        return within_descriptor_limit(loaded.share(assignment.workers, assignment.shards))
 
     def _accept(self) -> None:
         tls = self._parts.security.tls
@@ -188,7 +200,7 @@ class WorkerServer:
                     return await self._close()
                 case Stop():
                     parts.wind_down()
-                    await parts.listener.close(self._config.stop_timeout)
+                    await parts.listener.close(parts.config.stop_timeout)
                     self._control.report(Quiet())
                 case Close():
                     return await self._close()
