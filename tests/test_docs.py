@@ -18,6 +18,7 @@ import yaml
 import compatibility
 from e2e.process import ServerProcess
 from penstock.cli import main
+from penstock.server.reload import RUN_TIME
 from penstock.server.settings.config import Setting, settings
 from penstock.server.settings.load import load_config
 from penstock.services.sqs import ACTIONS
@@ -75,6 +76,12 @@ def test_a_setting_is_documented_with_its_names_and_default(setting: Setting) ->
     shown = setting.default if default == "none" and not setting.default else setting.type.parse(default)
     assert shown == setting.default
     assert meaning
+
+
+def test_the_settings_that_can_change_at_run_time_are_listed() -> None:
+    text = (ROOT / "docs/configuration.md").read_text()
+    listed = text.partition("<!-- run time: begin -->")[2].partition("<!-- run time: end -->")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == RUN_TIME
 
 
 # -- configuration files -------------------------------------------------------------------------------------

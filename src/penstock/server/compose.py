@@ -190,11 +190,12 @@ class Parts:
 
     def reload_changed_files(self) -> None:
         """Once a second, on the event loop."""
-        self.security.reload_changed(self.listener)
+        self.security.reload(self.listener, requested=False)
 
     async def reload_files(self) -> dict[str, str]:
         """Read certificates, credentials and keys again. Returns what is wrong with each; empty: nothing."""
-        return await self.security.reload_all(self.listener)
+        self.security.reload(self.listener, requested=True)
+        return await self.security.problems()
 
     def wind_down(self) -> None:
         """Accept nothing new and answer every long poll with no messages."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Collection
+from concurrent.futures import Future
 
 from penstock.auth.encryption.keyring import KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
@@ -57,6 +58,7 @@ class Security:
             if self.credentials is None
             else PeriodicThread("reload credentials", self.credentials.reload)
         )
+        self._credentials_read: Future[None] | None = None  # at the last request
         self.encryption = Encryption(config, root, clock)
         self.callers = (
             OpenCallers(config.space, origins)
@@ -82,36 +84,36 @@ class Security:
         rate = config.requests_per_second
         return self._make_throttle(rate, config.requests_burst or rate) if rate else None
 
-    def reload_changed(self, listener: Listener) -> None:
-        """Once a second: read files that have changed."""
+    def reload(self, listener: Listener, *, requested: bool) -> None:
+        """Once a second: read files that have changed, or all of them if the operator has ``requested`` it."""
+        if requested and self._reloading is not None:
+            self._credentials_read = self._reloading.run_now()
         with logging_errors("reload certificates"):
-            if self.tls is not None and self.tls.check(time.time()):
+            if self.tls is not None and (self.tls.reload() if requested else self.tls.check(time.time())):
                 listener.tls = self.tls.context
         with logging_errors("reload certificates of the cluster"):
             if self.link_tls is not None:
                 self.link_tls.check()
         with logging_errors("reload encryption keys"):
-            self.encryption.reload()
+            self.encryption.reload(requested=requested)
         with logging_errors("maintain the audit log"):
             if self.audit is not None:
+                if requested:
+                    self.audit.reopen()
                 self.audit.tick()
 
-    async def reload_all(self, listener: Listener) -> dict[str, str]:
-        """Read all files, as the operator has requested. Returns what is wrong with each, which the log says, too; an
-        empty text: it is in use now."""
+    async def problems(self) -> dict[str, str]:
+        """After a requested reload: what is wrong with each of the files. An empty text: it is in use now."""
         found = {}
         if self.tls is not None:
-            if self.tls.reload():
-                listener.tls = self.tls.context
             found["certificates"] = self.tls.problem
-        if self._reloading is not None and self.credentials is not None:
-            await asyncio.wrap_future(self._reloading.run_now())
+        if self.credentials is not None:
+            if self._credentials_read is not None:
+                await asyncio.wrap_future(self._credentials_read)
             found["credentials"] = self.credentials.problem
         if self.encryption.has_keys:
-            self.encryption.reload(requested=True)
             found["keys"] = self.encryption.problem
         if self.audit is not None:
-            self.audit.reopen()
             found["audit log"] = ""
         return found
 
