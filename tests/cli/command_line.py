@@ -16,6 +16,8 @@ import pexpect
 from click.testing import CliRunner, Result
 
 from penstock.cli import main
+from penstock.client.api import ApiSession
+from penstock.client.credentials import SigningKeys
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -51,6 +53,16 @@ class CommandLine:
         assert result.exit_code == code, result.output
         assert result.stderr.count("\n") == 1 and result.stderr.startswith("penstock: "), result.stderr
         return result.stderr.removeprefix("penstock: ").strip()
+
+    def sqs(self, action: str, queue: str, **members: Any) -> dict[str, Any]:
+        """An action of SQS on a queue, as another client does it."""
+        key = self.environment.get("AWS_ACCESS_KEY_ID")
+        keys = SigningKeys(key, self.environment["AWS_SECRET_ACCESS_KEY"]) if key else None
+        session = ApiSession(self.endpoint, "us-east-1", keys)
+        url = session.sqs("GetQueueUrl", QueueName=queue)["QueueUrl"]
+        answer = session.sqs(action, QueueUrl=url, **members)
+        session.close()
+        return answer
 
     def spawn(self, *arguments: str, columns: int = 160, **environment: str) -> pexpect.spawn[str]:
         """In a terminal."""

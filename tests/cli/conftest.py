@@ -44,10 +44,11 @@ def amazon(broker: ServerProcess) -> Iterator[CommandLine]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A secured server with the root of its account, and a guest who may only send."""
+    """A secured server with three users: root, a guest who may only send, a reader who may use all of SQS."""
     server = Secured(tmp_path_factory.mktemp("secured"))
     server.add("root")
     server.add("guest", "sqs-send")
+    server.add("reader", "sqs-full-access")
     with server.running("--memory"):
         yield server
 
@@ -60,6 +61,12 @@ def as_root(secured: Secured) -> CommandLine:
 @pytest.fixture(scope="module")
 def as_guest(secured: Secured) -> CommandLine:
     return signed_in(secured, "guest")
+
+
+@pytest.fixture(scope="module")
+def as_reader(secured: Secured) -> CommandLine:
+    """May do everything with SQS, and nothing with the admin API."""
+    return signed_in(secured, "reader")
 
 
 def signed_in(server: Secured, name: str) -> CommandLine:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.server.settings.types import duration
+from penstock.quantities import SECONDS, parse_quantity
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -54,20 +53,13 @@ class DurationArgument(click.ParamType):  # type: ignore[type-arg]  # generic si
 
     name = "duration"
 
-    def __init__(self, low: float = 0, high: float = math.inf) -> None:
-        self._low, self._high = low, high
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
         try:
-            seconds: float = duration(self._low, self._high).parse(value)
-            return seconds
+            return parse_quantity(str(value), SECONDS)
         except ValueError:
-            within = "" if self._high == math.inf else f", at most {short_duration(self._high)}"
-            self.fail(
-                f'"{value}" is not a duration: expected for example 30s, 15m, 2h or 4d{within}', param, ctx
-            )
+            self.fail(f'"{value}" is not a duration: expected for example 30s, 15m, 2h or 4d', param, ctx)
 
 
 class RateArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only

@@ -102,10 +102,10 @@ def _pages(target: Target, action: str, member: str, **request: Any) -> Iterator
 
 
 def _note_denied(target: Target, error: ApiError) -> None:
-    if not error.code.startswith("AccessDenied"):
+    if not error.code.startswith("AccessDenied") or target.endpoint.credentials is None:
         raise error
     target.uses_admin = False
-    target.out.note(f"{error.message} Showing what SQS tells: counts are approximate.")
+    target.out.note(f"{error.message.rstrip('.')}. Showing what SQS tells: counts are approximate.")
 
 
 def _sqs_queues(target: Target, prefix: str) -> Iterator[Json]:

@@ -123,6 +123,8 @@ def with_target(function: F) -> F:
         try:
             return function(target=target, **arguments)
         except ApiError as error:
+            if error.status == 403 and target.endpoint.credentials is None:
+                error.message += " No keys were found: set AWS_ACCESS_KEY_ID, or give --profile or --context."
             refused(error)
         except Unavailable as error:
             chosen_by = target.endpoint.chosen_by

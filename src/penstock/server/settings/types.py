@@ -8,13 +8,14 @@ commas; its flag can also be repeated.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.names import is_account, is_region
+from penstock.quantities import BYTES, SECONDS, parse_quantity
 from penstock.server.settings.address import Address, parse_address
 
 REGION_PLACEHOLDER = "{region}"
@@ -35,11 +36,6 @@ class InvalidItem(ValueError):
         self.item = item
 
 
-_BYTES = {"": 1, "b": 1}
-for _power, _letter in enumerate("kmgt", start=1):
-    _BYTES[_letter] = _BYTES[f"{_letter}b"] = _BYTES[f"{_letter}ib"] = 1024**_power
-_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*")
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -70,14 +66,10 @@ def _boolean(value: object) -> bool:
     return text in _TRUE
 
 
-def _quantity(value: object, units: dict[str, Any]) -> float:
-    if isinstance(value, bool):
+def _quantity(value: object, units: Mapping[str, float]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError
-    found = _QUANTITY.fullmatch(str(value).lower() if isinstance(value, (str, int, float)) else "")
-    if found is None or found[2] not in units:
-        raise ValueError
-    amount: float = float(found[1]) * units[found[2]]
-    return amount
+    return parse_quantity(str(value), units)
 
 
 def _list(value: object, parse: Callable[[str], Any]) -> tuple[Any, ...]:
@@ -156,7 +148,7 @@ def integer(low: int, high: int) -> SettingType:
 
 def size(low: int, low_shown: str) -> SettingType:
     def parse(value: object) -> int:
-        amount = _quantity(value, _BYTES)
+        amount = _quantity(value, BYTES)
         if not low <= amount < 2**50:
             raise ValueError
         return int(amount)
@@ -166,7 +158,7 @@ def size(low: int, low_shown: str) -> SettingType:
 
 def duration(low: float, high: float) -> SettingType:
     def parse(value: object) -> float:
-        seconds = _quantity(value, _SECONDS)
+        seconds = _quantity(value, SECONDS)
         if not low <= seconds <= high:
             raise ValueError
         return seconds
