@@ -32,7 +32,10 @@ class CommandLine:
     def __call__(self, *arguments: str, given: str | bytes | None = None, **environment: str) -> Result:
         """In a pipe. ``given``: on standard input."""
         variables = {**self.environment, **environment}
-        return CliRunner().invoke(main, arguments, env=variables, input=given)
+        result = CliRunner().invoke(main, arguments, env=variables, input=given)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
 
     def done(self, *arguments: str, **options: Any) -> str:
         """The output of a command that must succeed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
 from penstock.server.settings.config import settings
@@ -33,28 +35,45 @@ def test_help_names_the_commands_and_shows_examples() -> None:
         assert part in text
 
 
-def test_help_does_not_load_the_server() -> None:
+HEAVY = {
+    "asyncio", "cryptography", "httptools", "msgspec", "penstock.server.settings.config", "prompt_toolkit",
+    "regex", "rich", "sqlite3", "uvloop",
+}  # fmt: skip
+
+
+def loaded(*arguments: str, **environment: str) -> tuple[int, set[str]]:
+    """Exit code of a command, and which heavy modules it imported."""
     script = (
         "import sys; from penstock.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "heavy = {'uvloop', 'httptools', 'msgspec', 'cryptography', 'rich', 'asyncio', 'sqlite3'}\n"
-        "sys.exit(str(sorted(heavy & set(sys.modules)) or ''))"
+        f"try: main({list(arguments)!r})\n"
+        "except SystemExit as end: code = end.code\n"
+        f"print(code, *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr.strip() == ""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    code, *modules = done.stderr.splitlines()[-1].split()
+    return int(code), set(modules)
+
+
+@pytest.mark.parametrize(
+    "command", ["", "queue", "queue ls", "redrive start", "wait", "context", "completion"]
+)
+def test_help_does_not_load_the_server(command: str) -> None:
+    assert loaded(*command.split(), "--help") == (0, set())
 
 
 def test_health_loads_neither_server_nor_settings() -> None:
-    script = (
-        "import sys; from penstock.cli import main\n"
-        "try: main(['health', '--url', 'http://127.0.0.1:1'])\n"
-        "except SystemExit: pass\n"
-        "heavy = {'uvloop', 'msgspec', 'cryptography', 'asyncio', 'sqlite3', 'penstock.server.settings.config'}\n"
-        "sys.exit(str(sorted(heavy & set(sys.modules)) or ''))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[1:] == [""], done.stderr
+    assert loaded("health", "--url", "http://127.0.0.1:1") == (1, set())
+
+
+@pytest.mark.parametrize(
+    "command", ["queue ls", "queue ls --json", "queue create started", "wait", "redrive ls"]
+)
+def test_commands_on_a_server_start_without_heavy_modules(broker: ServerProcess, command: str) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    assert loaded(*command.split(), AWS_ENDPOINT_URL=broker.url, **keys) == (0, set())
 
 
 def test_every_setting_is_a_flag_with_its_variable_in_the_help() -> None:

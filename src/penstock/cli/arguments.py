@@ -48,6 +48,15 @@ class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since
         return [CompletionItem(queue_name(url)) for url in urls[:_COMPLETIONS_MAX]]
 
 
+def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from penstock.client.endpoint import EndpointError, read_contexts
+
+    try:
+        return sorted(name for name in read_contexts().by_name if name.startswith(incomplete))
+    except EndpointError:
+        return []
+
+
 class DurationArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
     """``30s``, ``15m``, ``2h``, ``4d``, or seconds; in seconds."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Failure
 from penstock.cli.output import Output
 from penstock.client.credentials import ProfileError, read_profile
@@ -83,7 +84,7 @@ def add(
 
 
 @command.command("use")
-@click.argument("name", shell_complete=lambda *given: _names_with(given[2]))
+@click.argument("name", shell_complete=complete_context)
 def use(name: str) -> None:
     """Use a server from now on, where no flag and no variable says otherwise.
 
@@ -123,7 +124,7 @@ def ls(as_json: bool) -> None:
 
 
 @command.command("rm")
-@click.argument("name", shell_complete=lambda *given: _names_with(given[2]))
+@click.argument("name", shell_complete=complete_context)
 def rm(name: str) -> None:
     """Remove a server from the list.
 
@@ -149,10 +150,3 @@ def _need(contexts: Contexts, name: str) -> None:
     if name not in contexts.by_name:
         known = ", ".join(sorted(contexts.by_name)) or "none"
         raise Failure(f'there is no context "{name}" in {contexts_file()}; there are: {known}')
-
-
-def _names_with(prefix: str) -> list[str]:
-    try:
-        return sorted(name for name in read_contexts().by_name if name.startswith(prefix))
-    except EndpointError:
-        return []

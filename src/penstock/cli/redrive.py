@@ -132,13 +132,15 @@ def cancel(target: Target, queue: str) -> None:
 
 
 def _tasks(target: Target, source: str) -> list[Json]:
-    found: list[Json] = target.sqs("ListMessageMoveTasks", SourceArn=source, MaxResults=_TASKS_MAX)["Results"]
-    return found
+    answer = target.sqs("ListMessageMoveTasks", SourceArn=source, MaxResults=_TASKS_MAX)
+    return answer.get("Results") or []
 
 
 def _latest(target: Target, source: str, handle: str) -> Json:
     """The task as it is. Only a running one has a handle: without it, the task is the one that ended last."""
-    tasks = _tasks(target, source)
+    # SQS: a task may be listed a moment after it was started.
+    started = {"SourceArn": source, "Status": "RUNNING", "StartedTimestamp": time.time() * 1000}
+    tasks = [*_tasks(target, source), started]
     return next((task for task in tasks if task.get("TaskHandle") == handle), tasks[0])
 
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.output import Output
 from penstock.client.api import ApiError, ApiSession, Unavailable
@@ -144,7 +145,12 @@ def refused(error: ApiError) -> NoReturn:
 
 _OPTIONS = (
     click.option("--endpoint-url", metavar="URL", help='Server; "aws" is Amazon SQS.  [AWS_ENDPOINT_URL]'),
-    click.option("--context", metavar="NAME", help='Server from "penstock context ls".  [PENSTOCK_CONTEXT]'),
+    click.option(
+        "--context",
+        metavar="NAME",
+        shell_complete=complete_context,
+        help='Server from "penstock context ls".  [PENSTOCK_CONTEXT]',
+    ),
     click.option("--profile", metavar="NAME", help="Profile in ~/.aws with keys and region.  [AWS_PROFILE]"),
     click.option("--region", metavar="NAME", help="Region.  [AWS_REGION]"),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each element of a list."),

@@ -1,0 +1,93 @@
+"""``penstock context``, and which server the other commands then use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import CommandLine
+from e2e.process import ServerProcess
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> CommandLine:
+    """Commands of a user with profiles and without contexts; no variable names a server."""
+    config = tmp_path / "aws-config"
+    config.write_text(
+        "[profile ops]\naws_access_key_id = AKIAOPS\naws_secret_access_key = s\nregion = eu-west-1\n"
+    )
+    return CommandLine("", XDG_CONFIG_HOME=str(tmp_path), AWS_CONFIG_FILE=str(config))
+
+
+def test_add_use_list_and_remove(home: CommandLine, tmp_path: Path) -> None:
+    assert home("context", "ls").stderr == 'no contexts: "penstock context add" adds one\n'
+    added = home.done("context", "add", "prod", "--endpoint-url", "https://q.example.com", "--profile", "ops")
+    assert added == 'added "prod", which is used from now on\n'
+    assert (
+        home.done("context", "add", "eu", "--endpoint-url", "aws", "--region", "eu-central-1")
+        == 'added "eu"\n'
+    )
+    assert home.done("context", "ls").splitlines() == [
+        "   NAME  ENDPOINT               REGION        PROFILE",
+        "   eu    aws                    eu-central-1  -",
+        "*  prod  https://q.example.com  -             ops",
+    ]
+    assert home.done("context", "use", "eu") == '"eu" is used from now on\n'
+    assert home.json_lines("context", "ls") == [
+        {"name": "eu", "current": True, "endpoint": "aws", "region": "eu-central-1"},
+        {"name": "prod", "current": False, "endpoint": "https://q.example.com", "profile": "ops"},
+    ]
+    assert home.done("context", "rm", "eu") == 'removed "eu", which was in use: none is now\n'
+    assert home.done("context", "rm", "prod") == 'removed "prod"\n'
+    assert json.loads((tmp_path / "penstock/contexts.json").read_text()) == {"current": None, "contexts": {}}
+
+
+def test_the_table_in_a_terminal(home: CommandLine) -> None:
+    home.done("context", "add", "lab", "--endpoint-url", "http://lab:9324")
+    code, output = home.in_terminal("context", "ls")
+    assert code == 0 and "\x1b[1m   NAME" in output
+
+
+def test_commands_use_the_context(home: CommandLine, broker: ServerProcess, penstock: CommandLine) -> None:
+    penstock.done("queue", "create", "found")
+    home.done("context", "add", "test", "--endpoint-url", broker.url)
+    home.done("context", "add", "gone", "--endpoint-url", "http://127.0.0.1:1", "--use")
+    assert "found" in home.done("queue", "ls", "--names", "--context", "test").split()
+    assert "found" in home.done("queue", "ls", "--names", PENSTOCK_CONTEXT="test").split()
+    assert "found" in home.done("queue", "ls", "--names", AWS_ENDPOINT_URL=broker.url).split()
+    assert home.failed("queue", "ls") == (
+        "no answer from http://127.0.0.1:1: Connection refused (endpoint from: context gone). Is the broker running?"
+    )
+    assert "found" in home.done("queue", "ls", "--names", "--endpoint-url", broker.url).split()
+
+
+def test_a_server_of_the_config_is_not_disturbed_by_the_variable(home: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("port = 1234\n")
+    assert home("check", str(tmp_path / "penstock.toml"), PENSTOCK_CONTEXT="test").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (
+            ["add", "x", "--endpoint-url", "localhost:9324"],
+            '"localhost:9324" is not an endpoint: expected a URL',
+        ),
+        (["add", "x", "--endpoint-url", "aws", "--profile", "none"], 'there is no profile "none"'),
+        (["add", "taken", "--endpoint-url", "aws"], 'there is a context "taken" already: give --replace'),
+        (["use", "none"], 'there is no context "none"'),
+        (["rm", "none"], "there are: taken"),
+    ],
+)
+def test_errors(home: CommandLine, arguments: list[str], problem: str) -> None:
+    home.done("context", "add", "taken", "--endpoint-url", "http://127.0.0.1:1")
+    assert problem in home.failed("context", *arguments, code=2)
+    home.done("context", "add", "taken", "--endpoint-url", "http://127.0.0.1:2", "--replace")
+    assert home.json_lines("context", "ls")[0]["endpoint"] == "http://127.0.0.1:2"
+
+
+def test_unknown_contexts_and_profiles_of_a_command(home: CommandLine) -> None:
+    assert 'there is no context "none"' in home.failed("queue", "ls", "--context", "none", code=2)
+    assert 'there is no profile "none"' in home.failed("queue", "ls", "--profile", "none", code=2)
