@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +63,20 @@ class DurationArgument(click.ParamType):  # type: ignore[type-arg]  # generic si
 
     name = "duration"
 
+    def __init__(self, low: float = 0, high: float = math.inf) -> None:
+        self._low, self._high = low, high
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
         try:
-            return parse_quantity(str(value), SECONDS)
+            seconds = parse_quantity(str(value), SECONDS)
         except ValueError:
             self.fail(f'"{value}" is not a duration: expected for example 30s, 15m, 2h or 4d', param, ctx)
+        if not self._low <= seconds <= self._high:
+            limits = f"{short_duration(self._low)} to {short_duration(self._high)}"
+            self.fail(f"{value} is not in the range of {limits}", param, ctx)
+        return seconds
 
 
 class RateArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
