@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.bulk_tasks import BulkTasks
+from penstock.broker.bulk_tasks import BulkTaskRecord, BulkTasks
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
 from penstock.broker.failures import Failures
@@ -211,6 +211,10 @@ class Broker:
     async def dead_letter_queues(self, space: Space) -> set[str]:
         """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
         return await self._others.targets(space)
+
+    async def tasks(self, space: Space, queue: str | None = None) -> list[BulkTaskRecord]:
+        """The bulk tasks of a space, or of one of its queues, in all shards. Raises Unreachable."""
+        return await self._others.tasks(space, queue)
 
     async def statuses(self) -> list[ShardStatus]:
         """Of all shards, in order."""

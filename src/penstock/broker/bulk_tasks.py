@@ -143,6 +143,11 @@ class BulkTasks:
         """Those of all queues of the shard."""
         return [task for _, task in self._tasks]
 
+    @property
+    def running(self) -> int:
+        """How many tasks."""
+        return sum(task.status is TaskStatus.RUNNING for _, task in self._tasks)
+
     def of(self, queue: LiveQueue) -> list[BulkTaskRecord]:
         """Those of a queue, latest first."""
         tasks = [task for _, task in self._tasks if task.queue == queue.name]

@@ -23,11 +23,13 @@ from penstock.broker.summaries import (
     StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    TasksQuestion,
     all_statuses,
     first_summaries,
     status_of,
     summaries_of,
     targets_of,
+    tasks_of,
 )
 from penstock.cache import BoundedCache
 from penstock.clock import Clock
@@ -38,6 +40,7 @@ from penstock.promise import run_detached
 from penstock.queues.settings import QueueRecord
 
 if TYPE_CHECKING:
+    from penstock.broker.bulk_tasks import BulkTaskRecord
     from penstock.broker.partition import Partition
 
 _REMEMBERED_MS = 5 * SECOND
@@ -123,6 +126,9 @@ class OtherShards(Protocol):
     async def targets(self, space: Space) -> set[str]:
         """The names that queues have as their dead-letter queue."""
 
+    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
+        """The bulk tasks of a space, or of one of its queues."""
+
     async def statuses(self) -> list[ShardStatus]:
         """Of every shard, in order. One whose owner does not answer is not open; nothing is raised for it."""
 
@@ -182,6 +188,13 @@ class OwnedShards:
         partitions = [self._partition(shard) for shard in question.shards]
         return set[str]().union(*[await targets_of(each, question.space) for each in partitions])
 
+    async def tasks(self, question: TasksQuestion) -> list[BulkTaskRecord]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        found = [task for each in partitions for task in tasks_of(each, question)]
+        for partition in partitions:
+            await partition.shard.settled()
+        return found
+
     async def statuses(self, question: StatusQuestion) -> list[ShardStatus]:
         return [await status_of(self._partition(shard)) for shard in question.shards if shard in self]
 
@@ -225,6 +238,10 @@ class LocalShards:
     async def targets(self, space: Space) -> set[str]:
         with _all_open():
             return await self._owned.targets(TargetsQuestion(self._all, space))
+
+    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
+        with _all_open():
+            return await self._owned.tasks(TasksQuestion(self._all, space, queue))
 
     async def statuses(self) -> list[ShardStatus]:
         found = await self._owned.statuses(StatusQuestion(self._all))

@@ -22,6 +22,7 @@ from penstock.queues.messages import Counts
 from penstock.store.port import Order, Selection, Store, Usage
 
 if TYPE_CHECKING:
+    from penstock.broker.bulk_tasks import BulkTaskRecord
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.partition import Partition
 
@@ -64,6 +65,14 @@ class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
 
     shards: list[int]
     space: Space
+
+
+class TasksQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """The bulk tasks of a space, or of one of its queues."""
+
+    shards: list[int]
+    space: Space
+    queue: str | None
 
 
 class StatusQuestion(msgspec.Struct, frozen=True, array_like=True):
@@ -143,6 +152,14 @@ async def targets_of(partition: Partition, space: Space) -> set[str]:
     return found
 
 
+def tasks_of(partition: Partition, question: TasksQuestion) -> list[BulkTaskRecord]:
+    return [
+        task
+        for task in partition.bulk_tasks.all()
+        if task.queue.space == question.space and question.queue in (None, task.queue.name)
+    ]
+
+
 async def status_of(partition: Partition) -> ShardStatus:
     shard = partition.shard
     usage = (await shard.read(shard.store.usage)).values()
@@ -154,7 +171,7 @@ async def status_of(partition: Partition) -> ShardStatus:
         sum(each.messages for each in usage),
         sum(each.bytes for each in usage),
         shard.changes.durable,
-        partition.moves.running,
+        partition.moves.running + partition.bulk_tasks.running,
         engine.used_bytes,
         engine.free_bytes,
         shard.refuses,

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.broker.bulk_tasks import BulkTaskRecord
 from penstock.broker.other_shards import (
     CountQuestion,
     Handover,
@@ -31,6 +32,7 @@ from penstock.broker.summaries import (
     StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    TasksQuestion,
     all_statuses,
     first_summaries,
 )
@@ -89,12 +91,13 @@ COUNT = ShardQuestion("count", CountQuestion, int, OwnedShards.count)
 DELIVER = ShardQuestion("deliver", Handover, Taken, OwnedShards.deliver)
 SUMMARIES = ShardQuestion("summaries", SummariesQuestion, list[QueueSummary], OwnedShards.summaries)
 TARGETS = ShardQuestion("targets", TargetsQuestion, set[str], OwnedShards.targets)
+TASKS = ShardQuestion("tasks", TasksQuestion, list[BulkTaskRecord], OwnedShards.tasks)
 STATUSES = ShardQuestion("statuses", StatusQuestion, list[ShardStatus], OwnedShards.statuses)
 
 
 def answer_others(listener: LinkListener, owned: OwnedShards) -> None:
     """Answer what other processes ask about the shards of this one."""
-    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, STATUSES):
+    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, TASKS, STATUSES):
         listener.handle(question.kind, question.serve(owned))
 
 
@@ -151,6 +154,11 @@ class ClusterShards:
         every = list(range(self._owned.shards))
         found = await self._gather(TARGETS, every, lambda shards: TargetsQuestion(shards, space))
         return set[str]().union(*found)
+
+    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
+        every = list(range(self._owned.shards))
+        found = await self._gather(TASKS, every, lambda shards: TasksQuestion(shards, space, queue))
+        return [task for tasks in found for task in tasks]
 
     async def statuses(self) -> list[ShardStatus]:
         """Asked once: the answer is for a person who wants to know what is wrong now."""

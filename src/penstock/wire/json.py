@@ -64,7 +64,7 @@ class JsonProtocol:
         return JsonDecoder(action.request)
 
     def success(self, action: Action, response: Any, request_id: str) -> Response:
-        body = (b"" if action.response is None else b"{}") if response is None else _encode(response)
+        body = b"" if response is None else _encode(response)
         return Response(200, [self._content_type, (b"x-amzn-RequestId", request_id.encode())], body)
 
     def error(self, fault: Fault, request_id: str) -> Response:

@@ -27,6 +27,7 @@ from penstock.wire.shapes import (
     Payload,
     Scalar,
     StructOf,
+    check_known,
     struct_shape,
     utf8_text,
 )
@@ -124,7 +125,11 @@ class RestDecoder:
     def __init__(self, request: type[msgspec.Struct]) -> None:
         self._shape = shape = struct_shape(request)
         self._placed = [field for field in shape.fields if field.place is not None]
-        self._in_body = StructOf(request, tuple(field for field in shape.fields if field.place is None))
+        in_body = tuple(field for field in shape.fields if field.place is None)
+        self._in_body = StructOf(request, in_body, is_strict=shape.is_strict)
+        self._in_query = {
+            each.place.name or each.name for each in shape.fields if isinstance(each.place, InQuery)
+        }
         self._reads_body = not any(isinstance(field.place, Payload) for field in self._placed)
 
     def __call__(self, given: RestRequest) -> msgspec.Struct:
@@ -133,6 +138,9 @@ class RestDecoder:
         if self._reads_body and self._in_body.fields and request.body:
             members = read_members(read_object(request.body), self._in_body, MemberBudget())
         parameters = _read_parameters(request)
+        if self._shape.is_strict:
+            # A signature may be there, too.
+            check_known((name for name in parameters if not name.startswith("X-Amz-")), self._in_query)
         for field in self._placed:
             value = _placed_value(field, request, labels, parameters)
             if value is not None:

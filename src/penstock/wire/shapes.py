@@ -11,13 +11,14 @@ from __future__ import annotations
 import base64
 import codecs
 import re
+from collections.abc import Collection, Iterable
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.wire.faults import malformed_input, missing_parameter
+from penstock.wire.faults import invalid_parameter, malformed_input, missing_parameter
 
 MEMBERS_MAX = 2000
 """Of one list or map of a request; no service accepts nearly as many."""
@@ -27,6 +28,7 @@ Many = Annotated[list[AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
 Named = Annotated[dict[str, AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
 """The bounded lists and maps of requests."""
 
+_NAME_SHOWN_MAX = 100
 _INTEGER_MAX = 2**63 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATES_MAX = 100  # of one text; each costs more than a hundred other characters
@@ -136,6 +138,7 @@ class StructOf(msgspec.Struct, frozen=True):
     type: type[msgspec.Struct]
     fields: tuple[Field, ...]
     required: tuple[str, ...] = ()
+    is_strict: bool = False  # what no field knows is refused, where AWS ignores it: ``forbid_unknown_fields``
 
     def make(self, members: dict[str, Any]) -> msgspec.Struct:
         """Raises Fault if a required member is missing."""
@@ -153,7 +156,15 @@ def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
     hints = get_type_hints(struct, include_extras=True)
     fields = tuple(_field(name, hints[name]) for name in struct.__struct_fields__)
     required = tuple(field.name for field in msgspec.structs.fields(struct) if field.required)
-    return StructOf(struct, fields, required)
+    return StructOf(struct, fields, required, struct.__struct_config__.forbid_unknown_fields)
+
+
+def check_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Raises Fault for the first name that is none of these."""
+    for name in names:
+        if name not in known:
+            shown = ascii(name[:_NAME_SHOWN_MAX])
+            raise invalid_parameter(f"Unknown member {shown}: expected {', '.join(sorted(known)) or 'none'}.")
 
 
 def _field(name: str, hint: Any) -> Field:

@@ -21,6 +21,7 @@ from penstock.wire.shapes import (
     Shape,
     StructOf,
     blob,
+    check_known,
     is_integer,
     unicode_text,
 )
@@ -55,6 +56,8 @@ def read_struct(value: dict[str, Any], shape: StructOf, budget: MemberBudget) ->
 
 
 def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> dict[str, Any]:
+    if shape.is_strict:
+        check_known(value, {field.name for field in shape.fields})
     return {
         field.name: _value(value[field.name], field.shape, budget, any_text=field.any_text)
         for field in shape.fields

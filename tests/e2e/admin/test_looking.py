@@ -76,6 +76,7 @@ def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -
         ("/queues/missing/messages", {}, 404, "QueueDoesNotExist"),
         ("/queues/errors/messages/missing", {}, 404, "MessageDoesNotExist"),
         ("/queues/errors/messages/missing/history", {}, 404, "MessageDoesNotExist"),
+        ("/queues/errors/messages", {"sate": "visible"}, 400, "InvalidParameterValueException"),
         ("/queues/errors/messages", {"state": "colour"}, 400, "InvalidParameter"),
         ("/queues/errors/messages", {"order": "colour"}, 400, "InvalidParameter"),
         ("/queues/errors/messages", {"regex": "("}, 400, "InvalidParameter"),

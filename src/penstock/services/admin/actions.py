@@ -26,10 +26,12 @@ from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
 from penstock.services.admin.server import get_status
+from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
 from penstock.wire.service import Action, AuditRule, FindResource, Handler
 
 _QUEUE, _QUEUES = "/admin/v1/queues/{queue}", "/admin/v1/queues"
 _MESSAGES, _MESSAGE = f"{_QUEUE}/messages", f"{_QUEUE}/messages/{{id}}"
+_TASKS = f"{_QUEUE}/tasks"
 _ABOUT_QUEUE = ("queue", "account")
 _ABOUT_MESSAGE = (*_ABOUT_QUEUE, "id")
 
@@ -86,6 +88,16 @@ _ROWS = (
     ),
     _change("DeleteMessage", f"DELETE {_MESSAGE}", st.RemoveMessageRequest, None, delete_message),
     _change("ReportFailure", f"POST {_MESSAGE}/failures", st.ReportFailureRequest, None, report_failure),
+    _change(
+        "StartTask", f"POST {_TASKS}", st.StartTaskRequest, st.Task, start_task,
+        members=(*_ABOUT_QUEUE, "operation", "to", "rate", "dry_run"),
+    ),
+    _look(
+        "ListTasks", "GET /admin/v1/tasks", st.ListTasksRequest, st.ListTasksResult, list_tasks,
+        all_queues, ("queue",),
+    ),
+    _look("GetTask", f"GET {_TASKS}/{{id}}", st.AboutTask, st.Task, get_task, members=_ABOUT_MESSAGE),
+    _change("CancelTask", f"DELETE {_TASKS}/{{id}}", st.AboutTask, st.Task, cancel_task),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,

@@ -16,6 +16,10 @@ from penstock.errors import (
     QueueMissing,
     QuotaReached,
     SignatureMissing,
+    TaskInvalid,
+    TaskMissing,
+    TaskNotRunning,
+    TaskRunning,
 )
 from penstock.wire.service import Fault
 
@@ -40,6 +44,15 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
         "MessageInFlight",
         "The message was received and is hidden: wait until it is deleted or visible again.",
     ),
+    TaskMissing: (
+        "TaskDoesNotExist",
+        "The queue has no task with this id: it was never started, or ended long ago and was forgotten.",
+    ),
+    TaskNotRunning: ("NotPossible", "The task has ended: only a running one can be cancelled."),
+    TaskRunning: (
+        "NotPossible",
+        "As many tasks of this queue run as may at a time: wait until one ends, or cancel it.",
+    ),
     NoRoomBetween: (
         "NotPossible",
         "There is no free position directly before that message: move it to the front or before another one.",
@@ -60,7 +73,7 @@ def to_fault(error: Exception) -> Fault | None:
         return admin_fault("AccessDenied", "The request must be signed for the service penstock.")
     if isinstance(error, AccessDenied):
         return admin_fault("AccessDenied", str(error))
-    if isinstance(error, FilterInvalid | FilterTooSlow):
+    if isinstance(error, FilterInvalid | FilterTooSlow | TaskInvalid):
         return admin_fault("InvalidParameter", f"{error}.")
     if isinstance(error, ContentOutdated):
         text = f"The message was changed meanwhile: its version is {error.version}. Read it again."

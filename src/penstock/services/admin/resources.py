@@ -117,6 +117,12 @@ async def authorize_target(admin: Admin, name: QueueName, call: Call) -> None:
         )
 
 
+def authorize_any_target(near: QueueName, call: Call) -> None:
+    """Messages may be sent to any queue of this one's account and region. Raises AccessDenied."""
+    name = QueueName(near.account, near.region, "*")
+    authorize(call, _SEND, AdminResource(name.arn, name.account))
+
+
 def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:
     name = QueueName(call.space.account, call.space.region, "*")
     return AdminResource(name.arn, name.account)

@@ -16,6 +16,10 @@ class Absent(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Members that are not given are not written."""
 
 
+class Asked(Absent, kw_only=True, forbid_unknown_fields=True):
+    """A misspelt member of a request is refused: without it, a filter would match more messages than it should."""
+
+
 # -- queues ------------------------------------------------------------------------------------------------------
 
 
@@ -45,7 +49,7 @@ class QueueInfo(Absent, kw_only=True):
     sources: list[str] | None = None  # the queues that have this one as their dead-letter queue
 
 
-class QueuesRequest(msgspec.Struct, kw_only=True):
+class QueuesRequest(Asked, kw_only=True):
     prefix: Annotated[str | None, InQuery()] = None
     contains: Annotated[str | None, InQuery()] = None
     kind: Annotated[str | None, InQuery()] = None  # standard, fifo, dlq
@@ -60,7 +64,7 @@ class QueuesResult(Absent, kw_only=True):
     next: str | None = None
 
 
-class AboutQueue(msgspec.Struct, kw_only=True):
+class AboutQueue(Asked, kw_only=True):
     """Every request about one queue."""
 
     queue: Annotated[str, InPath()]
@@ -70,7 +74,7 @@ class AboutQueue(msgspec.Struct, kw_only=True):
 # -- messages ----------------------------------------------------------------------------------------------------
 
 
-class MessageAttribute(Absent, kw_only=True):
+class MessageAttribute(Asked, kw_only=True):
     type: str
     value: str  # binary: base64
 
@@ -123,7 +127,7 @@ class MessageInfo(Absent, kw_only=True):
     failure: ReportedFailure | None = None
 
 
-class Filter(msgspec.Struct, kw_only=True):
+class Filter(Asked, kw_only=True):
     """Which messages; all conditions must hold."""
 
     state: str | None = None
@@ -260,7 +264,7 @@ class Task(Absent, kw_only=True):
     filter: Filter | None = None
 
 
-class ListTasksRequest(msgspec.Struct, kw_only=True):
+class ListTasksRequest(Asked, kw_only=True):
     queue: Annotated[str | None, InQuery()] = None
 
 
@@ -275,7 +279,7 @@ class AboutTask(AboutQueue, kw_only=True):
 # -- the server --------------------------------------------------------------------------------------------------
 
 
-class Nothing(msgspec.Struct, kw_only=True):
+class Nothing(Asked, kw_only=True):
     """A request without members."""
 
 
