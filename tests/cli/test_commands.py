@@ -18,7 +18,10 @@ from click.testing import CliRunner, Result
 from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
+from penstock.cli.setting_sections import MOST_USED, SECTIONS
 from penstock.server.settings.config import settings
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def penstock(*arguments: str, **environment: str) -> Result:
@@ -76,10 +79,32 @@ def test_commands_on_a_server_start_without_heavy_modules(broker: ServerProcess,
     assert loaded(*command.split(), AWS_ENDPOINT_URL=broker.url, **keys) == (0, set())
 
 
-def test_every_setting_is_a_flag_with_its_variable_in_the_help() -> None:
-    text = " ".join(penstock("serve", "--help").output.split())
+def test_every_setting_is_a_flag_with_its_variable_in_the_help_of_all() -> None:
+    text = " ".join(penstock("serve", "--help-all").output.split())
     for setting in settings().values():
-        assert setting.flag in text and setting.variable in text
+        assert f" {setting.flag}" in text and setting.variable in text
+    assert "Other settings" not in text, "list new settings in cli/setting_sections.py"
+
+
+def test_the_help_of_serve_shows_ten_settings_and_where_the_rest_is() -> None:
+    text = " ".join(penstock("serve", "--help").output.split())
+    _, _, options = text.partition("Options:")
+    shown = {setting.name for setting in settings().values() if re.search(rf"{setting.flag}[ /]", options)}
+    assert shown == set(MOST_USED) and len(shown) == 10
+    assert f"All {len(settings())} settings: " in text and "serve --help-all" in text
+
+
+def test_the_sections_of_settings_are_those_of_the_documentation() -> None:
+    documented: dict[str, list[str]] = {}
+    heading = ""
+    for line in (ROOT / "docs/configuration.md").read_text().splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif found := re.match(r"\| `(\w+)` `--", line):
+            documented.setdefault(heading, []).append(found[1])
+    assert {title: sorted(names) for title, names in SECTIONS.items()} == {
+        title: sorted(names) for title, names in documented.items()
+    }
 
 
 BAD_PORT = 'penstock: invalid value "x" for port (--port): expected an integer from 0 to 65535'

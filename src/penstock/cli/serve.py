@@ -8,10 +8,12 @@ import click
 
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.options import configured, with_settings
+from penstock.cli.setting_sections import SettingsCommand, help_all_option
 from penstock.server.terminal import Terminal
 
 
-@click.command("serve")
+@click.command("serve", cls=SettingsCommand)
+@help_all_option
 @with_settings
 def command(**flags: object) -> None:
     """Start the broker and serve until SIGTERM or SIGINT.
