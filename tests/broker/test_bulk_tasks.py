@@ -254,6 +254,21 @@ def test_the_rate(world: World) -> None:
     assert latest(world, "q").status == "completed"
 
 
+def test_contents_of_a_few_large_messages_are_in_memory_at_a_time(
+    roomy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roomy.create("q")
+    roomy.create("other")
+    for i in range(8):
+        roomy.send("q", str(i) + "x" * 1_000_000)
+    read: list[int] = []
+    contents = roomy.store.contents
+    monkeypatch.setattr(roomy.store, "contents", lambda seqs: read.append(len(seqs)) or contents(seqs))
+    begin(roomy, "q", Operation.MOVE, "other")
+    roomy.advance(SECOND)
+    assert (latest(roomy, "q").done, max(read)) == (8, 3)
+
+
 def test_cancel(world: World) -> None:
     fill(world, "q", SENT)
     task = begin(world, "q", Operation.DELETE, rate=2)

@@ -155,6 +155,14 @@ def test_few_bytes_are_looked_at_per_call(roomy: World) -> None:
     assert sum(len(one.messages) for one in found) == 3
 
 
+def test_the_size_of_a_page(world: World) -> None:
+    world.create("q")
+    world.send_all("q", *["x" * 1000] * 6)
+    found = list(pages(world, "q", size_max=2500, with_content=False))
+    assert [len(one.messages) for one in found] == [3, 3]
+    assert [len(one.messages) for one in pages(world, "q", size_max=1)] == [1] * 6
+
+
 def test_contents_are_read_only_where_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create("q")
     world.send_all("q", "a", "b", "c")

@@ -46,6 +46,7 @@ from penstock.store.changes import RecordKind
 log = logging.getLogger("penstock.broker")
 
 _CHUNK_MAX = 200
+_CHUNK_BYTES = 2 * 1024 * 1024  # or one message: contents of a chunk are in memory
 _CHUNKS_PER_SECOND = 10
 _ARRIVAL_PAUSE_MS = 100
 _RUNNING_PER_QUEUE = 5
@@ -214,7 +215,7 @@ class BulkTasks:
         after = None
         while True:
             page = await self._inspection.list(
-                queue, filter, after=after, limit=_CHUNK_MAX, with_content=False
+                queue, filter, after=after, limit=_CHUNK_MAX, size_max=_CHUNK_BYTES, with_content=False
             )
             seqs = [view.row.seq for view in page.messages]
             outcomes = await self._editing.apply(queue, seqs, operation, to, dry_run=True) if seqs else []
@@ -284,7 +285,13 @@ class BulkTasks:
         begun_ms = shard.clock.now_ms()
         chunk = _CHUNK_MAX if task.rate is None else min(_CHUNK_MAX, max(1, task.rate // _CHUNKS_PER_SECOND))
         page = await self._inspection.list(
-            queue, task.filter, after=task.after, limit=chunk, upto=task.upto, with_content=False
+            queue,
+            task.filter,
+            after=task.after,
+            limit=chunk,
+            size_max=_CHUNK_BYTES,
+            upto=task.upto,
+            with_content=False,
         )
         seqs = [view.row.seq for view in page.messages]
         progress = partial(self._progress, task.id, queue, page)

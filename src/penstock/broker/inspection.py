@@ -93,25 +93,24 @@ class Inspection:
         order: Order = Order.POSITION,
         after: str | None = None,
         limit: int = 100,
+        size_max: int = LAST,
         looked_max: int = LOOKED_MAX,
         upto: int = LAST,
         with_content: bool = True,
     ) -> MessagePage:
         """The first messages that match behind a place. Raises FilterInvalid or FilterTooSlow.
 
-        A page may be short, or empty, and still have a next one. ``upto``: a position at which a listing in order
-        of position ends."""
+        A page may be short, or empty, and still have a next one. ``size_max``: of the messages of a page together,
+        or one message. ``upto``: a position at which a listing in order of position ends."""
         filter.check()
         place = ListingPlace(order) if after is None else ListingPlace.parse(after, order)
-        listing = Listing(queue, filter, place, looked_max=looked_max, upto=upto, with_content=with_content)
+        listing = Listing(queue, filter, place, limit, size_max, looked_max, upto, with_content)
         await self._written()
-        found: list[MessageView] = []
-        while len(found) < limit and listing.goes_on:
-            found += await listing.next_slice(limit - len(found))
+        while listing.goes_on:
+            await listing.next_slice()
         self._check(queue)
-        return MessagePage(
-            found, None if listing.at_end else str(listing.place), looked_max - listing.looked_left
-        )
+        after = None if listing.at_end else str(listing.place)
+        return MessagePage(listing.found, after, looked_max - listing.looked_left)
 
     async def get(self, queue: LiveQueue, id: str) -> MessageView:
         """Raises MessageNotAvailable."""
@@ -173,7 +172,8 @@ class Listing:
         queue: LiveQueue,
         filter: MessageFilter,
         place: ListingPlace,
-        *,
+        limit: int = 1,
+        size_max: int = LAST,
         looked_max: int = LOOKED_MAX,
         upto: int = LAST,
         with_content: bool = True,
@@ -183,37 +183,45 @@ class Listing:
         self._filter = filter
         self._reads_content = with_content or filter.needs_content
         self._budget = RegexBudget(_REGEX_SECONDS, perf_counter)
-        self._bytes_left = CONTENT_BYTES_MAX
+        self._limit = limit
+        self._size_left = size_max
+        self._bytes_left = CONTENT_BYTES_MAX  # that may still be read
         self._upto = upto
-        self.place = place
         self.looked_left = looked_max
+        self.found: list[MessageView] = []
+        self.place = place
         self.at_end = False
 
     @property
     def goes_on(self) -> bool:
-        return not self.at_end and self.looked_left > 0 and self._bytes_left > 0
+        may_look = self.looked_left > 0 and self._bytes_left > 0
+        return may_look and self._wants_more and not self.at_end
 
-    async def next_slice(self, wanted: int) -> list[MessageView]:
-        """Look at some more messages, and answer those that match, up to so many."""
+    @property
+    def _wants_more(self) -> bool:
+        return len(self.found) < self._limit and self._size_left > 0
+
+    async def next_slice(self) -> None:
+        """Look at some more messages, and keep those that match."""
         shard, order = self._shard, self.place.order
-        rows_max = min(_SLICE_ROWS, self.looked_left, wanted if self._filter.is_empty else LAST)
+        wanted = self._limit - len(self.found) if self._filter.is_empty else LAST
+        rows_max = min(_SLICE_ROWS, self.looked_left, wanted)
         rows = await shard.read(partial(_read_rows, shard.store, self._selection(), self.place, rows_max))
         rows = [row for row in rows if row.position <= self._upto]
-        found: list[MessageView] = []
-        begun = 0
-        while begun < len(rows) and len(found) < wanted and self.goes_on:
-            part = _within(rows[begun:], min(_SLICE_BYTES, self._bytes_left))
+        looked_at = 0
+        while looked_at < len(rows) and self.goes_on:
+            part = _within(rows[looked_at:], min(_SLICE_BYTES, self._bytes_left))
             matching = {view.row.seq: view for view in await self.matching(part)}
             for row in part:
-                begun += 1
+                if not self._wants_more:
+                    break
+                looked_at += 1
                 self.looked_left -= 1
                 self.place = ListingPlace.after(order, row)
                 if row.seq in matching:
-                    found.append(matching[row.seq])
-                    if len(found) == wanted:
-                        break
-        self.at_end = begun == len(rows) < rows_max
-        return found
+                    self.found.append(matching[row.seq])
+                    self._size_left -= row.size
+        self.at_end = looked_at == len(rows) < rows_max
 
     async def matching(self, rows: list[EntryRow]) -> list[MessageView]:
         """Those of these messages that match, as they are now."""
