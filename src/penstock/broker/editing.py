@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.broker.encryption import contents_or_errors
 from penstock.broker.history import (
     DEAD_LETTERED,
     DELETED,
@@ -539,14 +540,4 @@ def _read(
     store: Store, queue: int, purged_to: int, seqs: Sequence[int], with_contents: bool
 ) -> StoredMessages:
     rows = {row.seq: row for row in store.lookup(queue, purged_to, seqs)}
-    return StoredMessages(rows, _contents(store, list(rows)) if with_contents else {})
-
-
-def _contents(store: Store, seqs: Sequence[int]) -> dict[int, bytes | KeyUnavailable]:
-    """The contents of messages, or why one cannot be decrypted."""
-    try:
-        return dict(store.contents(seqs))
-    except KeyUnavailable as error:
-        if len(seqs) == 1:
-            return {seqs[0]: error}
-        return {seq: content for each in seqs for seq, content in _contents(store, [each]).items()}
+    return StoredMessages(rows, contents_or_errors(store, list(rows)) if with_contents else {})

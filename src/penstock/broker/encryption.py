@@ -10,7 +10,7 @@ scarce.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +22,7 @@ from penstock.limits import MINUTE, SECOND
 from penstock.names import Space
 from penstock.promise import run_detached
 from penstock.store.changes import EntryRow
-from penstock.store.port import OutdatedMessages
+from penstock.store.port import OutdatedMessages, Store
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -52,6 +52,16 @@ class NoGuard:
     @staticmethod
     def check(space: Space, key: str) -> None:
         return
+
+
+def contents_or_errors(store: Store, seqs: Sequence[int]) -> dict[int, bytes | KeyUnavailable]:
+    """The contents of messages, or why one cannot be decrypted. Damaged ones are left out. Blocks."""
+    try:
+        return dict(store.contents(seqs))
+    except KeyUnavailable as error:
+        if len(seqs) == 1:
+            return {seqs[0]: error}
+        return {seq: content for each in seqs for seq, content in contents_or_errors(store, [each]).items()}
 
 
 def without_key(queues: Iterable[LiveQueue]) -> list[LiveQueue]:

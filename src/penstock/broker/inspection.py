@@ -15,8 +15,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from penstock.broker.encryption import contents_or_errors
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.outbox import readable_contents
 from penstock.broker.shard import Shard
 from penstock.errors import FilterInvalid, KeyUnavailable, MessageNotAvailable, QueueMissing
 from penstock.limits import SECOND
@@ -216,11 +216,12 @@ class Listing:
                 if not self._wants_more:
                     break
                 looked_at += 1
-                self.looked_left -= 1
-                self.place = ListingPlace.after(order, row)
                 if row.seq in matching:
                     self.found.append(matching[row.seq])
                     self._size_left -= row.size
+        if looked_at:
+            self.looked_left -= looked_at
+            self.place = ListingPlace.after(order, rows[looked_at - 1])
         self.at_end = looked_at == len(rows) < rows_max
 
     async def matching(self, rows: list[EntryRow]) -> list[MessageView]:
@@ -332,13 +333,15 @@ def _read_contents(
     store: Store, queue: int, seqs: list[int], filter: MessageFilter, budget: RegexBudget
 ) -> dict[int, Content | None]:
     """The contents of those that match; None where it cannot be decrypted."""
-    encoded = readable_contents(store, seqs)
     found: dict[int, Content | None] = {}
+    encoded = contents_or_errors(store, seqs)
     for seq, data in encoded.items():
-        content = decode_content(data)
-        if not filter.needs_content or filter.matches_content(content, budget):
+        content = decode_content(data) if isinstance(data, bytes) else None
+        if not filter.needs_content or (content is not None and filter.matches_content(content, budget)):
             found[seq] = content
-    if len(encoded) < len(seqs) and not filter.needs_content:
-        missing = [seq for seq in seqs if seq not in encoded]
-        found |= {row.seq: None for row in store.lookup(queue, 0, missing)}  # the others are gone by now
+    missing = [seq for seq in seqs if seq not in encoded]
+    if missing and not filter.needs_content:
+        found |= {
+            row.seq: None for row in store.lookup(queue, 0, missing)
+        }  # damaged; the others are gone by now
     return found

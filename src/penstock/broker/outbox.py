@@ -22,12 +22,13 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import FailureReport, Failures
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.other_shards import HandedMessage, Handover, OtherShards, RemoteQueues
 from penstock.broker.shard import Shard
-from penstock.errors import KeyUnavailable, PenstockError
+from penstock.errors import PenstockError
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
@@ -333,18 +334,8 @@ def _read_page(store: Store, key: str, after: int) -> list[Leaving]:
             break
         bytes_left -= row.size
         page.append(Leaving(position, departure, row, None))
-    contents = readable_contents(store, [leaving.row.seq for leaving in page])
+    contents = contents_or_errors(store, [leaving.row.seq for leaving in page])
     for leaving in page:
-        leaving.content = contents.get(leaving.row.seq)
+        content = contents.get(leaving.row.seq)
+        leaving.content = content if isinstance(content, bytes) else None
     return page
-
-
-def readable_contents(store: Store, seqs: list[int]) -> dict[int, bytes]:
-    """The contents of those that can be decrypted."""
-    try:
-        return store.contents(seqs)
-    except KeyUnavailable:
-        found: dict[int, bytes] = {}
-        for seq in seqs if len(seqs) > 1 else ():
-            found |= readable_contents(store, [seq])
-        return found
