@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from cli.command_line import CommandLine
@@ -13,17 +15,27 @@ from penstock.client.credentials import SigningKeys
 _numbers = itertools.count()
 
 
-def sqs(commands: CommandLine, action: str, **members: Any) -> Any:
-    """An action of SQS on the server of these commands, by the same user."""
+@contextmanager
+def session_of(commands: CommandLine) -> Iterator[ApiSession]:
+    """With the server of these commands, by the same user."""
     keys = None
     if "AWS_ACCESS_KEY_ID" in commands.environment:
         pair = (commands.environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
         keys = SigningKeys(*pair, None)
     session = ApiSession(commands.endpoint, "us-east-1", keys)
-    try:
+    yield session
+    session.close()
+
+
+def sqs(commands: CommandLine, action: str, **members: Any) -> Any:
+    with session_of(commands) as session:
         return session.sqs(action, **members)
-    finally:
-        session.close()
+
+
+def report_failure(commands: CommandLine, queue: str, id: str, reason: str) -> None:
+    """As a consumer does that could not process a message."""
+    with session_of(commands) as session:
+        session.admin("POST", f"/queues/{queue}/messages/{id}/failures", body={"reason": reason})
 
 
 def new_queue(commands: CommandLine, kind: str = "", **attributes: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.arguments import DURATION
 from penstock.cli.target import Target, queue_account, queue_name
-from penstock.client.api import quoted
+from penstock.client.api import ApiError, quoted
 
 PAGE = 1000  # messages a request
 Json = dict[str, Any]
@@ -26,7 +26,12 @@ class AdminQueue:
     def call(self, method: str, path: str = "", query: Json | None = None, body: Json | None = None) -> Json:
         """``path``: below the queue, already quoted."""
         query = {**(query or {}), "account": self._account}
-        return self._target.admin(method, f"/queues/{quoted(self.name)}{path}", query, body)
+        try:
+            return self._target.admin(method, f"/queues/{quoted(self.name)}{path}", query, body)
+        except ApiError as error:
+            if error.code == "QueueDoesNotExist" and not (body or {}).get("to"):
+                raise self._target.no_queue(self.name) from None
+            raise  # with "to", it may be the other queue: the text says which
 
     def message(self, id: str) -> Json:
         return self.call("GET", f"/messages/{quoted(id)}")

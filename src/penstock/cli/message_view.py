@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from penstock.cli.admin_queue import Json
-from penstock.cli.output import Output, safe, shortened
+from penstock.cli.output import Cell, Output, Styled, cell_text, safe, shortened
 from penstock.cli.times import shown_age, shown_time
 
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
@@ -17,16 +17,17 @@ def show_messages(out: Output, messages: Sequence[Json]) -> None:
     """A table. The columns GROUP, SOURCE and FAILURE are there if a message has one."""
     optional = [name for name in ("group", "source", "failure") if any(name in each for each in messages)]
     columns = ["ID", "STATE", "AGE", "RECEIVES", "SIZE", *(name.upper() for name in optional), "BODY"]
-    rows = [
+    rows: list[list[Cell]] = [
         [
-            message["id"], message["state"].replace("_", " "), shown_age(message["sent_at"]),
+            message["id"], _state(message), shown_age(message["sent_at"]),
             message["receives"], message["size"], *(_optional(message, name) for name in optional),
         ]
         for message in messages
     ]  # fmt: skip
     width = _PLAIN_BODY
     if out.is_terminal:
-        used = sum(max(len(str(row[i])) for row in [columns, *rows]) + 2 for i in range(len(columns) - 1))
+        by_column = zip(columns[:-1], *rows, strict=True)
+        used = sum(max(len(cell_text(cell)) for cell in cells) + 2 for cells in by_column)
         width = max(_BODY_MIN, shutil.get_terminal_size().columns - used)
     for row, message in zip(rows, messages, strict=True):
         row.append(shortened(message.get("body", ""), width))
@@ -85,6 +86,12 @@ def _failure(out: Output, failure: Json) -> str:
     if "attempt" in failure:
         parts.append(f"attempt {failure['attempt']}")
     return f"{', '.join(part for part in parts if part)}; {shown_time(failure['at'], out)}"
+
+
+def _state(message: Json) -> Cell:
+    state = message["state"].replace("_", " ")
+    colour = {"in flight": "yellow", "delayed": "cyan"}.get(state)
+    return Styled(state, colour) if colour else state
 
 
 def _optional(message: Json, name: str) -> str | None:

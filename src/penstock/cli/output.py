@@ -56,7 +56,7 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Numbers are aligned to the right. A column that starts with "_" has no heading."""
         cells = [list(row) for row in rows]
-        lines = [[_text(cell) for cell in row] for row in cells]
+        lines = [[cell_text(cell) for cell in row] for row in cells]
         numeric = [bool(lines) and all(_is_number(line[i]) for line in lines) for i in range(len(columns))]
         widths = [max([_width(name), *(_width(line[i]) for line in lines)]) for i, name in enumerate(columns)]
 
@@ -72,7 +72,7 @@ class Output:
 
     def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """One thing, a line for each of its facts."""
-        shown = [(name, _text(value)) for name, value in pairs if value is not None]
+        shown = [(name, cell_text(value)) for name, value in pairs if value is not None]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             label = click.style(f"{name:<{width}}", bold=True)
@@ -121,9 +121,9 @@ def _coloured(text: str, cell: Cell) -> str:
     return click.style(text, fg=cell.colour) if isinstance(cell, Styled) else text
 
 
-def _text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     if isinstance(cell, Styled):
-        return _text(cell.value)
+        return cell_text(cell.value)
     if cell is None:
         return "-"
     return safe(f"{cell:.1f}" if isinstance(cell, float) else str(cell))

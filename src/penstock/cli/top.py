@@ -16,7 +16,7 @@ import click
 
 from penstock.cli.admin_queue import Json
 from penstock.cli.arguments import DurationArgument, short_duration, short_size
-from penstock.cli.output import Cell, safe
+from penstock.cli.output import Cell, cell_text, safe
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Unavailable
 
@@ -33,8 +33,14 @@ _HEADINGS = {
     "name": "QUEUE", "visible": "VISIBLE", "in_flight": "IN FLIGHT", "delayed": "DELAYED", "age": "OLDEST",
     "sent_rate": "SENT/S", "bytes": "SIZE",
 }  # fmt: skip
-_KEYS = "sort: n name  v visible  f in flight  d delayed  a age  s sent  b size    r reverse    q end"
-_FRAME = 5  # lines around the rows
+_KEYS = "n name  v visible  f in flight  d delayed  a age  s sent  b size  r reverse  q end"
+_WIDTH_MIN = {
+    "RECEIVED/S": 100,
+    "DELETED/S": 100,
+    "SIZE": 120,
+    "DEAD LETTERS": 120,
+}  # in narrow terminals left out
+_FRAME = 6  # lines around the rows
 
 
 @click.command("top")
@@ -97,32 +103,31 @@ class _View:
         elif key in _SORTS:
             self._sort, self._reverse = _SORTS[key], False
 
-    def drawn(self, lines: int) -> Table:
-        """For a terminal with so many lines. A server that does not answer is asked again with the next reading."""
+    def drawn(self, width: int, lines: int) -> Table:
+        """For a terminal of this size. A server that does not answer is asked again with the next reading."""
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         problem, queues = "", []
         try:
             queues = self.read(max(1, min(1000, lines - _FRAME)))
         except (ApiError, Unavailable) as error:
             problem = safe(str(error))
-        title = f"{safe(self._target.endpoint.url)}  {time.strftime('%H:%M:%S')}  {problem}"
+        title = Text(f"{safe(self._target.endpoint.url)}  {time.strftime('%H:%M:%S')}  {problem}")
         table = Table(
-            box=box.SIMPLE_HEAD, title=title, title_justify="left", caption=_KEYS, caption_justify="left"
+            box=box.SIMPLE_HEAD, title=title, title_justify="left", caption=Text(_KEYS), expand=True
         )
-        for name in _COLUMNS:
+        shown = [i for i, name in enumerate(_COLUMNS) if width >= _WIDTH_MIN.get(name, 0)]
+        for name in (_COLUMNS[i] for i in shown):
             is_text = name in ("QUEUE", "DEAD LETTERS")
-            style = "bold cyan" if name == _HEADINGS[self._sort] else "bold"
             table.add_column(
-                name,
-                justify="left" if is_text else "right",
-                header_style=style,
-                no_wrap=True,
-                overflow="ellipsis",
-            )
+                name, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis",
+                ratio=1 if is_text else None, header_style="bold cyan" if name == _HEADINGS[self._sort] else "bold",
+            )  # fmt: skip
         for queue in queues:
-            table.add_row(*map(_cell, _row(queue)), style=_style(queue))
+            row = _row(queue)
+            table.add_row(*(Text(cell_text(row[i])) for i in shown), style=_style(queue))
         return table
 
 
@@ -136,11 +141,6 @@ def _row(queue: Json) -> list[Cell]:
     ]  # fmt: skip
 
 
-def _cell(value: Cell) -> str:
-    text = "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-    return safe(text).replace("[", r"\[")  # which would start a style of rich
-
-
 def _style(queue: Json) -> str | None:
     """Dead letters are what a person on call looks for first."""
     has_dead_letters = queue["is_dead_letter_queue"] and queue["visible"]
@@ -152,7 +152,7 @@ def _live(view: _View, interval: float) -> None:
 
     with _keys() as pressed, Live(screen=True, auto_refresh=False) as live:
         while True:
-            live.update(view.drawn(live.console.height), refresh=True)
+            live.update(view.drawn(live.console.width, live.console.height), refresh=True)
             key = pressed(interval)
             if key == "q":
                 return
