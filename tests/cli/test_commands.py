@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
@@ -135,10 +136,13 @@ def test_check_prints_the_settings(tmp_path: Path) -> None:
     result = penstock("check", str(file), PENSTOCK_REGION="eu-west-1")
     lines = result.output.splitlines()
     assert result.exit_code == 0
-    assert any(line.split() == ["port", "1234"] for line in lines)
-    assert any(line.split() == ["region", "eu-west-1"] for line in lines)
-    for name, value in (("memory_budget", "96MB"), ("quota_bytes", "1000"), ("idle_timeout", "90s")):
-        assert any(line.split() == [name, value] for line in lines), "with units, as it could be given"
+    assert lines[0] == "in order: 4 settings and 2 declared queues"
+    found = [line.split() for line in lines]
+    assert ["*", "port", "1234", str(file)] in found
+    assert ["*", "region", "eu-west-1", "PENSTOCK_REGION"] in found
+    assert ["*", "quota_bytes", "1000", str(file)] in found
+    assert ["*", "idle_timeout", "90s", str(file)] in found, "with units, as it could be given"
+    assert ["memory_budget", "96MB"] in found, "a default"
     assert "queue a" in lines and "queue b" in lines and "  tag x = y" in lines
     assert any("arn:aws:sqs:eu-west-1:000000000000:b" in line for line in lines)
 
@@ -154,6 +158,61 @@ def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: s
     result = penstock("check", str(file))
     line = f"penstock: {file}: tables and arrays are nested too deeply: at most 32 levels\n"
     assert (result.exit_code, result.stderr, result.stdout) == (2, line, "")
+
+
+def test_check_takes_the_flags_of_serve_and_says_which_one_counts(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("port = 1234\nworkers = 2\n")
+    result = penstock(
+        "check", "--config", str(file), "--port", "99", PENSTOCK_PORT="98", PENSTOCK_WORKERS="3"
+    )
+    found = [line.split() for line in result.output.splitlines()]
+    assert ["*", "port", "99", "--port"] in found
+    assert ["*", "workers", "3", "PENSTOCK_WORKERS"] in found
+    both = penstock("check", str(file), "--config", str(file))
+    assert both.exit_code == 2 and "Give the config file once" in both.stderr
+
+
+def test_check_looks_for_dead_letter_queues_in_the_store(tmp_path: Path) -> None:
+    """As serve does: one that is neither declared nor there is refused, also while a server uses the store."""
+    data, file = tmp_path / "data", tmp_path / "penstock.toml"
+    file.write_text(f'data = "{data}"\n[queues.orders]\ndead_letter = {{queue = "dead", max_receives = 3}}\n')
+    missing = penstock("check", str(file))
+    assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
+    assert "queues.orders" in missing.stderr and "does not exist" in missing.stderr
+    assert not data.exists(), "nothing is created"
+    with ServerProcess("--data", str(data), "--shards", "3") as server:
+        sqs_client(server.url, "000000000000").create_queue(QueueName="dead")
+        assert penstock("check", str(file)).exit_code == 0
+        server.stop()
+    before = sorted(path.name for path in data.rglob("*"))
+    assert penstock("check", str(file)).exit_code == 0
+    assert sorted(path.name for path in data.rglob("*")) == before
+    file.write_text(file.read_text().replace("[queues.orders]", '[queues."orders.fifo"]'))
+    other_kind = penstock("check", str(file))
+    assert other_kind.exit_code == 2 and "must be same type" in other_kind.stderr
+
+
+@pytest.mark.parametrize(
+    "setting", ["credentials", "tls_certificate", "root_key_file", "cluster_secret_file"]
+)
+def test_a_file_that_cannot_be_read_is_one_line_for_check_and_serve(tmp_path: Path, setting: str) -> None:
+    """A directory in its place, since root may read every file."""
+    file, place = tmp_path / "penstock.toml", tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "key.pem").write_text("x")
+    more = {
+        "credentials": f'root_key_file = "{place}"\n',
+        "tls_certificate": f'tls_key = "{tmp_path / "key.pem"}"\n',
+        "cluster_secret_file": 'store = "postgresql://x@127.0.0.1:1/x"\nadvertise = "127.0.0.1:9999"\n',
+    }
+    file.write_text(f'{setting} = "{place}"\ndata = "{tmp_path / "data"}"\nport = 0\n{more.get(setting, "")}')
+    for name in ("check", "serve"):
+        command = [sys.executable, "-m", "penstock", name, "--config", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("penstock: ") and done.stderr.count("\n") == 1, done.stderr
+        assert str(place) in done.stderr
 
 
 def test_check_finds_an_invalid_queue(tmp_path: Path) -> None:

@@ -251,3 +251,23 @@ CLUSTER = 'store = "postgresql://localhost/x"\nadvertise = "node:1"\ncluster_sec
 def test_tls_between_nodes_needs_a_cluster_and_all_three_files(file: Path, text: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         load(file, text)
+
+
+@pytest.mark.parametrize("service", ["PENSTOCK", "PENSTOCK_MAIN", "PENSTOCK_2"])
+def test_variables_that_kubernetes_sets_for_services_are_ignored(service: str) -> None:
+    """In every pod beside a Service named penstock or penstock-main."""
+    links = {
+        f"{service}_SERVICE_HOST": "10.0.0.1",
+        f"{service}_SERVICE_PORT": "9324",
+        f"{service}_SERVICE_PORT_HTTP": "9324",
+        f"{service}_PORT": "tcp://10.0.0.1:9324",
+        f"{service}_PORT_9324_TCP": "tcp://10.0.0.1:9324",
+        f"{service}_PORT_9324_TCP_PROTO": "tcp",
+        f"{service}_PORT_9324_TCP_PORT": "9324",
+        f"{service}_PORT_9324_TCP_ADDR": "10.0.0.1",
+    }
+    assert load_config({}, links) == Config()
+    with pytest.raises(ConfigError, match="PENSTOCK_PORTS"):
+        load_config({}, links | {"PENSTOCK_PORTS": "9324"})
+    with pytest.raises(ConfigError, match="PENSTOCK_PORT"):
+        load_config({}, {"PENSTOCK_PORT": "many"})

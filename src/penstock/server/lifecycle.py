@@ -32,7 +32,7 @@ from penstock.server.periodic import EVERY_S
 from penstock.server.security import SETUP_ERRORS
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
-from penstock.server.settings.load import load_config
+from penstock.server.settings.load import load_again
 from penstock.server.settings.queues import DeclaredQueueError
 from penstock.server.startup_report import banner, describe_recovery, startup_report
 from penstock.server.systemd import ServiceManager
@@ -105,7 +105,7 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
     terminal.on_hangup_signal(stop.request, reloads.request)
     loop.add_signal_handler(signal.SIGUSR2, log.error, "a rolling restart needs several workers")
     parts = compose(lambda: Parts(config, stop.fail))
-    parts.reloading.load = lambda: within_descriptor_limit(load_config(config.flags, os.environ))
+    parts.reloading.load = lambda: within_descriptor_limit(load_again(config))
     try:
         addresses = await _listen(config, parts)
         started = time.perf_counter()

@@ -221,11 +221,12 @@ class Config:
     quota_bytes: Annotated[int, size(0, "0"), "Stored bytes of messages per account; 0: no limit."] = 0
 
     # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
-    # given; and the flags, so that the settings can be read again.
+    # given; and flags and variables, so that the settings can be read again.
     queues: tuple[DeclaredQueue, ...] = ()
     file: str = ""
     sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     flags: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def addresses(self) -> tuple[Address, ...]:

@@ -53,13 +53,24 @@ def load_config(
             sources.pop("listen", None)
         values |= {name: value for name, (value, _) in found.items()}
         sources |= {name: where for name, (_, where) in found.items()}
-    given = {name: value for name, value in flags.items() if value is not None}
-    config = Config(**values, queues=queues, file=path, sources=sources, flags=given)
+    config = Config(
+        **values, queues=queues, file=path, sources=sources,
+        flags={name: value for name, value in flags.items() if value is not None},
+        variables={
+            name: value for name, value in environment.items()
+            if name.startswith(_PREFIX) and name != ROOT_KEY_VARIABLE
+        },
+    )  # fmt: skip
     if serves:
         _check_combinations(config)
     with _as_config_error(path):
         check_queues(queues, config.space)
     return config
+
+
+def load_again(config: Config) -> Config:
+    """With the same flags and variables, as the file is now. Raises ConfigError."""
+    return load_config(config.flags, config.variables)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

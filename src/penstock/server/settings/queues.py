@@ -8,13 +8,13 @@ queues can form cycles, and a start that is refused leaves no queue behind.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import QueueDeletedRecently
 from penstock.names import QueueName, Space
-from penstock.queues.settings import QueueDefinition, QueueSettings
+from penstock.queues.settings import QueueDefinition, QueueRecord, QueueSettings
 from penstock.services.sqs.attributes import SETTABLE, with_attributes
 from penstock.services.sqs.redrive import check_redrive_target
 from penstock.services.sqs.tags import merged
@@ -62,9 +62,13 @@ class DeclaredQueue(NamedTuple):
         return self.attributes | {"RedrivePolicy": json.dumps(policy)}
 
 
-def check_queues(queues: Sequence[DeclaredQueue], space: Space) -> None:
-    """Raises DeclaredQueueError. A dead-letter queue that is not declared may exist: only a start can tell."""
-    _plan(queues, space, existing=lambda name: None, is_known=lambda name: False)
+def check_queues(
+    queues: Sequence[DeclaredQueue], space: Space, existing: Mapping[QueueName, QueueRecord] | None = None
+) -> None:
+    """Raises DeclaredQueueError. ``existing``: the queues of the store. None: they are not known, and a dead-letter
+    queue that is not declared may be one of them."""
+    found, known = existing or {}, existing is not None
+    _plan(queues, space, existing=found.get, is_known=lambda name: known)
 
 
 async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space: Space) -> int:
@@ -82,7 +86,7 @@ async def declare_queues(broker: Broker, queues: Sequence[DeclaredQueue], space:
 def _plan(
     queues: Sequence[DeclaredQueue],
     space: Space,
-    existing: Callable[[QueueName], LiveQueue | None],
+    existing: Callable[[QueueName], LiveQueue | QueueRecord | None],
     is_known: Callable[[QueueName], bool],
 ) -> list[QueueDefinition]:
     """``is_known``: can ``existing`` tell whether this queue exists?"""

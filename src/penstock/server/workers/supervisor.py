@@ -28,7 +28,7 @@ from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartEr
 from penstock.server.logs import set_log_level
 from penstock.server.reload import adopt
 from penstock.server.settings.config import Config, ConfigError
-from penstock.server.settings.load import load_config
+from penstock.server.settings.load import load_again
 from penstock.server.systemd import ServiceManager
 from penstock.server.throttle import SHARED_BYTES
 from penstock.server.workers.messages import (
@@ -131,9 +131,7 @@ class Supervisor:
         """Every worker reads settings and files again. Those that are started from now on get the same settings."""
         self._manager.reloading()
         try:
-            wanted = load_config(self._config.flags, os.environ).share(
-                len(self._numbers), self._config.shards
-            )
+            wanted = load_again(self._config).share(len(self._numbers), self._config.shards)
         except ConfigError:
             pass  # the workers log why, and go on with the present settings
         else:

@@ -40,7 +40,7 @@ from penstock.server.lifecycle import (
 from penstock.server.logs import set_up_logs
 from penstock.server.periodic import EVERY_S
 from penstock.server.settings.config import Config
-from penstock.server.settings.load import load_config
+from penstock.server.settings.load import load_again
 from penstock.server.throttle import SharedThrottle
 from penstock.server.workers.messages import (
     Assignment,
@@ -154,7 +154,7 @@ class WorkerServer:
     def _settings(self) -> Config:
         """As they are now, of this worker. Raises ConfigError."""
         assignment = self._assignment
-        loaded = load_config(assignment.config.flags, os.environ)
+        loaded = load_again(assignment.config)
         return within_descriptor_limit(loaded.share(assignment.workers, assignment.shards))
 
     def _accept(self) -> None:

@@ -189,6 +189,13 @@ def connect(path: Path | str, synchronous: Synchronous, *, reads_only: bool = Fa
     return connection
 
 
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """To look at a file beside a server. Nothing is created: without a log there is nothing but the file to read."""
+    has_log = Path(f"{path}-wal").exists()
+    mode = "mode=ro" if has_log else "mode=ro&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
+
+
 def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sqlite3.Connection:
     """A connection to a file that passed all checks, made new if there was none.
 

@@ -8,6 +8,7 @@ missing later its data is lost, and the site is refused.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -72,6 +73,17 @@ class SqliteSite:
         self.shards = stored
         shards = [self._directory] if stored == 1 else [self._shard_directory(each) for each in range(stored)]
         return [(each / file.DATA_FILE).relative_to(self._directory) for each in shards]
+
+    def stored_records(self, kind: str) -> list[bytes]:
+        """Of all shards, read without taking them: a server may be using the store. Raises StoreRefused."""
+        found: list[bytes] = []
+        for name in self.data_files():
+            path = self._directory / name
+            with file.damage_refused(path), closing(file.connect_to_read(path)) as connection:
+                found += [
+                    data for (data,) in connection.execute("SELECT data FROM records WHERE kind = ?", (kind,))
+                ]
+        return found
 
     # -- open and close --------------------------------------------------------------------------------------
 
