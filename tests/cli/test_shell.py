@@ -152,6 +152,36 @@ def test_a_failed_message_is_visible_at_once(shell: Piped) -> None:
     assert (system["status"], system["receive_count"]) == ("READY", 1)
 
 
+def test_an_invalid_message_goes_to_the_dead_letter_queue_and_back(shell: Piped) -> None:
+    output = shell("et", "receive", "invalid", "dlq", "info", "ls", "redrive", "dlq")
+    assert "has failed .. invalid data! Send record to DLQ!\n" in output
+    received, _, stats, dead, info, redriven, empty = (json.loads(text) for text in _JSON.findall(output))
+    assert stats["total_messages_in_queue"] == 3
+    assert dead == {"first_100_IDs_in_queue": [received["id"]], "total_messages_in_DLQ": 1}
+    assert (info["id"], info["queue_type"]) == (received["id"], "DLQ")
+    assert f"* ID: {received['id']}, status: READY, queue_type: DLQ\n" in output
+    assert redriven["RedroveMessage"]["queue_type"] == "STANDARD"
+    assert redriven["RedroveMessage"]["id"] == received["id"]
+    assert empty["total_messages_in_DLQ"] == 0
+
+
+def test_a_reset_message_is_as_just_sent(shell: Piped) -> None:
+    *_, reset = shell.objects("et", "receive", "reset")
+    assert (reset["status"], reset["receive_count"], reset["received_at"]) == ("READY", 0, "")
+    *_, stats = shell.objects("id A-303", "invalid", "reset", "qstat")
+    assert stats["total_messages_in_queue"] == 4  # a dead letter is back
+
+
+def test_a_message_that_another_consumer_holds_stays_with_it(penstock: CommandLine, shell: Piped) -> None:
+    (found,) = shell.objects("et", "id A-101")
+    sqs = boto(penstock)
+    url = sqs.get_queue_url(QueueName=shell._queue)["QueueUrl"]
+    held = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert found["id"] in [message["MessageId"] for message in held]
+    for line in ("delete", "fail", "invalid", "reset"):
+        assert "ERROR: MessageInFlight: " in shell("id A-101", line), line
+
+
 def test_only_dead_letters_are_redriven(shell: Piped) -> None:
     output = shell("et", "id A-101", "redrive")
     assert "ERROR: operation redrive failed for status READY: can only redrive messages from DLQ.\n" in output

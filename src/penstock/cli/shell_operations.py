@@ -80,7 +80,7 @@ class QueueOperations:
 
     def find(self, id: str) -> Found | None:
         """By id, or by the name of a test message; in the queue, then in its dead-letter queue."""
-        self._target.need_penstock("id")
+        self._target.need_penstock("looking at a message by its id")
         for queue in dict.fromkeys([self.queue, self._dead_letter_queue()]):
             if queue is None:
                 continue
