@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.command_line import CommandLine
-from cli.queues_for_commands import bodies, new_pair, new_queue
+from cli.queues_for_commands import bodies, new_pair, new_queue, report_failure
 from penstock.cli.dlq import command
 
 
@@ -74,6 +74,39 @@ def test_redrive_to_another_queue(penstock: CommandLine) -> None:
     other = new_queue(penstock)
     penstock.done("dlq", "redrive", dead_letters, "--to", other, "--yes")
     assert (bodies(penstock, queue), len(bodies(penstock, other))) == ([], 4)
+
+
+def test_redrive_by_a_filter(penstock: CommandLine) -> None:
+    queue, dead_letters = with_dead_letters(penstock)
+    chosen = ("dlq", "redrive", dead_letters, "--where", "$.n > 2")
+    assert penstock.done(*chosen, "--dry-run") == "2 messages of 4 match\n"
+    asked = penstock(*chosen)
+    assert asked.exit_code == 2 and "Move them to the queues that they came from? Give --yes" in asked.stderr
+    assert penstock.done(*chosen, "--rate", "100", "--yes") == "2 messages moved back\n"
+    assert bodies(penstock, queue) == ['{"n": 3}', '{"n": 4}']
+    assert bodies(penstock, dead_letters) == ['{"n": 1}', '{"n": 2}']
+    other = new_queue(penstock)
+    task = penstock.json("dlq", "redrive", dead_letters, "--source", queue, "--to", other, "--yes")
+    assert (task["operation"], task["to"], task["done"], task["status"]) == ("move", other, 2, "completed")
+    assert bodies(penstock, other) == ['{"n": 1}', '{"n": 2}']
+
+
+def test_what_cannot_be_redriven_is_counted(penstock: CommandLine) -> None:
+    dead_letters = with_dead_letters(penstock)[1]
+    penstock.done("message", "send", dead_letters, "not a dead letter")
+    dry_run = penstock.json("dlq", "redrive", dead_letters, "--state", "visible", "--dry-run")
+    assert (dry_run["matched"], dry_run["can"], sum(each["count"] for each in dry_run["cannot"])) == (5, 4, 1)
+
+
+def test_groups_by_the_reported_reason(penstock: CommandLine) -> None:
+    dead_letters = with_dead_letters(penstock)[1]
+    ids = [message["id"] for message in penstock.json_lines("message", "ls", dead_letters)]
+    for id, reason in zip(ids, ["timeout", "timeout", "bad data"], strict=False):
+        report_failure(penstock, dead_letters, id, reason)
+    groups = penstock.json_lines("dlq", "show", dead_letters, "--by", "reason")
+    assert {group["reason"]: group["count"] for group in groups} == {"timeout": 2, "bad data": 1, "-": 1}
+    assert "timeout" in penstock.done("message", "get", dead_letters, ids[0])
+    assert "FAILURE" in penstock.done("message", "ls", dead_letters)
 
 
 def test_a_terminal_asks(penstock: CommandLine) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cli.command_line import COLOURS, CommandLine
 from cli.queues_for_commands import bodies, new_queue
+from e2e.waiting import until
 
 
 @pytest.fixture
@@ -85,6 +86,87 @@ def test_dump(penstock: CommandLine, queue: str, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, f'wrote "{file}"\n')
     found = [json.loads(json.loads(line)["body"])["order"] for line in file.read_text().splitlines()]
     assert found == [3, 6, 9, 12]
+
+
+def test_a_change_counts_and_asks_first(penstock: CommandLine, queue: str) -> None:
+    other = new_queue(penstock)
+    assert (
+        penstock.done("grep", queue, "refund", "--move-to", other, "--dry-run") == "4 messages of 12 match\n"
+    )
+    dry_run = penstock.json("grep", queue, "refund", "--delete", "--dry-run")
+    assert (dry_run["matched"], dry_run["can"], dry_run["cannot"]) == (4, 4, [])
+    result = penstock("grep", queue, "refund", "--delete")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "4 messages of 12 match\n"
+        f"penstock: Delete them from {queue}? Give --yes to do it without being asked.\n"
+    )
+    code, text = penstock.in_terminal("grep", queue, "refund", "--delete", answer="n")
+    assert code == 1 and "nothing was changed" in text
+    assert orders(penstock, queue) == list(range(1, 13))
+    code, text = penstock.in_terminal("grep", queue, "refund", "--delete", answer="y")
+    assert code == 0 and "4 messages deleted" in text
+    assert orders(penstock, queue) == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_move_and_copy(penstock: CommandLine, queue: str) -> None:
+    moved, copied = new_queue(penstock), new_queue(penstock)
+    ids = penstock.done("grep", queue, "refund", "--ids").splitlines()
+    assert (
+        penstock.done("grep", queue, "refund", "--copy-to", copied, "--yes")
+        == f"4 messages copied to {copied}\n"
+    )
+    assert orders(penstock, copied) == [3, 6, 9, 12] and len(orders(penstock, queue)) == 12
+    assert (
+        penstock.done("grep", queue, "refund", "--move-to", moved, "--yes")
+        == f"4 messages moved to {moved}\n"
+    )
+    assert orders(penstock, moved) == [3, 6, 9, 12] and len(orders(penstock, queue)) == 8
+    assert penstock.done("grep", moved, "refund", "--ids").splitlines() == ids, (
+        "moved messages keep their ids"
+    )
+    assert not set(penstock.done("grep", copied, "refund", "--ids").splitlines()) & set(ids)
+
+
+def test_a_message_in_flight_is_left_and_counted(penstock: CommandLine, queue: str) -> None:
+    penstock.done("message", "receive", queue, "--visibility", "10m")
+    held = penstock.json("grep", queue, "sale", "--delete", "--dry-run")
+    assert (held["matched"], held["can"]) == (8, 7) and held["cannot"][0]["count"] == 1
+    text = penstock.done("grep", queue, "sale", "--delete", "--yes")
+    assert text.startswith("7 messages deleted, 1 could not (")
+    assert orders(penstock, queue) == [1, 3, 6, 9, 12]
+    alone = penstock("grep", queue, "sale", "--delete", "--yes")
+    assert alone.exit_code == 1 and "1 message of 5 matches, 1 cannot (" in alone.stderr
+
+
+def test_a_task_goes_on_by_itself(penstock: CommandLine, queue: str) -> None:
+    task = penstock.json("grep", queue, "refund", "--delete", "--yes", "--no-wait", "--rate", "1000")
+    assert (task["operation"], task["queue"], task["rate"]) == ("delete", queue, 1000)
+    until(lambda: len(orders(penstock, queue)) == 8, "the task has ended")
+
+
+def test_a_long_queue_is_counted_whole(penstock: CommandLine) -> None:
+    """Longer than a dry run looks; the last message is of interest."""
+    queue = new_queue(penstock)
+    penstock.done("message", "send", queue, "{n}", "--template", "--count", "20500")
+    text = penstock.done("grep", queue, "20500|20499|^1$", "--delete", "--dry-run")
+    assert text == "3 messages match\n"
+    assert penstock.done("grep", queue, "20500|20499|^1$", "--delete", "--yes") == "3 messages deleted\n"
+    assert penstock.done("tail", queue, "-n", "1").endswith("  20498\n")
+
+
+def test_a_target_in_another_account(penstock: CommandLine, queue: str) -> None:
+    for account, region in (("111122223333", "us-east-1"), ("000000000000", "eu-west-1")):
+        arn = f"arn:aws:sqs:{region}:{account}:{queue}"
+        line = penstock.failed("grep", queue, "refund", "--copy-to", arn, "--yes", code=2)
+        assert line == f'"{arn}" is not in the account and region of {queue}, as it has to be'
+    own = f"arn:aws:sqs:us-east-1:000000000000:{new_queue(penstock)}"
+    penstock.done("grep", queue, "refund", "--copy-to", own, "--yes")
+    assert orders(penstock, own) == [3, 6, 9, 12]
+
+
+def test_a_target_that_is_missing(penstock: CommandLine, queue: str) -> None:
+    assert "QueueDoesNotExist" in penstock.failed("grep", queue, "refund", "--move-to", "nowhere", "--yes")
 
 
 @pytest.mark.parametrize(

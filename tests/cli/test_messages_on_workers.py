@@ -66,6 +66,15 @@ def test_search_dump_and_load(workers: CommandLine, tmp_path: Path) -> None:
     assert [message["body"] for message in workers.json_lines("tail", target, "-n", "1")] == ['{"n": 120}']
 
 
+def test_tasks_move_messages_to_queues_of_all_workers(workers: CommandLine) -> None:
+    source, targets = new_queue(workers), [new_queue(workers) for _ in range(3)]
+    workers.done("message", "send", source, "{n}", "--template", "--count", "30")
+    for digit, target in zip("123", targets, strict=True):
+        text = workers.done("grep", source, f"^{digit}.$", "--move-to", target, "--yes")
+        assert text == f"{1 if digit == '3' else 10} message{'' if digit == '3' else 's'} moved to {target}\n"
+    assert [len(bodies(workers, queue)) for queue in (source, *targets)] == [9, 10, 10, 1]
+
+
 def test_top_counts_queues_of_all_workers(workers: CommandLine) -> None:
     queues = [new_queue(workers) for _ in range(6)]
     for queue in queues:

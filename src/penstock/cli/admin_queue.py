@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from penstock.cli.arguments import DURATION
+from penstock.cli.failure import Failure
 from penstock.cli.target import Target, queue_account, queue_name
 from penstock.client.api import ApiError, quoted
 
@@ -32,6 +33,16 @@ class AdminQueue:
             if error.code == "QueueDoesNotExist" and not (body or {}).get("to"):
                 raise self._target.no_queue(self.name) from None
             raise  # with "to", it may be the other queue: the text says which
+
+    def target_name(self, to: str) -> str:
+        """Of the queue that messages are sent to, given as all queues are. It must be in this queue's account."""
+        account = queue_account(to)
+        if account is not None:
+            here = self.call("GET")
+            region = to.split(":")[3] if to.startswith("arn:") else here["region"]
+            if (account, region) != (here["account"], here["region"]):
+                raise Failure(f'"{to}" is not in the account and region of {self.name}, as it has to be')
+        return queue_name(to)
 
     def message(self, id: str) -> Json:
         return self.call("GET", f"/messages/{quoted(id)}")

@@ -44,11 +44,13 @@ def change_matching(
     """``done``: what then has happened to the messages, "deleted". Exit code 1: no message matches, or none can."""
     request: Json = {"operation": operation, "filter": chosen, **({} if to is None else {"to": to})}
     found = admin.call("POST", "/tasks", body=request | {"dry_run": True})
+    if not found["complete"]:
+        found["matched"] = _matching(target, admin, chosen)
     if flags.dry_run:
         target.out.json(found) if target.out.as_json else target.out.line(_counted(found))
         return
     target.out.note(_counted(found))
-    if found.get("complete", True) and not found["can"]:
+    if not found["can"] and (found["complete"] or not found["matched"]):
         raise SystemExit(1)
     target.out.confirm(question, flags.yes)
     if flags.rate is not None:
@@ -57,13 +59,26 @@ def change_matching(
     _report(target, task if flags.no_wait else _followed(target, admin, task), done)
 
 
+def _matching(target: Target, admin: AdminQueue, chosen: Json) -> int:
+    """All of them. A dry run ends early in a long queue, but a question has to name the number."""
+    count = 0
+    with target.out.progress("counting") as progress:
+        for page, _ in admin.pages({**chosen, "body_bytes": 0}):
+            count += len(page)
+            progress(count)
+    return count
+
+
 def _counted(dry_run: Json) -> str:
     """In one line: how many match, and why some of them cannot."""
-    verb = "matches" if dry_run["matched"] == 1 else "match"
-    text = f"{_messages(dry_run['matched'])} of {dry_run['looked_at']} {verb}"
-    if not dry_run.get("complete", True):
-        text += " so far (not all were counted)"
-    return text + "".join(f", {each['count']} cannot ({each['reason']})" for each in dry_run["cannot"])
+    matched, looked_at = dry_run["matched"], dry_run["looked_at"]
+    verb = "matches" if matched == 1 else "match"
+    cannot = "".join(f", {each['count']} cannot ({each['reason']})" for each in dry_run["cannot"])
+    if dry_run["complete"]:
+        return f"{_messages(matched)} of {looked_at} {verb}{cannot}"
+    return f"{_messages(matched)} {verb}" + (
+        f"; of the first {looked_at} in the queue{cannot}" if cannot else ""
+    )
 
 
 def _followed(target: Target, admin: AdminQueue, task: Json) -> Json:

@@ -149,9 +149,10 @@ def redrive(target: Target, queue: str, to: str | None, task: TaskFlags, **flags
     filter = chosen(flags)
     if filter:
         target.need_penstock("dlq redrive with a filter")
-        name = queue_name(to) if to else None
+        admin = AdminQueue(target, queue)
+        name = admin.target_name(to) if to else None
         change_matching(
-            target, AdminQueue(target, queue), "move" if name else "redrive", filter, name, task,
+            target, admin, "move" if name else "redrive", filter, name, task,
             question=f"Move them to {name or _SOURCES}?", done=f"moved {f'to {name}' if name else 'back'}",
         )  # fmt: skip
         return

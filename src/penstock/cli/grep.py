@@ -14,7 +14,7 @@ from penstock.cli.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.dump import write_messages
 from penstock.cli.failure import Failure
 from penstock.cli.output import safe
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 
 _AROUND = 60  # characters beside what matches
 _TEXTS = {
@@ -72,7 +72,7 @@ def command(
     filter = _with_pattern(chosen(flags), pattern, ignore_case, fixed)
     admin = AdminQueue(target, queue)
     if asked:
-        to = None if delete else queue_name(copy_to or move_to or "")
+        to = None if delete else admin.target_name(copy_to or move_to or "")
         question, done = (text.format(to=to, queue=admin.name) for text in _TEXTS[asked[0]])
         change_matching(target, admin, asked[0], filter, to, task, question=question, done=done)
     elif dump is not None:

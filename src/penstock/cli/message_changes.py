@@ -185,7 +185,7 @@ def move(target: Target, queue: str, ids: tuple[str, ...], to: str, version: int
       penstock message move orders 2f1c7e6a-… --to orders-manual
     """
     target.need_penstock("message move")
-    name = AdminQueue(target, to).name
+    name = AdminQueue(target, queue).target_name(to)
     _each(target, queue, ids, lambda admin, id: admin.change(id, "move", to=name, version=version))
 
 
