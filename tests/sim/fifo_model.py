@@ -142,7 +142,8 @@ class FifoModel:
         return None
 
     def holds(self, given: GivenHandle, message: Message, now_ms: int) -> bool:
-        return message.receives == given.receives and message.due_ms > now_ms
+        is_hidden = message.due_ms > now_ms and message.receives == given.receives
+        return is_hidden and given.received_ms >= message.enqueued_ms  # else an operator has reset it since
 
     def is_current(self, given: GivenHandle, now_ms: int) -> bool:
         message = self.find(given)
