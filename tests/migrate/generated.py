@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Any
 
+from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
+from penstock.broker.editing import Operation
 from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.errors import StoreError, StoreUnknown
 from penstock.names import QueueName, shard_of
+from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, Content, encode_content
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds
 from penstock.queues.settings import QueueRecord, QueueSettings, Redrive
@@ -96,6 +99,8 @@ class ShardFiller:
         changes.records[COOLDOWNS.name, key] = COOLDOWNS.encode(Cooldown(NOW_MS + 60_000))
         task = self._task(queues[0].name)
         changes.records[MOVE_TASKS.name, task.id] = MOVE_TASKS.encode(task)
+        bulk = self._bulk_task(queues[0].name)
+        changes.records[BULK_TASKS.name, bulk.id] = BULK_TASKS.encode(bulk)
         self._purge(changes, queues[0])
         self._append(changes)
         for queue in queues[1:]:
@@ -130,6 +135,12 @@ class ShardFiller:
         return MoveTaskRecord(
             id=f"task-{self._next()}", source=source, destination=None, rate=5, status=MoveStatus.RUNNING,
             started_ms=NOW_MS, to_move=7, moved=2,
+        )  # fmt: skip
+
+    def _bulk_task(self, queue: QueueName) -> BulkTaskRecord:
+        return BulkTaskRecord(
+            id=queue.region + queue.name, queue=queue, operation=Operation.DELETE, filter=MessageFilter(body="x"),
+            to=None, rate=None, by=None, status=TaskStatus.COMPLETED, started_ms=NOW_MS, total=7, upto=5, done=3,
         )  # fmt: skip
 
     def _purge(self, changes: Changes, queue: QueueRecord) -> None:
@@ -205,6 +216,7 @@ def dump(stores: Sequence[Store]) -> Dump:
         state = store.open()
         found["cooldowns"] |= state.records.get(COOLDOWNS.name, {})
         found["tasks"] |= state.records.get(MOVE_TASKS.name, {})
+        found["tasks"] |= state.records.get(BULK_TASKS.name, {})
         for data in state.records.get(QUEUES.name, {}).values():
             record = QUEUES.decode(data)
             assert shard_of(record.name, len(stores)) == index

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from migrate.generated import NOW_MS, MemorySite
+from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import QUEUES
+from penstock.broker.editing import Operation
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.broker.other_shards import Taken
@@ -16,6 +18,7 @@ from penstock.broker.outbox import LOG_KIND, OUTBOX, Departure, encode_departure
 from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
 from penstock.names import QueueName, shard_of
+from penstock.queues.filters import MessageFilter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import POSITION_GAP, Changes, EntryRow, LogRow
 from penstock.store.port import LAST, Mark, Selection, Store
@@ -110,6 +113,22 @@ def test_what_has_not_arrived_goes_back(
     (task,) = [data for store in target.stores for data in store.records(MOVE_TASKS.name).values()]
     assert MOVE_TASKS.decode(task).moved == moved
     assert not any(store.records(INBOXES.name) for store in target.stores)
+
+
+def test_a_bulk_task_looks_again_at_what_goes_back() -> None:
+    source, target = site(None), MemorySite(1)
+    task = BulkTaskRecord(
+        id="task", queue=SOURCE, operation=Operation.MOVE, filter=MessageFilter(), to=TARGET, rate=None, by=None,
+        status=TaskStatus.RUNNING, started_ms=1, total=9, upto=LAST, after="somewhere", looked_through=True, done=5,
+    )  # fmt: skip
+    changes = Changes(2, 1)
+    changes.records[MOVE_TASKS.name, "task"] = None
+    changes.records[BULK_TASKS.name, "task"] = BULK_TASKS.encode(task)
+    source.stores[0].append(changes, Mark(30, NOW_MS, NOW_MS))
+    with opened(source) as sources, opened(target) as targets:
+        Migration(sources, 1, lambda: None).run(targets, quiet)
+    found = BULK_TASKS.decode(target.stores[0].records(BULK_TASKS.name)["task"])
+    assert (found.done, found.after, found.looked_through) == (4, None, False)
 
 
 def test_where_there_is_no_queue_to_go_back_to() -> None:

@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.broker.bulk_tasks import BULK_TASKS
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
+from penstock.broker.editing import Operation
 from penstock.broker.failures import FAILURES
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS
@@ -183,6 +185,15 @@ class ShardMapping:
             record = record._replace(data=MOVE_TASKS.encode(task))
         return [(self._target_of(task.source), record)]
 
+    def _bulk_task(self, source: int, record: StoredRecord) -> MovedRecords:
+        task = BULK_TASKS.decode(record.data)
+        if back := self._returning[source].tasks[task.id]:
+            task = msgspec.structs.replace(task, done=task.done - back)
+            if task.operation is not Operation.COPY:  # it has to look at them again
+                task = msgspec.structs.replace(task, after=None, looked_through=False)
+            record = record._replace(data=BULK_TASKS.encode(task))
+        return [(self._target_of(task.queue), record)]
+
     def _failures(self, source: int, record: StoredRecord) -> MovedRecords:
         failures = FAILURES.decode(record.data)
         queue = self._queues[source].get(failures.queue)
@@ -204,6 +215,7 @@ _MOVED = {
     QUEUES.name: ShardMapping._queue,
     COOLDOWNS.name: ShardMapping._cooldown,
     MOVE_TASKS.name: ShardMapping._move_task,
+    BULK_TASKS.name: ShardMapping._bulk_task,
     FAILURES.name: ShardMapping._failures,
     KEY_VERSIONS: ShardMapping._key_version,
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
