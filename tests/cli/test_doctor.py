@@ -112,6 +112,15 @@ def test_short_polling_that_finds_nothing() -> None:
     finding = found(queue("orders", wired("dead"), info=busy))["short-polling"]
     assert finding.severity == "warning" and "5.0 receives a second" in finding.what
     assert found(queue("orders", {**wired("dead"), "ReceiveMessageWaitTimeSeconds": "20"}, info=busy)) == {}
+    assert found(queue("orders", wired("dead"), info={**busy, "waiting_receives": 20})) == {}
+
+
+def test_short_polling_is_seen_by_the_server(fresh: CommandLine) -> None:
+    fresh.done("queue", "create", "dead")
+    fresh.done("queue", "create", "orders", "--dead-letter-queue", "dead", "--max-receives", "3")
+    for _ in range(60):
+        assert fresh("message", "receive", "orders").exit_code == 1
+    assert "receives a second find nothing [short-polling]" in fresh("doctor").output
 
 
 def holder(held_s: float, extended: int) -> tuple[dict[str, Any], ...]:

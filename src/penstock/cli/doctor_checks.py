@@ -176,7 +176,8 @@ def short_polling(queue: QueueFacts, site: Site) -> Iterator[Finding]:
     if queue.attributes.get("ReceiveMessageWaitTimeSeconds", "0") != "0":
         return
     rate = queue.info.get("empty_receive_rate", 0)
-    if queue.info and rate < _EMPTY_RECEIVES_PER_S:
+    # Receives that wait end without a message, too, but at most every few seconds.
+    if queue.info and rate < _EMPTY_RECEIVES_PER_S * (1 + queue.info["waiting_receives"]):
         return
     seen = f": {rate:.1f} receives a second find nothing" if rate else ""
     yield Finding(

@@ -81,6 +81,7 @@ def queue_info(admin: Admin, summary: QueueSummary, call: Call, *, is_target: bo
         sent_rate=round(summary.rates.sent, 3),
         received_rate=round(summary.rates.received, 3),
         deleted_rate=round(summary.rates.deleted, 3),
+        empty_receive_rate=round(summary.rates.empty, 3),
         waiting_receives=summary.waiting_receives,
         is_dead_letter_queue=is_target,
         created_at=wall_time(summary.created_ms),

@@ -37,6 +37,7 @@ class QueueInfo(Absent, kw_only=True):
     sent_rate: float  # per second, over the last minute
     received_rate: float
     deleted_rate: float
+    empty_receive_rate: float  # receives that found nothing
     waiting_receives: int
     is_dead_letter_queue: bool
     created_at: str
