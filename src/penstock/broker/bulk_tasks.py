@@ -302,9 +302,10 @@ class BulkTasks:
         else:
             progress([])
             await shard.settled()
-        # Requests come first: without a rate it pauses for as long as it works.
         worked_ms = shard.clock.now_ms() - begun_ms
-        await shard.pause(max(1, len(seqs) * SECOND // task.rate if task.rate else worked_ms))
+        # Requests come first: without a rate it pauses for as long as it works.
+        pause_ms = worked_ms if task.rate is None else len(seqs) * SECOND // task.rate - worked_ms
+        await shard.pause(max(1, pause_ms))
 
     def _progress(self, task_id: str, queue: LiveQueue, page: MessagePage, outcomes: Outcomes) -> None:
         """The open commit changes a chunk, and says so."""
