@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -83,14 +82,7 @@ SECTIONS = {
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
 
 
-def _summaries() -> dict[str, str]:
-    """The commands that exist, each with its line in the help."""
-    return {
-        name: summary
-        for section in SECTIONS.values()
-        for name, summary in section.items()
-        if find_spec(_module(name)) is not None
-    }
+_SUMMARIES = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 
 
 def _module(name: str) -> str:
@@ -102,10 +94,10 @@ class _Commands(click.Group):
     """Lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_summaries())
+        return list(_SUMMARIES)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _summaries():
+        if name not in _SUMMARIES:
             return None
         module = import_module(_module(name))
         command: click.Command = module.COMMANDS[name] if name in SECTIONS[_DYNAMOMQ] else module.command
@@ -125,20 +117,17 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        summaries = _summaries()
-        width = max(map(len, summaries))
+        width = max(map(len, _SUMMARIES))
         for title, section in SECTIONS.items():
-            lines = [(f"{name:<{width}}", text) for name, text in section.items() if name in summaries]
-            if lines:
-                with formatter.section(title):
-                    formatter.write_dl(lines)
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", summary) for name, summary in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        summaries = _summaries().items()
-        names = [CompletionItem(name, help=text) for name, text in summaries if name.startswith(incomplete)]
-        return names + click.Command.shell_complete(self, ctx, incomplete)
+        names = [name for name in _SUMMARIES if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_SUMMARIES[name]) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(

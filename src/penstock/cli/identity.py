@@ -230,7 +230,10 @@ def add_remove_and_revoke(
 ) -> None:
     """Add the commands ``remove`` and ``revoke``, which users and roles share."""
 
-    @group.command("remove", help=remove_help)
+    def with_example(help: str, command: str) -> str:
+        return f"{help}\n\n\b\nExample:\n  penstock {group.name} {command} NAME"
+
+    @group.command("remove", help=with_example(remove_help, "remove"))
     @click.argument("name")
     @account_option
     @with_file
@@ -240,7 +243,7 @@ def add_remove_and_revoke(
             remove(content, subject)
         click.echo(f"removed {subject.arn}")
 
-    @group.command("revoke", help=revoke_help)
+    @group.command("revoke", help=with_example(revoke_help, "revoke"))
     @click.argument("name")
     @account_option
     @with_file

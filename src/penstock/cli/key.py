@@ -172,7 +172,12 @@ def create(config: Config, keyring: Keyring, alias: str | None) -> None:
 @command.command("list")
 @_with_keyring
 def list_(config: Config, keyring: Keyring) -> None:
-    """List all keys, and the progress of re-encrypting stored messages."""
+    """List all keys, and the progress of re-encrypting stored messages.
+
+    \b
+    Example:
+      penstock key list
+    """
     rows: list[tuple[str, ...]] = [("ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE")]
     for key in keyring.keys.file.keys:
         account, region = ("every", "every") if key.managed else (key.space.account, key.space.region)
@@ -208,7 +213,12 @@ def rotate(config: Config, keyring: Keyring, key: str | None, every: bool) -> No
 @click.argument("key")
 @_with_keyring
 def disable(config: Config, keyring: Keyring, key: str) -> None:
-    """Refuse sends to and receives from queues that use this key. Nothing is lost: see enable."""
+    """Refuse sends to and receives from queues that use this key. Nothing is lost: see enable.
+
+    \b
+    Example:
+      penstock key disable alias/orders
+    """
     click.echo(f"disabled {keyring.set_enabled(config.space, key, False).arn}")
 
 
@@ -216,7 +226,12 @@ def disable(config: Config, keyring: Keyring, key: str) -> None:
 @click.argument("key")
 @_with_keyring
 def enable(config: Config, keyring: Keyring, key: str) -> None:
-    """Allow a key to be used again. Stored messages are checked as after penstock key reencrypt."""
+    """Allow a key to be used again. Stored messages are checked as after penstock key reencrypt.
+
+    \b
+    Example:
+      penstock key enable alias/orders
+    """
     click.echo(f"enabled {keyring.set_enabled(config.space, key, True).arn}")
 
 
@@ -227,6 +242,10 @@ def reencrypt(_config: Config, keyring: Keyring) -> None:
 
     For queues that were given another key, or encryption: as in SQS, that alone leaves stored messages as they are. A
     running broker does it in the background; otherwise the next start does.
+
+    \b
+    Example:
+      penstock key reencrypt
     """
     keyring.request_reencryption()
     click.echo(

@@ -70,7 +70,12 @@ def command() -> None:
 @command.command("list")
 @with_file
 def list_(file: CredentialsFile) -> None:
-    """List the policies that can be attached: built in, and those of the credentials file."""
+    """List the policies that can be attached: built in, and those of the credentials file.
+
+    \b
+    Example:
+      penstock policy list
+    """
     content = file.read() if is_there(file.path) else CredentialsContent()
     rows = [("NAME", "KIND", "ATTACHED TO")]
     for kind, policies in (("built in", BUILTIN_POLICIES), ("custom", content.policies)):
@@ -82,7 +87,12 @@ def list_(file: CredentialsFile) -> None:
 @click.argument("name")
 @with_file
 def show(file: CredentialsFile, name: str) -> None:
-    """Print a policy."""
+    """Print a policy.
+
+    \b
+    Example:
+      penstock policy show sqs-send
+    """
     content = CredentialsContent() if name in BUILTIN_POLICIES else file.read()
     click.echo(document_text(named_policy(content, name)).strip())
 
@@ -108,7 +118,12 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
 @click.argument("name")
 @with_file
 def remove(file: CredentialsFile, name: str) -> None:
-    """Remove a policy that is not attached."""
+    """Remove a policy that is not attached.
+
+    \b
+    Example:
+      penstock policy remove orders
+    """
     with file.changed() as content:
         remove_policy(content, name)
     click.echo(f"removed policy {name}")
@@ -147,7 +162,12 @@ def attach_(
 def detach_(
     file: CredentialsFile, policy: str, user: str | None, role: str | None, account: str | None
 ) -> None:
-    """Detach a policy from a user or role."""
+    """Detach a policy from a user or role.
+
+    \b
+    Example:
+      penstock policy detach sqs-send --user alice
+    """
     with file.changed() as content:
         subject = _find(content, user, role, account)
         detach(subject, policy)

@@ -85,7 +85,12 @@ def add(
 @command.command("list")
 @with_file
 def list_(file: CredentialsFile) -> None:
-    """List roles."""
+    """List roles.
+
+    \b
+    Example:
+      penstock role list
+    """
     rows = [("NAME", "ACCOUNT", "MAX SESSION", "POLICIES")]
     for number, account in sorted(file.read().accounts.items()):
         for name, role in sorted(account.roles.items()):
@@ -99,7 +104,12 @@ def list_(file: CredentialsFile) -> None:
 @account_option
 @with_file
 def show(file: CredentialsFile, name: str, account: str | None) -> None:
-    """Show one role and its trust policy."""
+    """Show one role and its trust policy.
+
+    \b
+    Example:
+      penstock role show worker
+    """
     subject, role = _find(file, name, account)
     table([("arn", subject.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
     click.echo(f"\n{document_text(role.trust).strip()}")

@@ -89,7 +89,12 @@ def add(
 @command.command("list")
 @with_file
 def list_(file: CredentialsFile) -> None:
-    """List users, their keys and their policies."""
+    """List users, their keys and their policies.
+
+    \b
+    Example:
+      penstock user list
+    """
     rows = [("NAME", "ACCOUNT", "KEYS", "POLICIES")]
     for subject in _all(file.read()):
         keys = ", ".join(key.id if key.active else f"{key.id} (inactive)" for key in subject.keys)
@@ -107,7 +112,13 @@ def list_(file: CredentialsFile) -> None:
 @account_option
 @with_file
 def show(file: CredentialsFile, name: str, account: str | None) -> None:
-    """Show one user. Secrets are not shown: penstock env prints them."""
+    """Show one user. Secrets are not shown: penstock env prints them.
+
+    \b
+    Examples:
+      penstock user show alice
+      penstock user show root --account 111122223333
+    """
     subject = find_user(file.read(), name, account)
     rows = [("arn", subject.arn), *(("key", shown_key(key)) for key in subject.keys)]
     if isinstance(subject.owner, PolicyHolder):
