@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
-.PHONY: help setup serve test test-cluster test-failover test-clients fuzz bench check format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients fuzz bench check docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,10 @@ check: setup ## format, lint, types, and the structure of the source
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+docs: setup ## write the pages that are generated: the command line, its man page, compatibility
+	$(BIN)/python tests/reference.py
+	$(BIN)/python tests/compatibility.py
 
 format: setup ## format the code
 	$(BIN)/ruff format .

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 import compatibility
+import reference
 from e2e.process import ServerProcess
 from penstock.cli import main
 from penstock.server.reload import RUN_TIME
@@ -244,6 +246,32 @@ def test_every_file_that_is_named_exists(document: Path) -> None:
     for name in re.findall(r"`([\w./]+(?:\.py|\.sql|\.md|/))`", document.read_text()):
         places = (ROOT / "src/penstock" / name, ROOT / name)
         assert "NAME" in name or any(place.exists() for place in places), name
+
+
+@pytest.mark.parametrize(
+    ("file", "write"),
+    [(reference.PAGE, reference.page), (reference.MAN_PAGE, reference.man_page)],
+    ids=["page", "man page"],
+)
+def test_the_reference_of_the_command_line_is_up_to_date(file: Path, write: Callable[[], str]) -> None:
+    assert file.read_text(encoding="utf-8") == write(), "commands changed: run `make docs`"
+
+
+def test_every_command_has_an_example_that_names_it() -> None:
+    commands = [each for _, found in reference.sections() for each in found]
+    assert len(commands) > 80
+    for each in commands:
+        examples = "".join(lines for title, lines in each.blocks if title.startswith("Example"))
+        assert each.path in examples, each.path
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_man_page_has_no_errors() -> None:
+    command = ["groff", "-man", "-ww", "-Tutf8", str(reference.MAN_PAGE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    text = re.sub(".\b", "", done.stdout)  # bold letters are printed twice
+    assert "penstock queue ls --sort age --descending --limit 5" in text
 
 
 def test_the_compatibility_page_is_up_to_date() -> None:

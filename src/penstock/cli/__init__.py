@@ -6,6 +6,7 @@ Commands are imported when they are called: neither help nor a health check load
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,8 @@ def main(ctx: click.Context) -> None:
     # A command says itself what failed. Python would print the log of its parts, and of the driver, beside that.
     if not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
     if ctx.invoked_subcommand is None:
         shell = main.get_command(ctx, "shell") if sys.stdin.isatty() and sys.stdout.isatty() else None
         if shell is None:

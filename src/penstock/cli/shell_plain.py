@@ -164,7 +164,7 @@ def system(operations: QueueOperations, found: Found) -> Any:
 
     \b
     Example:
-      penstock sys orders A-101
+      penstock system orders A-101
     """
     return found.system_info()
 
