@@ -48,7 +48,7 @@ def events(world: World, name: str, seq: int) -> list[str]:
 
 
 @KINDS
-def test_a_whole_life_is_told_with_who_and_when(world: World, name: str) -> None:
+def test_the_history_of_a_whole_life_says_who_and_when(world: World, name: str) -> None:
     world.create(name)
     seq = send(world, name)
     sent_ms = world.clock.wall_ms()

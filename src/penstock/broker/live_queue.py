@@ -169,12 +169,12 @@ class LiveQueue:
         shard.joining(self).extend(entries)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
         await shard.settled()
-        rates, note, index = self.rates, self._note, shard.index
+        rates = self.rates
         if now_ms >= rates.period_ends_ms:
             rates.turn(now_ms)
         rates.sent += len(entries)
         for entry in entries:
-            note((index, entry.seq, now_ms, SENT, requester, None))
+            self._note((shard.index, entry.seq, now_ms, SENT, requester, None))
         return answers
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
@@ -248,17 +248,25 @@ class LiveQueue:
         shard, rules, settings = self._shard, self.rules, self.settings
         wall_ms = shard.clock.wall_ms()
         visibility_ms = settings.visibility_ms if ask.visibility_ms is None else ask.visibility_ms
+        hold = Hold(ask.requester, now_ms, now_ms + visibility_ms)
         redrive = settings.redrive
         receives_max = None
         if redrive is not None and self._context.exists(redrive.target):
             receives_max = redrive.receives_max
         if ask.attempt_id is not None and isinstance(rules, FifoQueue):
             deliveries, dead = rules.receive_attempt(
-                ask.attempt_id, ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
+                ask.attempt_id,
+                ask.messages_max,
+                visibility_ms,
+                receives_max,
+                now_ms,
+                wall_ms,
+                shard.changes,
+                hold,
             )
         else:
             deliveries, dead = rules.receive(
-                ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes
+                ask.messages_max, visibility_ms, receives_max, now_ms, wall_ms, shard.changes, hold
             )
         if deliveries:
             self._note_receive(deliveries, ask.requester, visibility_ms, now_ms)
@@ -271,16 +279,12 @@ class LiveQueue:
     def _note_receive(
         self, deliveries: list[Delivery], requester: Requester | None, visibility_ms: int, now_ms: int
     ) -> None:
-        rates, note, shard, index = self.rates, self._note, self._shard.index, self.rules.backlog.index
+        rates, shard = self.rates, self._shard.index
         if now_ms >= rates.period_ends_ms:
             rates.turn(now_ms)
         rates.received += len(deliveries)
-        hold = Hold(requester, now_ms, now_ms + visibility_ms)
         for delivery in deliveries:
-            seq = delivery.seq
-            note((shard, seq, now_ms, RECEIVED, requester, visibility_ms))
-            if (entry := index.get(seq)) is not None:
-                entry.hold = hold
+            self._note((shard, delivery.seq, now_ms, RECEIVED, requester, visibility_ms))
 
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
         """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
@@ -358,12 +362,12 @@ class LiveQueue:
             deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
         await shard.settled()
         if deleted:
-            rates, note, index = self.rates, self._note, shard.index
+            rates = self.rates
             if now_ms >= rates.period_ends_ms:
                 rates.turn(now_ms)
             rates.deleted += len(deleted)
             for seq in deleted:
-                note((index, seq, now_ms, DELETED, requester, None))
+                self._note((shard.index, seq, now_ms, DELETED, requester, None))
         if changed:
             self._note_changed(changed, requester)
         return outcomes

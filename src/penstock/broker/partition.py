@@ -98,7 +98,7 @@ class Partition:
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
         shard.watch(shared.relief.relieve)
-        shard.watch(self._note)
+        shard.on_noted = self._note
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""

@@ -138,6 +138,9 @@ class Shard:
         self.open_commit = Commit(number, durable, self._later)
         self.changes = self.open_commit.changes
 
+    on_noted: Callable[[Commit], None]
+    """Called for a durable commit with events of messages that no request asked for."""
+
     changes: Changes
     """Those being gathered for the next commit. Fetch it again after every await."""
 
@@ -456,6 +459,8 @@ class Shard:
             self._schedule()
 
     def _notify_watchers(self, commit: Commit) -> None:
+        if commit.noted or commit.changes.expired:
+            self.on_noted(commit)
         for watcher in self._watchers:
             try:
                 watcher(commit)

@@ -23,6 +23,7 @@ from penstock.queues.messages import (
     Counts,
     Delivery,
     Entry,
+    Hold,
     Outgoing,
     ReceiveResult,
     Sent,
@@ -139,6 +140,7 @@ class FifoQueue(Queue):
         now_ms: int,
         wall_ms: int,
         changes: Changes,
+        hold: Hold | None = None,
     ) -> ReceiveResult:
         """A receive that its caller may repeat after losing the answer.
 
@@ -148,12 +150,13 @@ class FifoQueue(Queue):
         attempt = self._attempts.pop(attempt_id, None)
         due_ms = now_ms + visibility_ms
         if attempt is None or attempt.until_ms <= now_ms or not self._is_untouched(attempt):
-            result = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes)
+            result = self.receive(count, visibility_ms, receives_max, now_ms, wall_ms, changes, hold)
             attempt = Attempt(now_ms + self.limits.attempt_window_ms, result.deliveries, due_ms)
         else:
             for delivery in attempt.deliveries:
                 entry = self.backlog.index[delivery.seq]
                 self._hide(entry, due_ms)
+                entry.hold = hold
                 changes.update(self.id, entry)
             attempt = attempt._replace(due_ms=due_ms)
             result = ReceiveResult(attempt.deliveries, [])

@@ -16,7 +16,7 @@ from penstock.limits import SECOND, Limits
 from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.former_shards import NO_FORMER_SHARDS, FormerShards
-from penstock.queues.messages import Delivery, Entry, ReceiveResult, State, position_of
+from penstock.queues.messages import Delivery, Entry, Hold, ReceiveResult, State, position_of
 from penstock.queues.receipts import MessageIds, Receipt
 from penstock.queues.redrive import is_dead_letter
 from penstock.queues.settings import QueueRecord, QueueSettings
@@ -113,8 +113,11 @@ class Queue(ABC):
         now_ms: int,
         wall_ms: int,
         changes: Changes,
+        hold: Hold | None = None,
     ) -> ReceiveResult:
-        """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue are dead instead."""
+        """Hand out up to ``count`` messages. Those received ``receives_max`` times in this queue are dead instead.
+
+        ``hold``: who receives, to be kept with them."""
         self.advance(now_ms, changes)
         backlog = self.backlog
         cutoff_ms, in_flight_max = backlog.expiry_cutoff_ms(now_ms), self.limits.in_flight_max
@@ -148,6 +151,7 @@ class Queue(ABC):
                 entry.source, content,
             ))  # fmt: skip
             if visibility_ms:
+                entry.hold = hold
                 entry.due_ms = now_ms + visibility_ms
                 backlog.set_timer(entry.due_ms, entry.seq)
                 if fifo:
