@@ -62,6 +62,8 @@ def test_every_setting_has_a_variable_and_a_flag_that_take_its_default() -> None
         ("memory_budget", "96MB", 96 * 1024**2),
         ("memory_budget", "1.5 GiB", 1536 * 1024**2),
         ("max_body_size", "4m", 4 * 1024**2),
+        ("message_history", "0", 0),
+        ("message_history_time", "2h", 7200.0),
         ("idle_timeout", "2m", 120.0),
         ("body_timeout", "1500ms", 1.5),
         ("memory", "yes", True),

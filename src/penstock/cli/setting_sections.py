@@ -17,6 +17,7 @@ SECTIONS = {
     ),
     "Data": (
         "data", "memory", "workers", "shards", "durability", "durability_interval", "relaxed_waits", "memory_budget",
+        "message_history", "message_history_time",
     ),
     "Database and cluster": (
         "store", "advertise", "cluster_listen", "cluster_secret_file", "cluster_tls_certificate", "cluster_tls_key",

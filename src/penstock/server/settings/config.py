@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from penstock.limits import Limits
+from penstock.limits import SECOND, Limits
 from penstock.names import Space
 from penstock.server.client_addresses import Network
 from penstock.server.http.limits import HttpLimits
@@ -187,6 +187,12 @@ class Config:
     memory_budget: Annotated[
         int, size(MEMORY_BUDGET_MIN, "8MB"), "Memory for waiting messages; the rest stays on disk."
     ] = Limits().memory_budget_bytes
+    message_history: Annotated[
+        int, integer(0, 10_000_000), "Events of messages that are kept in memory; 0: none."
+    ] = Limits().history_events_max
+    message_history_time: Annotated[
+        float, duration(60, 14 * 86_400), "How long an event of a message is kept, at most."
+    ] = Limits().history_ms_max / SECOND
     max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[
         int, integer(0, 1_000_000), "Concurrent connections of one client address; 0: no limit."
@@ -277,6 +283,7 @@ class Config:
             self,
             shards=shards,
             memory_budget=self.memory_budget // workers,
+            message_history=self.message_history // workers,
             max_buffered_size=self.max_buffered_size // workers,
             max_connections=-(-self.max_connections // workers),
             max_connections_per_address=-(-self.max_connections_per_address // workers),
@@ -302,6 +309,8 @@ class Config:
         relaxed = self.memory if self.relaxed_waits is None else self.relaxed_waits
         return Limits(
             memory_budget_bytes=self.memory_budget,
+            history_events_max=self.message_history,
+            history_ms_max=int(self.message_history_time * SECOND),
             quota_queues=self.quota_queues,
             quota_messages=self.quota_messages,
             quota_bytes=self.quota_bytes,
