@@ -134,6 +134,18 @@ def test_lines_that_cannot_be_sent(penstock: CommandLine, tmp_path: Path) -> Non
     assert bodies(penstock, queue) == ["1", '{"a": 2}']
 
 
+def test_members_of_a_line(penstock: CommandLine, tmp_path: Path) -> None:
+    queue = new_queue(penstock)
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793"
+    line = {"body": "x", "attributes": {"a": "b", "n": 3}, "delay_s": 600, "trace": trace, "receives": 7}
+    penstock.done("load", queue, written(tmp_path / "load.jsonl", line))
+    (message,) = penstock.json_lines("message", "ls", queue)
+    assert (message["state"], message["trace"], message["receives"]) == ("delayed", trace, 0)
+    assert message["attributes"] == {
+        "a": {"type": "String", "value": "b"}, "n": {"type": "Number", "value": "3"}
+    }  # fmt: skip
+
+
 def test_load_into_a_fifo_queue(penstock: CommandLine, tmp_path: Path) -> None:
     queue, file = new_queue(penstock, "fifo"), tmp_path / "load.jsonl"
     written(file, {"body": "1", "group": "g", "dedup_id": "d"}, {"body": "2", "dedup_id": "d"})

@@ -41,6 +41,7 @@ SECTIONS = {
         "dlq": "Show dead letters by source, reason and age, and send them back.",
         "redrive": "Move all messages of a dead-letter queue back, or to another queue.",
         "grep": "Search messages, then copy, move, delete or dump what matches.",
+        "task": "Show and cancel changes of many messages that run on the server.",
         "tail": "Print messages as they are sent.",
         "top": "A live table of queues, rates and ages.",
         "load": "Send messages from a file of JSON lines.",

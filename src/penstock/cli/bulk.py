@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.admin_queue import AdminQueue, Json
 from penstock.cli.arguments import RATE, yes_option
-from penstock.cli.failure import Breakdown
+from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.target import Target
 from penstock.client.api import quoted
 
@@ -42,6 +42,8 @@ def change_matching(
     *, question: str, done: str,
 ) -> None:  # fmt: skip
     """``done``: what then has happened to the messages, "deleted". Exit code 1: no message matches, or none can."""
+    if flags.rate is not None and flags.rate < 1:
+        raise Failure("a task changes at least one message a second: give --rate 1 or more")
     request: Json = {"operation": operation, "filter": chosen, **({} if to is None else {"to": to})}
     found = admin.call("POST", "/tasks", body=request | {"dry_run": True})
     if not found["complete"]:
@@ -54,9 +56,9 @@ def change_matching(
         raise SystemExit(1)
     target.out.confirm(question, flags.yes)
     if flags.rate is not None:
-        request["rate"] = max(1, round(flags.rate))
+        request["rate"] = round(flags.rate)
     task = admin.call("POST", "/tasks", body=request)
-    _report(target, task if flags.no_wait else _followed(target, admin, task), done)
+    report_task(target, task if flags.no_wait else followed_task(target, admin, task), done)
 
 
 def _matching(target: Target, admin: AdminQueue, chosen: Json) -> int:
@@ -81,28 +83,37 @@ def _counted(dry_run: Json) -> str:
     )
 
 
-def _followed(target: Target, admin: AdminQueue, task: Json) -> Json:
-    """The task when it has ended. It goes on if this command is interrupted."""
+def followed_task(target: Target, admin: AdminQueue, task: Json) -> Json:
+    """The task when it has ended."""
     path = f"/tasks/{quoted(task['id'])}"
-    with target.out.progress(task["operation"], task.get("total")) as progress:
-        while task["status"] == "running":
-            time.sleep(_POLL_S)
-            task = admin.call("GET", path)
-            progress(task["looked_at"])
+    try:
+        with target.out.progress(task["operation"], task.get("total")) as progress:
+            while task["status"] == "running":
+                progress(task["looked_at"])
+                time.sleep(_POLL_S)
+                task = admin.call("GET", path)
+    except KeyboardInterrupt:
+        target.out.note(f"the task goes on; to end it: penstock task cancel {admin.name} {task['id']}")
+        raise
     return task
 
 
-def _report(target: Target, task: Json, done: str) -> None:
+def report_task(target: Target, task: Json, done: str) -> None:
+    """Prints how it has ended, or that it runs. ``done``: what has happened to its messages."""
     if target.out.as_json:
         target.out.json(task)
     elif task["status"] == "running":
         target.out.line(f"task {task['id']} is running")
     else:
-        cannot = "".join(f", {each['count']} could not ({each['reason']})" for each in task["cannot"])
-        target.out.line(f"{_messages(task['done'])} {done}{cannot}")
-    if task["status"] in ("failed", "cancelled"):
-        why = f": {task['failure']}" if task.get("failure") else ""
-        raise Breakdown(f"the task {task['status']}{why}")
+        target.out.line(f"{_messages(task['done'])} {done}{could_not(task)}")
+    if task["status"] == "failed":
+        raise Breakdown(f"the task failed: {task.get('failure')}")
+    if task["status"] == "cancelled":
+        raise Breakdown("the task was cancelled")
+
+
+def could_not(task: Json) -> str:
+    return "".join(f", {each['count']} could not ({each['reason']})" for each in task["cannot"])
 
 
 def _messages(count: int) -> str:

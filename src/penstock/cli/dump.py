@@ -75,6 +75,7 @@ def write_messages(
     """How many. After each page of a file it is saved where to go on."""
     state = _State.read(file, admin.name, filter) if resume else _State(file, admin.name, filter)
     numbers = admin.call("GET")
+    unreadable = 0
     total = numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:
         for page, after in admin.pages({**filter, "body_bytes": _BODY_BYTES}, state.after):
@@ -83,12 +84,17 @@ def write_messages(
                 if line is not None:
                     stream.write(line)
                     state.count += 1
+                    unreadable += "unreadable" in message
             progress(state.count)
             if state.count == maximum:
                 break
             if after is not None:
                 state.save(stream, after)
     state.remove()
+    if unreadable:
+        target.out.note(
+            f"{unreadable} messages have no body: they are encrypted with a key that cannot be used"
+        )
     return state.count
 
 

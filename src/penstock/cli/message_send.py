@@ -6,6 +6,7 @@ import re
 import sys
 import time
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from penstock.cli.admin_queue import Json
 from penstock.cli.arguments import DURATION, RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.sending import MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Unavailable
@@ -66,7 +67,8 @@ def send(
         MessageToSend(n, _filled(members, n) if flags["template"] else members) for n in range(1, count + 1)
     )
     report = _SendReport(target, count)
-    with target.out.progress("sending", count) as progress:
+    bar = target.out.progress("sending", count) if count > BATCH else nullcontext(_unseen)
+    with bar as progress:
         try:
             for batch in send_all(target, url, outgoing, Pace(rate)):
                 report.add(batch)
@@ -76,6 +78,10 @@ def send(
                 target.out.note(f"{report.sent} messages were sent before")
             raise
     report.end()
+
+
+def _unseen(done: int) -> None:
+    """Few messages need no progress bar, which takes time to load."""
 
 
 def _read_body(body: str | None, file: Path | None) -> str:

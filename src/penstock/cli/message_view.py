@@ -11,6 +11,7 @@ from penstock.cli.times import shown_age, shown_time
 
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
 _BODY_MIN = 20
+_UNREADABLE = "(encrypted with a key that cannot be used)"
 
 
 def show_messages(out: Output, messages: Sequence[Json]) -> None:
@@ -19,7 +20,7 @@ def show_messages(out: Output, messages: Sequence[Json]) -> None:
     columns = ["ID", "STATE", "AGE", "RECEIVES", "SIZE", *(name.upper() for name in optional), "BODY"]
     rows: list[list[Cell]] = [
         [
-            message["id"], _state(message), shown_age(message["sent_at"]),
+            message["id"], _state(message), shown_age(message[_since(message)]),
             message["receives"], message["size"], *(_optional(message, name) for name in optional),
         ]
         for message in messages
@@ -30,7 +31,7 @@ def show_messages(out: Output, messages: Sequence[Json]) -> None:
         used = sum(max(len(cell_text(cell)) for cell in cells) + 2 for cells in by_column)
         width = max(_BODY_MIN, shutil.get_terminal_size().columns - used)
     for row, message in zip(rows, messages, strict=True):
-        row.append(shortened(message.get("body", ""), width))
+        row.append(shortened(message.get("body", _UNREADABLE if "unreadable" in message else ""), width))
     out.table(columns, rows)
 
 
@@ -46,12 +47,14 @@ def show_message(out: Output, message: Json) -> None:
             ("receives", message["receives"]),
             ("sender", message["sender"]),
             *((name.replace("_", " "), message.get(name)) for name in _TEXTS),
-            *((name[:-3].replace("_", " "), _time(out, message.get(name))) for name in _TIMES),
+            *((name[:-3].replace("_", " "), _time(out, message.get(name))) for name in _times(message)),
             *((f"attribute {name}", _attribute(value)) for name, value in _attributes(message)),
             ("held by", _holder(out, holder) if holder else None),
             ("failure", _failure(out, failure) if failure else None),
         ]
     )
+    if "unreadable" in message:
+        out.line(f"\n{_UNREADABLE}")
     if "body" in message:
         out.line()
         out.line(safe(message["body"], lines=True))
@@ -59,6 +62,15 @@ def show_message(out: Output, message: Json) -> None:
 
 _TEXTS = ("group", "dedup_id", "sequence_number", "source", "trace")
 _TIMES = ("sent_at", "enqueued_at", "visible_at", "first_received_at", "expires_at")
+
+
+def _since(message: Json) -> str:
+    """When it was sent is a part of the content."""
+    return "enqueued_at" if "unreadable" in message else "sent_at"
+
+
+def _times(message: Json) -> tuple[str, ...]:
+    return _TIMES[1:] if "unreadable" in message else _TIMES
 
 
 def _attributes(message: Json) -> list[tuple[str, Json]]:
