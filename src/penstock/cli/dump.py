@@ -92,9 +92,7 @@ def write_messages(
                 state.save(stream, after)
     state.remove()
     if unreadable:
-        target.out.note(
-            f"{unreadable} messages have no body: they are encrypted with a key that cannot be used"
-        )
+        target.out.note(f"without a body, because its key cannot be used: {unreadable}")
     return state.count
 
 
