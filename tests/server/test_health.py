@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.errors import StoreError
 from penstock.server.settings.config import Config
-from penstock.store.port import StoreStatus
+from penstock.store.changes import Changes
+from penstock.store.port import Mark, StoreStatus
 from penstock.store.sqlite import disk
 from penstock.store.sqlite.store import SqliteStore
 
@@ -78,3 +82,35 @@ def test_the_page_names_the_reason_why_sends_are_refused(
 
     monkeypatch.setattr(SqliteStore, "status", unreadable)
     run(refused)
+
+
+def test_commits_that_are_refused_are_shown_whatever_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = False
+    append = SqliteStore.append
+
+    def refuse_while_broken(store: SqliteStore, changes: Changes, mark: Mark) -> Set[int]:
+        if broken:
+            raise StoreError("attempt to write a readonly database")
+        return append(store, changes, mark)
+
+    async def scene() -> None:
+        nonlocal broken
+        async with serving(Config(data=tmp_path, port=0)) as server:
+            assert await asked(server, "CreateQueue", QueueName="q") == 200
+            assert await state_of_sends(server, "/health/ready") == "accepted"
+            broken = True
+            for _ in range(3):
+                assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 503
+            for path in ("/health/ready", "/health"):
+                state = await state_of_sends(server, path)
+                assert state == "refused: attempt to write a readonly database"
+            broken = False
+            assert await asked(server, "SendMessage", QueueUrl=QUEUE, MessageBody="x") == 200
+            assert await state_of_sends(server, "/health/ready") == "accepted"
+
+    monkeypatch.setattr(SqliteStore, "append", refuse_while_broken)
+    logging.getLogger("penstock").propagate = True
+    run(scene)
+    assert caplog.text.count("a commit failed, its requests get 503") == 1, "once a minute"

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -230,6 +231,31 @@ def test_a_data_directory_in_use(tmp_path: Path) -> None:
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused("--data", str(tmp_path / "file"))
+
+
+AS_ANOTHER_USER = """
+import os, sys
+import penstock.cli.serve, penstock.server.lifecycle, penstock.server.workers.start
+from penstock.cli import main
+os.setuid(12345)
+main(["serve", "--port", "0", "--data", sys.argv[1]])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_store_that_cannot_be_written_ends_the_start() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        data = Path(place) / "data"
+        with server("--data", str(data)) as running:
+            assert running.stop() == 0
+        Path(place).chmod(0o755)
+        data.chmod(0o755)
+        for path in data.iterdir():
+            path.chmod(0o644 if path.name == "penstock.db" else 0o666)
+        python = [sys.executable, "-c", AS_ANOTHER_USER, str(data)]
+        done = subprocess.run(python, capture_output=True, text=True, timeout=20, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "penstock.db" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -127,8 +127,10 @@ class Broker:
 
     @property
     def sends_refused(self) -> str | None:
-        """Why sends are refused at present, such as a full disk; None if they are accepted."""
-        reasons = (partition.shard.refuses for partition in self._partitions.values())
+        """Why sends are refused at present, such as a full disk, or why the last commit was; None if they are
+        accepted."""
+        shards = [partition.shard for partition in self._partitions.values()]
+        reasons = (reason for shard in shards for reason in (shard.refuses, shard.refused_commit))
         return next((reason for reason in reasons if reason is not None), None)
 
     @property

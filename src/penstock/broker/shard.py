@@ -36,7 +36,7 @@ from penstock.errors import (
     StoreLost,
     StoreUnknown,
 )
-from penstock.limits import SECOND, Limits
+from penstock.limits import MINUTE, SECOND, Limits
 from penstock.promise import Promise
 from penstock.queues.messages import Entry
 from penstock.store.changes import POSITION_GAP, Changes, LaterUpdates, RecordKind
@@ -109,6 +109,11 @@ class Shard:
         dropped: to be asked before anything is answered from memory without a commit."""
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self.is_away = False  # the store cannot be reached, which is why
+        self._refused_number, self._refused_why, self._refused_logged_ms = (
+            -1,
+            "",
+            0,
+        )  # the last refused commit
         self._unsettled: StoreAway | None = (
             None  # why it cannot be known whether the commit under way was made
         )
@@ -163,6 +168,11 @@ class Shard:
     def next_position(self) -> int:
         """A position behind all others."""
         return self.next_number() * POSITION_GAP
+
+    @property
+    def refused_commit(self) -> str | None:
+        """Why the last commit was refused; None if it was durable."""
+        return self._refused_why if self.changes.durable < self._refused_number else None
 
     # -- deciding --------------------------------------------------------------------------------------------
 
@@ -470,7 +480,7 @@ class Shard:
 
     def _refuse(self, commit: Commit, error: StoreError, answer: StoreError | None = None) -> None:
         """``answer``: what the requests of the commit itself get, if that is another error."""
-        log.error("a commit failed, its requests get 503: %s", error)
+        self._note_refused(commit.changes.number, str(error))
         self._under_way = None
         later = self.open_commit
         self._begin(commit.changes.number)
@@ -495,6 +505,13 @@ class Shard:
         for each in failed:
             if not each.done.done:
                 each.done.fail(error)
+
+    def _note_refused(self, number: int, why: str) -> None:
+        now_ms = self.clock.now_ms()
+        if why != self._refused_why or now_ms >= self._refused_logged_ms + MINUTE:
+            log.error("a commit failed, its requests get 503: %s", why)
+            self._refused_logged_ms = now_ms
+        self._refused_number, self._refused_why = number, why
 
     def _end(self, error: StoreError) -> None:
         if self.ended is None:
