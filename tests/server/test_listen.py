@@ -19,10 +19,11 @@ from penstock.cli import main
 from penstock.server.settings.address import Address, parse_address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
-from penstock.server.startup_report import banner, startup_report
+from penstock.server.startup_report import Recovered, banner, startup_report
 
 from .harness import get, run, serving
 
+NOTHING = Recovered(0, 0, 0, 0.0)
 A, B, C = Address("127.0.0.1", 9324), Address("127.0.0.1", 4566), Address("::1", 4566)
 
 
@@ -88,7 +89,8 @@ def check(**environment: str) -> Result:
 
 
 def test_check_shows_them() -> None:
-    assert "127.0.0.1:9324, [::1]:4566\n" in check(PENSTOCK_LISTEN="127.0.0.1:9324,[::1]:4566").output
+    shown = check(PENSTOCK_LISTEN="127.0.0.1:9324,[::1]:4566").output
+    assert "127.0.0.1:9324, [::1]:4566  PENSTOCK_LISTEN\n" in shown
 
 
 def test_the_flag_is_given_several_times_and_its_mistake_is_one_line() -> None:
@@ -100,15 +102,15 @@ def test_the_flag_is_given_several_times_and_its_mistake_is_one_line() -> None:
 
 
 def test_the_report_shows_all_addresses_and_who_has_access() -> None:
-    shown = startup_report(Config(memory=True), [A, C], "nothing", "off", "none")
+    shown = startup_report(Config(memory=True), [A, C], NOTHING, "off", "none")
     assert shown["listening"] == "http://127.0.0.1:9324"
     assert shown["addresses"] == ["http://127.0.0.1:9324", "http://[::1]:4566"]
     assert shown["access"] == "open: every request is accepted, from this machine only"
     assert "http://127.0.0.1:9324, http://[::1]:4566\n" in banner(shown)
-    outside = startup_report(Config(memory=True), [A, Address("0.0.0.0", 4566)], "nothing", "off", "none")
+    outside = startup_report(Config(memory=True), [A, Address("0.0.0.0", 4566)], NOTHING, "off", "none")
     assert "WARNING" in str(outside["access"]) and "port 4566 " in str(outside["access"])
     both = startup_report(
-        Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], "nothing", "off", "none"
+        Config(memory=True), [Address("::", 9324), Address("0.0.0.0", 4566)], NOTHING, "off", "none"
     )
     assert "ports 4566 or 9324 " in str(both["access"])
     assert "http://[::1]:9324 " in str(both["try"])

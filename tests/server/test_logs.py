@@ -71,7 +71,7 @@ def test_each_request_is_a_debug_line_with_its_id_and_without_its_body() -> None
             await server.ask(get("/?Secret=query"))
             first, second = map(json.loads, stream.getvalue().splitlines())
             assert first["request_id"] == answer.headers["x-amzn-requestid"]
-            assert (first["target"], first["status"], first["peer"]) == ("A.B", 200, "127.0.0.1")
+            assert (first["action"], first["status"], first["peer"]) == ("B", 200, "127.0.0.1")
             assert second["message"] == "GET /"
 
     run(scene)

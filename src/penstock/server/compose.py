@@ -33,6 +33,7 @@ from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import admin, sqs, sts
 from penstock.services.sqs.attributes import shown_queue
 from penstock.services.sqs.edited import check_edited
+from penstock.services.sqs.region_hints import RegionHints
 from penstock.services.sqs.resources import queue_url
 from penstock.services.sqs.sending import sequence_number
 from penstock.store.leases import Leases
@@ -260,7 +261,8 @@ def _queue_host(parts: Parts) -> str:
 
 
 def _sqs(parts: Parts) -> sqs.Sqs:
-    return sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts))
+    hints = RegionHints(parts.broker, parts.clock)
+    return sqs.Sqs(parts.broker, sqs.ACTIONS, _queue_host(parts), hints.missed)
 
 
 _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edited)

@@ -34,7 +34,7 @@ from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_again
 from penstock.server.settings.queues import DeclaredQueueError
-from penstock.server.startup_report import banner, describe_recovery, startup_report
+from penstock.server.startup_report import Recovered, Report, banner, startup_report, warning_in
 from penstock.server.systemd import ServiceManager
 from penstock.server.terminal import Terminal
 
@@ -111,7 +111,7 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
         started = time.perf_counter()
         await start_step(config, parts.load())
         forget_start()
-        recovered = describe_recovery(*parts.broker.recovery, time.perf_counter() - started)
+        recovered = Recovered(*parts.broker.recovery, time.perf_counter() - started)
         reloads.start(parts)
         encryption, durability = parts.security.encryption.status, parts.site.guarantees
         announce(startup_report(config, addresses, recovered, encryption, durability), human, config)
@@ -241,12 +241,14 @@ def forget_start() -> None:
     gc.freeze()
 
 
-def announce(report: dict[str, str | list[str]], human: bool, config: Config) -> None:
+def announce(report: Report, human: bool, config: Config) -> None:
     if human:
         sys.stderr.write(banner(report))
         sys.stderr.flush()
     else:
         log.info("ready", extra=report)
+        if (warning := warning_in(report)) is not None:
+            log.warning("%s", warning)
     if config.print_ready:
         with suppress(OSError):  # standard output may be closed
             sys.stdout.write("Ready.\n")

@@ -22,6 +22,7 @@ from penstock.server.http.request import HttpError, Peer, Request
 from penstock.server.http.response import REQUEST_ID, error_response, with_headers
 from penstock.server.origin import REGION, Origins
 from penstock.server.peeking import PEEK_PATH
+from penstock.server.request_log import log_when_answered
 from penstock.server.throttle import SharedThrottle, Throttle
 from penstock.server.web_pages import METHODS, Cors, WebPageFilter
 from penstock.wire.dispatch import refusal
@@ -122,6 +123,8 @@ class Routes:
             peer, passed.id, passed.method, passed.target, passed.headers, passed.raw_headers, passed.body,
             on_response=on_response, on_not_owned=on_not_owned, counted=passed.counted,
         )  # fmt: skip
+        if log.isEnabledFor(logging.DEBUG):
+            log_when_answered(request)
         self.serve(request)
         request.release()
         return request

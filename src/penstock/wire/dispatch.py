@@ -155,6 +155,7 @@ class Dispatcher:
                 self._authorize(call, action, call.resource)
             coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
+            call.asked = decoded
             _Exchange(None, route, writer, call, done, decoded, self._recorder, pass_on).ended(None, error)
             return
         _Exchange(coroutine, route, writer, call, done, decoded, self._recorder, pass_on)()

@@ -67,6 +67,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     # Set on the way, for the handler and the audit log.
     action: str = ""
     resource: Any = None  # what the row's `resource` returned
+    asked: Any = None  # the decoded request, if it was refused before its handler ran: for the log
     resource_arn: str = ""  # the ARN that was asked for, if permissions were checked
     verdict: Any = None  # the last decision of the policies
     # The client.

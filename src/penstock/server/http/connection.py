@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from penstock.server.http.parser import BETWEEN, BODY, HEAD, RequestParser, request_ids
@@ -26,6 +26,7 @@ from penstock.server.http.response import (
     error_response,
     with_headers,
 )
+from penstock.server.request_log import log_when_answered
 from penstock.server.tls import client_subject
 from penstock.wire.service import Response
 
@@ -296,7 +297,7 @@ class Connection(asyncio.Protocol):
         self.deadline = NEVER
         request.on_response = self._respond
         if listener.log_requests:
-            _log_when_answered(request)
+            log_when_answered(request)
         if self.reserved and not listener.is_health_check(request):
             request.keep_alive = False
             listener.count_refused()
@@ -447,24 +448,3 @@ def _peer_of(transport: asyncio.Transport, address: str) -> Peer:
     scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
     host = f"[{local[0]}]" if ":" in local[0] else local[0]
     return Peer(address, scheme, f"{host}:{local[1]}", client_subject(transport))
-
-
-def _log_when_answered(request: Request) -> None:
-    began = perf_counter()
-    method, path, address = request.method.decode(), request.path.decode("latin-1"), request.peer.address
-    target = request.headers.get(b"x-amz-target", b"").decode("latin-1")
-    respond = request.on_response
-    assert respond is not None
-
-    def logged(request: Request, response: Response) -> None:
-        facts = {
-            "request_id": request.id,
-            "target": target,
-            "status": response.status,
-            "peer": address,
-            "ms": round((perf_counter() - began) * 1000, 1),
-        }
-        log.debug("%s %s", method, path, extra=facts)
-        respond(request, response)
-
-    request.on_response = logged

@@ -19,7 +19,7 @@ from penstock.server.lifecycle import StartError, announce, listen_errors
 from penstock.server.logs import set_up_logs
 from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
-from penstock.server.startup_report import amount, describe_recovery, startup_report
+from penstock.server.startup_report import Recovered, amount, startup_report
 from penstock.server.systemd import ServiceManager
 from penstock.server.terminal import Terminal
 from penstock.server.workers.messages import Ready
@@ -45,7 +45,7 @@ async def _supervise(config: Config, human: bool, terminal: Terminal) -> None:
         directory = opened.enter_context(_private_directory(config))
 
         def on_ready(workers: list[Ready]) -> None:
-            recovered = describe_recovery(
+            recovered = Recovered(
                 sum(each.queues for each in workers), sum(each.messages for each in workers),
                 sum(each.size for each in workers), max(each.seconds for each in workers),
             )  # fmt: skip

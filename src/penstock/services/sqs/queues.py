@@ -117,7 +117,10 @@ def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueRes
     if owner == call.space.account:
         if not can_exist(name):
             raise QueueMissing
-        return queue_resource(sqs, name)
+        found = queue_resource(sqs, name)
+        if isinstance(found, AbsentQueue):
+            sqs.missed(name)
+        return found
     # SQS: a caller of another account without permission is not told whether the queue exists.
     if call.principal is None or not can_exist(name):
         raise queue_not_accessible()

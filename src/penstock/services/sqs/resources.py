@@ -7,7 +7,7 @@ before the answer that it does not exist. On an open server the queues of other 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,6 +44,7 @@ class Sqs(msgspec.Struct, frozen=True):
     broker: Broker
     actions: Mapping[str, Action] = _NOTHING  # the rows, for handlers that need further permissions
     host: str = ""  # of queue URLs, if it names the region: sqs.{region}.localhost
+    missed: Callable[[QueueName], None] = lambda name: None  # called with a queue that does not exist
 
 
 class QueueResource(msgspec.Struct):
@@ -109,6 +110,7 @@ def queue_of_url(sqs: Sqs, request: OnQueue, call: Call) -> QueueResource | Abse
     if queue is not None:
         return QueueResource(queue)
     sqs.broker.check_owned(name)
+    sqs.missed(name)
     if call.principal is None:
         raise QueueMissing
     return AbsentQueue(name, QueueMissing())
