@@ -290,7 +290,7 @@ def access_findings(url: str, *, is_open: bool, is_local: bool) -> Iterator[Find
 
 
 def _messages(count: int) -> str:
-    return "1 message is" if count == 1 else f"{count} messages are"
+    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _many(value: Any) -> list[Any]:
