@@ -39,6 +39,11 @@ def test_help_names_the_commands_and_shows_examples() -> None:
         assert part in text
 
 
+def test_without_a_command_and_a_terminal_the_help_is_an_error() -> None:
+    result = penstock()
+    assert (result.exit_code, result.stdout) == (2, "") and "Queues and messages:" in result.stderr
+
+
 HEAVY = {
     "asyncio", "cryptography", "httptools", "msgspec", "penstock.server.settings.config", "prompt_toolkit",
     "regex", "rich", "sqlite3", "uvloop",

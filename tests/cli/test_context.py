@@ -39,6 +39,7 @@ def test_add_use_list_and_remove(home: CommandLine, tmp_path: Path) -> None:
         {"name": "eu", "current": True, "endpoint": "aws", "region": "eu-central-1"},
         {"name": "prod", "current": False, "endpoint": "https://q.example.com", "profile": "ops"},
     ]
+    assert home.json("context", "use", "eu") == {"name": "eu", "current": True}
     assert home.done("context", "rm", "eu") == 'removed "eu", which was in use: none is now\n'
     assert home.done("context", "rm", "prod") == 'removed "prod"\n'
     assert json.loads((tmp_path / "penstock/contexts.json").read_text()) == {"current": None, "contexts": {}}

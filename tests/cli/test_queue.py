@@ -78,6 +78,8 @@ def test_ls_as_json(penstock: CommandLine) -> None:
         (["*-dlq"], ["orders-dlq"]),
         (["pay?ents.fifo"], ["payments.fifo"]),
         (["--kind", "dlq"], ["orders-dlq"]),
+        (["orders-*", "--kind", "dlq"], ["orders-dlq"]),
+        (["--descending", "-n", "1"], ["payments.fifo"]),
         (["--kind", "fifo"], ["payments.fifo"]),
         (["--sort", "visible"], ["payments.fifo", "orders-dlq", "orders"]),
         (["--sort", "visible", "--descending", "--limit", "1"], ["orders"]),
@@ -90,8 +92,7 @@ def test_ls_filters_and_sorts(
 ) -> None:
     for server in (penstock, amazon):
         assert [queue["name"] for queue in server.json_lines("queue", "ls", *arguments)] == names
-    if "--sort" not in arguments:
-        assert penstock.done("queue", "ls", "--names", *arguments).split() == names
+        assert server.done("queue", "ls", "--names", *arguments).split() == names
 
 
 def test_ls_of_amazon_shows_what_it_tells(amazon: CommandLine) -> None:
@@ -149,6 +150,12 @@ def test_show_a_policy_indented(penstock: CommandLine, tmp_path: Path) -> None:
     assert shown["Statement"][0]["Action"] == "sqs:SendMessage"
     penstock.done("queue", "set", "orders", "--no-policy")
     assert "\nPolicy\n" not in penstock.done("queue", "show", "orders")
+
+
+def test_no_colours_on_request(penstock: CommandLine) -> None:
+    for arguments in (("queue", "ls"), ("queue", "show", "orders")):
+        assert "\x1b" in penstock.in_terminal(*arguments)[1]
+        assert "\x1b" not in penstock.in_terminal(*arguments, NO_COLOR="1")[1]
 
 
 def test_stat(penstock: CommandLine, amazon: CommandLine) -> None:

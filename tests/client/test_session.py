@@ -14,6 +14,7 @@ from e2e.secured import Secured
 from penstock.client import api
 from penstock.client.api import ApiError, ApiSession, Unavailable
 from penstock.client.credentials import SigningKeys
+from server.certificates import write_certificate
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,18 @@ def test_a_secured_server(tmp_path: Path) -> None:
         with pytest.raises(ApiError) as raised:
             wrong.sqs("ListQueues")
         assert (raised.value.code, raised.value.status) == ("SignatureDoesNotMatch", 403)
+
+
+def test_https_with_an_authority_of_its_own(tmp_path: Path) -> None:
+    files = write_certificate(tmp_path)
+    tls = ("--tls-certificate", str(files.certificate), "--tls-key", str(files.key))
+    with ServerProcess("--memory", *tls) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        trusting = ApiSession(url, "us-east-1", ca_file=str(files.authority))
+        assert trusting.is_penstock and trusting.why_not_ready() is None
+        with pytest.raises(Unavailable, match="certificate verify failed"):
+            ApiSession(url, "us-east-1").sqs("ListQueues")
+        trusting.close()
 
 
 def test_no_server() -> None:

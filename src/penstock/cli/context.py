@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Failure
-from penstock.cli.output import Output
+from penstock.cli.output import Output, safe
 from penstock.client.credentials import ProfileError, read_profile
 from penstock.client.endpoint import (
     Context,
@@ -19,6 +19,8 @@ from penstock.client.endpoint import (
     read_contexts,
     write_contexts,
 )
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each context.")
 
 
 @click.group("context")
@@ -51,6 +53,7 @@ def command() -> None:
 )
 @click.option("--replace", is_flag=True, help="Replace a context of this name.")
 @click.option("--use", "in_use", is_flag=True, help="Use it from now on; the first one is used anyway.")
+@_json_option
 def add(
     name: str,
     url: str,
@@ -59,6 +62,7 @@ def add(
     ca_file: Path | None,
     replace: bool,
     in_use: bool,
+    as_json: bool,
 ) -> None:
     """Add a server.
 
@@ -80,12 +84,15 @@ def add(
     added = Context(url, region, profile, None if ca_file is None else str(ca_file))
     current = name if in_use or contexts.current is None else contexts.current
     write_contexts(Contexts(current, contexts.by_name | {name: added}))
-    click.echo(f'added "{name}"' + (", which is used from now on" if current == name else ""))
+    _report(
+        as_json, name, current, f'added "{name}"' + (", which is used from now on" if current == name else "")
+    )
 
 
 @command.command("use")
 @click.argument("name", shell_complete=complete_context)
-def use(name: str) -> None:
+@_json_option
+def use(name: str, as_json: bool) -> None:
     """Use a server from now on, where no flag and no variable says otherwise.
 
     \b
@@ -95,11 +102,11 @@ def use(name: str) -> None:
     contexts = _read()
     _need(contexts, name)
     write_contexts(contexts._replace(current=name))
-    click.echo(f'"{name}" is used from now on')
+    _report(as_json, name, name, f'"{name}" is used from now on')
 
 
 @command.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each context.")
+@_json_option
 def ls(as_json: bool) -> None:
     """List the servers; the one in use is marked.
 
@@ -125,7 +132,8 @@ def ls(as_json: bool) -> None:
 
 @command.command("rm")
 @click.argument("name", shell_complete=complete_context)
-def rm(name: str) -> None:
+@_json_option
+def rm(name: str, as_json: bool) -> None:
     """Remove a server from the list.
 
     \b
@@ -135,8 +143,17 @@ def rm(name: str) -> None:
     contexts = _read()
     _need(contexts, name)
     left = {other: context for other, context in contexts.by_name.items() if other != name}
-    write_contexts(Contexts(None if contexts.current == name else contexts.current, left))
-    click.echo(f'removed "{name}"' + (", which was in use: none is now" if contexts.current == name else ""))
+    current = None if contexts.current == name else contexts.current
+    write_contexts(Contexts(current, left))
+    was_used = ", which was in use: none is now" if contexts.current == name else ""
+    _report(as_json, name, current, f'removed "{name}"{was_used}')
+
+
+def _report(as_json: bool, name: str, current: str | None, text: str) -> None:
+    if as_json:
+        Output(as_json).json({"name": name, "current": name == current})
+    else:
+        click.echo(safe(text))
 
 
 def _read() -> Contexts:

@@ -51,7 +51,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """For people, beside the output."""
-        click.echo(text, err=True)
+        click.echo(safe(text), err=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Numbers are aligned to the right. A column that starts with "_" has no heading."""
@@ -72,7 +72,7 @@ class Output:
 
     def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """One thing, a line for each of its facts."""
-        shown = [(name, cell_text(value)) for name, value in pairs if value is not None]
+        shown = [(safe(name), cell_text(value)) for name, value in pairs if value is not None]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             label = click.style(f"{name:<{width}}", bold=True)

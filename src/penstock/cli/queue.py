@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import count, islice
-from typing import Any
 
 import click
 
@@ -83,23 +82,24 @@ def ls(
       penstock queue ls --endpoint-url aws --region eu-central-1 --names
     """
     matches, prefix = _matcher(pattern)
-    if names and kind is None:
-        found = (name for name in sorted(map(queue_name, queue_urls(target, prefix))) if matches(name))
-        for name in islice(found, limit):
-            target.out.json({"name": name}) if target.out.as_json else target.out.line(safe(name))
-        return
-    listed = list_queues(target, prefix=prefix, kind=kind, sort=sort, descending=descending)
+    listed: Iterable[Json]
+    if names and kind is None and sort == "name":
+        found = sorted(map(queue_name, queue_urls(target, prefix)), reverse=descending)
+        listed = ({"name": name} for name in found)
+    else:
+        page = None if pattern else limit
+        listed = list_queues(target, prefix=prefix, kind=kind, sort=sort, descending=descending, page=page)
     queues = islice((queue for queue in listed if matches(queue["name"])), limit)
-    if names:
+    if target.out.as_json:
+        target.out.json_lines({"name": queue["name"]} if names else queue for queue in queues)
+    elif names:
         for queue in queues:
             target.out.line(safe(queue["name"]))
-    elif target.out.as_json:
-        target.out.json_lines(queues)
     else:
         _print_table(target.out, list(queues))
 
 
-def _matcher(pattern: str | None) -> tuple[Any, str]:
+def _matcher(pattern: str | None) -> tuple[Callable[[str], bool], str]:
     """What tells whether a name is meant, and how all of them begin."""
     if not pattern:
         return (lambda name: True), ""

@@ -36,11 +36,22 @@ _COUNTS = {
 
 
 def list_queues(
-    target: Target, *, prefix: str = "", kind: str | None = None, sort: str = "name", descending: bool = False
+    target: Target,
+    *,
+    prefix: str = "",
+    kind: str | None = None,
+    sort: str = "name",
+    descending: bool = False,
+    page: int | None = None,
 ) -> Iterator[Json]:
-    """``kind``: standard, fifo, dlq."""
+    """``kind``: standard, fifo, dlq. ``page``: so many are needed, more are read if they are."""
     if target.uses_admin:
-        query: Json = {"prefix": prefix or None, "kind": kind, "sort": sort, "limit": _PAGE}
+        query: Json = {
+            "prefix": prefix or None,
+            "kind": kind,
+            "sort": sort,
+            "limit": min(page or _PAGE, _PAGE),
+        }
         if descending:
             query["descending"] = "true"
         try:
@@ -48,7 +59,10 @@ def list_queues(
             return
         except ApiError as error:
             _note_denied(target, error)
-    yield from _sorted(_of_kind(list(_sqs_queues(target, prefix)), kind), sort, descending)
+    # Which queues are dead-letter queues is seen in all others only.
+    known = _sqs_queues(target, "" if kind == "dlq" else prefix)
+    queues = (queue for queue in _of_kind(known, kind) if queue["name"].startswith(prefix))
+    yield from _sorted(queues, sort, descending)
 
 
 def queue_facts(target: Target, queue: str) -> Json:
@@ -110,7 +124,6 @@ def _note_denied(target: Target, error: ApiError) -> None:
 
 def _sqs_queues(target: Target, prefix: str) -> Iterator[Json]:
     queues = [_from_attributes(target, url) for url in queue_urls(target, prefix)]
-    # Only queues of the caller that were asked for are known here.
     dead_letter_queues = {queue.get("dead_letter_queue") for queue in queues}
     for queue in queues:
         yield queue | {"is_dead_letter_queue": queue["name"] in dead_letter_queues}
