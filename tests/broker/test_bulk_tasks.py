@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester
 from penstock.queues.filters import MessageFilter
 from penstock.store.port import LAST
-from sim.cluster import Cluster
+from sim.cluster import Cluster, Fault
 from sim.settings import HISTORIES
 from sim.world import ROOMY, SECOND, TINY, World, name_of
 
@@ -588,3 +588,59 @@ def test_nothing_is_lost_or_doubled(steps: list[tuple[str, int]], kind: str, roo
         assert sum(everything.values()) + by_tasks == sent
         moved = sum(task.done for task in tasks if task.operation is Operation.MOVE)
         assert len(bodies(world, other)) == moved
+
+
+CLUSTER_STEPS = st.one_of(
+    st.tuples(st.just("send"), st.integers(1, 6)),
+    st.tuples(st.just("task"), st.sampled_from([Operation.MOVE, Operation.COPY, Operation.DEAD_LETTER])),
+    st.tuples(st.just("advance"), st.sampled_from([10, 300, SECOND])),
+    st.tuples(st.just("crash"), st.sampled_from([0, 1])),
+    st.tuples(st.just("fault"), st.sampled_from(get_args(Fault))),
+    st.tuples(st.just("cut"), st.just(1)),
+    st.tuples(st.just("mend"), st.just(0)),
+)
+
+
+@HISTORIES
+@given(st.lists(CLUSTER_STEPS, max_size=20))
+def test_nothing_is_lost_or_doubled_on_the_way_to_another_shard(steps: list[tuple[str, Any]]) -> None:
+    with Cluster() as cluster:
+        here, there, dead = (cluster.name(*each, "") for each in (("here", 0), ("there", 1), ("dead", 1)))
+        source, target = cluster.node(here), cluster.node(there)
+        target.create(there)
+        target.create(dead)
+        source.create(here, dead_letters=(dead, 5))
+        sent = tasks = 0
+        for step, what in steps:
+            if step == "send":
+                source.send_all(here, *[f"m{sent + i}" for i in range(what)])
+                sent += what
+            elif step == "task" and tasks < 5:
+                tasks += 1
+                begin(source, here, what, None if what is Operation.DEAD_LETTER else there, rate=20)
+            elif step == "advance":
+                cluster.advance(what)
+            elif step == "crash":
+                cluster.nodes[what].crash()
+            elif step == "fault":
+                cluster.network.faults.append(what)
+            elif step == "cut":
+                cluster.network.cut.add(1)
+            elif step == "mend":
+                cluster.network.cut.clear()
+        cluster.network.cut.clear()
+        cluster.advance(2 * MINUTE)
+        ended = source.broker.bulk_tasks(source.queue(here)).all()
+        assert all(task.status == "completed" for task in ended)
+        assert {reason for task in ended for reason in task.cannot} <= {
+            "gone meanwhile"
+        }  # another task was first
+        done = Counter[str]()
+        for task in ended:
+            done[task.operation] += task.done
+        copies, left, gone = bodies(target, there), bodies(source, here), bodies(target, dead)
+        assert len(copies) == done["move"] + done["copy"]
+        assert len(gone) == done["dead-letter"]
+        assert len(left) == sent - done["move"] - done["dead-letter"]
+        assert len({*left, *gone, *copies}) == sent
+        assert len(set(left)) == len(left) and not set(left) & set(gone)
