@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.control import ProcessControl
+from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.logs import set_log_level
@@ -79,6 +81,9 @@ class Parts:
         self.shards: OpenShards
         self.reloading = Reloading(self)
         self.health = Health()
+        self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
+        self.warns_of_disk = True  # else another process does
+        self.health.show("disk", self.disk_space.shown)
         self.health.expect(_LOADING)
         self.health.expect(_DECLARING)
         cors, pages = self._cors(config)
@@ -188,10 +193,13 @@ class Parts:
         self.listener.limits = config.http_limits
         self._routes.change(self.security.throttle(config), *self._cors(config))
         self.broker.change_limits(config.broker_limits)
+        self.disk_space.warn_below = config.disk_warning
 
-    def reload_changed_files(self) -> None:
-        """Once a second, on the event loop."""
+    def look_around(self) -> None:
+        """Once a second, on the event loop: at files that may have changed, and at the disk."""
         self.security.reload(self.listener, requested=False)
+        if self.warns_of_disk:
+            self.disk_space.check(time.monotonic())
 
     async def reload_files(self) -> dict[str, str]:
         """Read certificates, credentials and keys again. Returns what is wrong with each; empty: nothing."""

@@ -47,7 +47,7 @@ class Health:
         self._advised[reason] = holds
 
     def show(self, name: str, state: Callable[[], str]) -> None:
-        """A line of the page that does not decide about readiness."""
+        """A line of the page that does not decide about readiness. It is left out while it is empty."""
         self._shown[name] = state
 
     @property
@@ -79,7 +79,7 @@ class Health:
                 return json_page(request, {"error": "not found"}, 404)
         if not ready:
             page["reasons"] = reasons
-        page |= {name: state() for name, state in self._shown.items()}
+        page |= {name: text for name, state in self._shown.items() if (text := state())}
         return json_page(request, page, 200 if ready else 503)
 
     async def localstack_page(self, request: Request) -> Response:

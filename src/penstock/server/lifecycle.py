@@ -195,7 +195,7 @@ class Reloads:
 
     def _look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._look)
-        self._parts.reload_changed_files()
+        self._parts.look_around()
 
 
 async def _listen(config: Config, parts: Parts) -> list[Address]:

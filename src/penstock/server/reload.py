@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.server")
 
 RUN_TIME = frozenset({
-    "log_level", "cors_origins", "relaxed_waits", "memory_budget",
+    "log_level", "cors_origins", "disk_warning", "relaxed_waits", "memory_budget",
     "max_connections", "max_connections_per_address", "max_header_size", "max_body_size", "max_buffered_size",
     "idle_timeout", "header_timeout", "body_timeout", "write_timeout", "stop_timeout",
     "requests_per_second", "requests_burst", "quota_queues", "quota_messages", "quota_bytes",

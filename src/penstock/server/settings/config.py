@@ -128,6 +128,9 @@ class Config:
     durability_interval: Annotated[
         float, duration(0.01, 60), "How often changes are synced with durability = interval."
     ] = 1.0
+    disk_warning: Annotated[
+        int, size(0, "0"), "Warn if less is free on the disk. 0: a tenth of it, at most 10GB."
+    ] = 0
     public_url: Annotated[
         str | None,
         PUBLIC_URL,

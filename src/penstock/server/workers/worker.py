@@ -131,6 +131,7 @@ class WorkerServer:
             self._parts = parts = compose(lambda: Parts(self._config, self._on_store_failure, self._place()))
         except StartError as error:
             return self._failed(error)
+        parts.warns_of_disk = self._assignment.number == 1
         parts.reloading.load = self._settings
         parts.reloading.tell_others = lambda: self._control.report(ReloadAll())
         try:
