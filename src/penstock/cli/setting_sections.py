@@ -16,7 +16,8 @@ SECTIONS = {
         "allow_plain_http", "public_url", "trusted_proxies", "cors_origins",
     ),
     "Data": (
-        "data", "memory", "workers", "shards", "durability", "durability_interval", "relaxed_waits", "memory_budget",
+        "data", "backup_directory", "memory", "workers", "shards", "durability", "durability_interval",
+        "relaxed_waits", "memory_budget",
         "message_history", "message_history_time",
     ),
     "Database and cluster": (

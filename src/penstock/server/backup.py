@@ -69,7 +69,8 @@ def back_up(
 ) -> BackupContents:
     """Write an archive of the store, which a server may be using. Each shard is copied into the directory
     ``scratch`` first, or into the one for temporary files. Raises StoreRefused or StoreError."""
-    names = SqliteSite(_directory(config)).data_files()
+    check_can_back_up(config)
+    names = SqliteSite(config.data).data_files()
     with (
         _archive_errors(),
         tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=scratch) as directory,
@@ -152,7 +153,8 @@ def restore(path: Path, directory: Path) -> BackupContents:
     return contents
 
 
-def _directory(config: Config) -> Path:
+def check_can_back_up(config: Config) -> None:
+    """Raises StoreRefused, which says what to do instead."""
     if config.store is not None:
         raise StoreRefused(
             f"{without_password(config.store)} is a PostgreSQL database: back it up with its own tools, such as "
@@ -160,7 +162,6 @@ def _directory(config: Config) -> Path:
         )
     if config.memory:
         raise StoreRefused("with memory nothing is stored: there is nothing to back up")
-    return config.data
 
 
 def _total(shards: list[Held]) -> Held:

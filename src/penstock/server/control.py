@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.errors import StoreError, StoreRefused
+from penstock.server.backup import back_up, back_up_to, check_can_back_up
+from penstock.server.settings.config import Config
+from penstock.services.admin.faults import admin_fault
 from penstock.services.admin.server import ServerFacts
+from penstock.services.admin.structs import BackupFile, Refused, ReloadResult
 
 if TYPE_CHECKING:
     from penstock.server.compose import Parts
+
+_PIECE_BYTES = 256 * 1024
 
 
 class ProcessControl:
@@ -27,3 +37,82 @@ class ProcessControl:
             parts.listener.open_connections,
             config.advertise and str(config.advertise),
         )
+
+    async def reload(self) -> ReloadResult:
+        report = await self._parts.reloading.requested()
+        refused = [Refused(what=what, why=why) for what, why in report.refused]
+        return ReloadResult(reloaded=report.reloaded, unchanged=report.unchanged, refused=refused)
+
+    async def backup(self) -> BackupStream:
+        config = self._parts.config
+        try:
+            check_can_back_up(config)
+        except StoreRefused as error:
+            raise admin_fault("NotPossible", f"{error}.") from None
+        return BackupStream(config)
+
+    async def backup_to(self, name: str) -> BackupFile:
+        config = self._parts.config
+        if config.backup_directory is None:
+            text = "The server has no directory for backups: set backup_directory, or leave path out."
+            raise admin_fault("NotPossible", text)
+        path = config.backup_directory / name
+        loop = asyncio.get_running_loop()
+        try:
+            contents = await loop.run_in_executor(None, _back_up_once, config, path)
+        except (StoreRefused, StoreError) as error:
+            raise admin_fault("NotPossible", f"The backup was not made: {error}.") from None
+        return BackupFile(
+            path=str(path), bytes=contents[0], shards=contents[1], queues=contents[2], messages=contents[3]
+        )
+
+
+def _back_up_once(config: Config, path: Path) -> tuple[int, int, int, int]:
+    """In a thread of its own."""
+    if path.exists():
+        raise StoreRefused(f"{path} exists: give another name")
+    contents = back_up_to(config, path)
+    return path.stat().st_size, contents.shards, contents.queues, contents.messages
+
+
+class BackupStream:
+    """A backup on its way to a client. A thread writes it into a pipe, as fast as the client reads.
+
+    If the backup fails, so does the stream: the client gets an incomplete response, and an archive without its end.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._pipe: int | None = None  # the end to read from, once it has begun
+        self._writing: asyncio.Future[None]
+        self._reading: asyncio.Future[bytes] | None = None
+
+    def __aiter__(self) -> BackupStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        if self._pipe is None:
+            self._pipe, write_end = os.pipe()
+            self._writing = loop.run_in_executor(None, self._write, write_end)
+        self._reading = loop.run_in_executor(None, os.read, self._pipe, _PIECE_BYTES)
+        piece = await asyncio.shield(self._reading)
+        if not piece:
+            await self._writing
+            raise StopAsyncIteration
+        return piece
+
+    async def aclose(self) -> None:
+        """The client has it all, or has disconnected: then the thread cannot write on, and ends."""
+        if self._pipe is None:
+            return
+        if self._reading is not None:
+            await asyncio.wait({self._reading})  # a descriptor is not closed while a thread reads it
+        pipe, self._pipe = self._pipe, None
+        os.close(pipe)
+        await asyncio.wait({self._writing})
+        self._writing.exception()  # it may have failed because of this
+
+    def _write(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "wb") as file:
+            back_up(self._config, file, scratch=self._config.backup_directory)

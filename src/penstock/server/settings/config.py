@@ -116,6 +116,9 @@ class Config:
     keyring: Annotated[
         Path | None, PATH, "File with the encryption keys. Default: penstock-keys.json in the data directory."
     ] = None
+    backup_directory: Annotated[
+        Path | None, PATH, "Directory for backups that clients of the admin API ask for. Default: none."
+    ] = None
     memory: Annotated[bool, BOOLEAN, "Keep everything in memory: nothing survives a stop."] = False
     workers: Annotated[
         int, integer(1, 64), "Worker processes that share the port and the shards of the data."

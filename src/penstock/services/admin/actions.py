@@ -25,7 +25,7 @@ from penstock.services.admin.messages import get_message, get_message_history, l
 from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
-from penstock.services.admin.server import get_status
+from penstock.services.admin.server import backup, get_status, reload
 from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
 from penstock.wire.service import Action, AuditRule, FindResource, Handler
 
@@ -99,6 +99,8 @@ _ROWS = (
     _look("GetTask", f"GET {_TASKS}/{{id}}", st.AboutTask, st.Task, get_task, members=_ABOUT_MESSAGE),
     _change("CancelTask", f"DELETE {_TASKS}/{{id}}", st.AboutTask, st.Task, cancel_task),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
+    _change("Reload", "POST /admin/v1/reload", st.Nothing, st.ReloadResult, reload, the_server, ()),
+    _change("Backup", "POST /admin/v1/backup", st.BackupRequest, st.BackupResult, backup, the_server, ("path",)),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,
         read_only=True, http="GET /admin/v1/openapi.json",

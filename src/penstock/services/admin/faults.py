@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.wire.service import Fault
 
-_STATUS = {
+STATUS = {
     "QueueDoesNotExist": 404,
     "MessageDoesNotExist": 404,
     "TaskDoesNotExist": 404,
@@ -61,7 +61,7 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
 
 
 def admin_fault(shape: str, message: str) -> Fault:
-    return Fault(shape, shape, _STATUS[shape], message, modelled=True)
+    return Fault(shape, shape, STATUS[shape], message, modelled=True)
 
 
 def invalid(parameter: str, expected: str) -> Fault:

@@ -1,14 +1,28 @@
-"""GetStatus and Reload: the process that serves, its store, and the shards of all processes."""
+"""GetStatus, Reload and Backup: the process that serves, its store, and the shards of all processes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterable
 from typing import NamedTuple, Protocol
 
 from penstock import __version__
 from penstock.broker.summaries import ShardStatus
+from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
-from penstock.services.admin.structs import Nothing, ShardInfo, StatusResult, StoreState
+from penstock.services.admin.structs import (
+    BackupFile,
+    BackupRequest,
+    BackupResult,
+    Nothing,
+    ReloadResult,
+    ShardInfo,
+    StatusResult,
+    StoreState,
+)
 from penstock.wire.service import Call
+
+_FILE_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 
 
 class ServerFacts(NamedTuple):
@@ -28,6 +42,15 @@ class ServerControl(Protocol):
 
     def facts(self) -> ServerFacts: ...
 
+    async def reload(self) -> ReloadResult:
+        """Of all processes of the server; the answer is this one's."""
+
+    async def backup(self) -> AsyncIterable[bytes]:
+        """Raises Fault if the store cannot be backed up."""
+
+    async def backup_to(self, name: str) -> BackupFile:
+        """Into the directory for backups. Raises Fault."""
+
 
 async def get_status(admin: Admin, request: Nothing, call: Call) -> StatusResult:
     """The state of the server: version, store, shards and tasks."""
@@ -45,6 +68,20 @@ async def get_status(admin: Admin, request: Nothing, call: Call) -> StatusResult
         connections=facts.connections,
         node=facts.node,
     )
+
+
+async def reload(admin: Admin, request: Nothing, call: Call) -> ReloadResult:
+    """Read the settings, declared queues, certificates, credentials and keys again."""
+    return await admin.server.reload()
+
+
+async def backup(admin: Admin, request: BackupRequest, call: Call) -> BackupResult:
+    """Back up all shards at one moment: as the response, or into a file of the server."""
+    if request.path is None:
+        return BackupResult(content=await admin.server.backup())
+    if not _FILE_NAME.fullmatch(request.path):
+        raise invalid("path", "the name of a file, of letters, digits, dots, hyphens and underscores")
+    return BackupResult(content=await admin.server.backup_to(request.path))
 
 
 def _store_state(facts: ServerFacts, shards: list[ShardStatus]) -> StoreState:

@@ -325,5 +325,25 @@ class ReloadResult(msgspec.Struct, kw_only=True):
     refused: list[Refused]
 
 
+class BackupRequest(Asked, kw_only=True):
+    path: str | None = None  # the name of a file in backup_directory; without it the backup is the response
+
+
+class BackupFile(msgspec.Struct, kw_only=True):
+    """A backup that was written on the server's disk."""
+
+    path: str
+    bytes: int
+    shards: int
+    queues: int
+    messages: int
+
+
+class BackupResult(msgspec.Struct, kw_only=True):
+    """A tar file; or with ``path`` a BackupFile."""
+
+    content: Annotated[Any, Payload(b"application/x-tar")]
+
+
 class OpenApiDocument(msgspec.Struct, kw_only=True):
     content: Annotated[Any, Payload(b"application/json")]
