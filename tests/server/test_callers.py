@@ -15,10 +15,10 @@ from penstock.auth.errors import (
     InvalidSignature,
     InvalidToken,
 )
-from penstock.auth.principal import Principal
-from penstock.names import Space
-from penstock.server.callers import _FAULTS, OpenCallers, SignedCallers, sender_id
-from penstock.server.http.request import Peer, Request
+from penstock.auth.principal import ANONYMOUS, Principal
+from penstock.names import Requester, Space
+from penstock.server.callers import _FAULTS, Caller, OpenCallers, Requesters, SignedCallers, sender_id
+from penstock.server.http.request import Origin, Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.service import Fault
 
@@ -154,3 +154,37 @@ def test_a_changed_secret_counts_at_once() -> None:
     asked.of(incoming())
     with pytest.raises(Fault):
         asked.of(incoming())
+
+
+# -- who made a request, for the history of messages -------------------------------------------------------------
+
+
+def principal(**more: Any) -> Principal:
+    return Principal(**{"kind": "user", "account": "1" * 12, "id": "AIDA1", "access_key": "AKIA1", **more})
+
+
+@pytest.mark.parametrize(
+    ("who", "by"),
+    [
+        (None, "000000000000"),
+        (principal(arn=f"arn:aws:iam::{'1' * 12}:user/alice", name="alice"), "alice (AKIA1)"),
+        (principal(kind="root", arn=f"arn:aws:iam::{'1' * 12}:root"), "root (AKIA1)"),
+        (
+            principal(kind="session", arn=f"arn:aws:sts::{'1' * 12}:assumed-role/worker/s1"),
+            "assumed-role/worker/s1 (AKIA1)",
+        ),
+        (ANONYMOUS, "anonymous"),
+    ],
+)
+def test_a_requester_is_named_as_an_operator_knows_it(who: Principal | None, by: str) -> None:
+    key = Caller(HOME, "AIDA1", who), Origin("http://x", "10.0.0.1", False), b"agent/1"
+    assert Requesters().of(Peer("10.0.0.9", "http", "x"), key) == Requester(by, "10.0.0.1", "agent/1")
+
+
+def test_requesters_are_shared_by_connections_and_bounded_in_length() -> None:
+    requesters, caller = Requesters(), Caller(HOME, "AIDA1")
+    origin = Origin("http://x", "10.0.0.1", False)
+    one, two = Peer("10.0.0.1", "http", "x"), Peer("10.0.0.1", "http", "x")
+    first = requesters.of(one, (caller, origin, b"agent/1"))
+    assert requesters.of(two, (caller, origin, b"agent/1")) is first is one.requester is two.requester
+    assert len(requesters.of(one, (caller, origin, b"x" * 5000)).user_agent) == 256
