@@ -173,7 +173,7 @@ class ShardFiller:
             seq, queue.id, seq * POSITION_GAP + chance.randrange(3), group, NOW_MS - chance.randrange(10**6),
             chance.choice([0, NOW_MS + 30_000]), receives, chance.choice([0, 2]), NOW_MS if receives else 0,
             chance.choice([None, f"arn:aws:sqs:eu-west-1:{ACCOUNT}:somewhere"]), content, len(content),
-            chance.choice([1, 3]), "AIDAX" if receives else None, NOW_MS if receives else None,
+            chance.choice([1, 3]),
         ))  # fmt: skip
         if queue.settings.fifo:
             until_ms = NOW_MS + chance.choice([-5, 1000, 300_000])

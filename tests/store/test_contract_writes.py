@@ -6,7 +6,7 @@ import pytest
 from store_driver import T0, Driver, bare, row, update_of
 
 from penstock.errors import StoreError, StoreLost
-from penstock.store.changes import Changes, DedupRow, LogRow, Receiver, Replacement
+from penstock.store.changes import Changes, DedupRow, LogRow, Replacement
 from penstock.store.port import Cursor, JournalEnd, Mark, Order, Selection, Usage
 
 
@@ -252,15 +252,6 @@ def test_a_purged_message_is_not_replaced(driver: Driver) -> None:
     driver.append(purged={1: 1})
     assert driver.append(replaced=[Replacement(1, 1, b"new content", 1, 2, 11, None)]) == {1}
     assert driver.store.usage() == {}
-
-
-def test_the_last_receiver_is_noted(driver: Driver) -> None:
-    driver.append(added=[row(1), row(2)])
-    driver.append(receivers={1: Receiver("AIDA1", T0 + 5), 9: Receiver("AIDA9", T0)})
-    noted = row(1)._replace(receiver="AIDA1", received_ms=T0 + 5)
-    assert driver.all() == bare([noted, row(2)])
-    driver.append(updated=[update_of(row(1), due_ms=T0 + 9, receives=1)])
-    assert driver.store.lookup(1, 0, [1]) == bare([noted._replace(due_ms=T0 + 9, receives=1)])
 
 
 def test_a_message_can_be_put_before_another(driver: Driver) -> None:

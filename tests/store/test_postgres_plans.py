@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from store_driver import T0, Driver, row, update_of
 
-from penstock.store.changes import DedupRow, Receiver, Replacement
+from penstock.store.changes import DedupRow, Replacement
 from penstock.store.port import LAST, Cursor, Order, Selection
 from penstock.store.postgres.site import PostgresSite
 from postgres import PostgresServer
@@ -103,7 +103,6 @@ OPERATIONS: dict[str, Callable[[Driver], object]] = {
     "update": lambda driver: driver.append(updated=[update_of(row(seq), due_ms=T0) for seq in SEQS]),
     "replace": lambda driver: driver.append(
         replaced=[Replacement(seq, 1, b"new", 1, 1, 3, None) for seq in SEQS],
-        receivers={seq: Receiver("AIDA", T0) for seq in SEQS},
     ),
     "remove": lambda driver: driver.append(removed=SEQS),
     "records": lambda driver: driver.append(records={("kind", str(n)): None if n % 2 else b"" for n in range(10)}),

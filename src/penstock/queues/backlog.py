@@ -203,7 +203,7 @@ class Backlog(Generic[L]):
         # Attributes of a named tuple, one by one, take longer than all else here.
         (
             seq, _, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source,
-            content, size, version, _, _,
+            content, size, version,
         ) = row  # fmt: skip
         entry = Entry(
             seq, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source, content,

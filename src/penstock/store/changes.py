@@ -34,8 +34,6 @@ class EntryRow(NamedTuple):
     content: bytes | None
     size: int = 0  # of the content before encryption
     version: int = 1  # counts how often it was edited
-    receiver: str | None = None  # who received it last, where that is noted
-    received_ms: int | None = None
 
 
 class MessageEntry(Protocol):
@@ -80,13 +78,6 @@ class Replacement(NamedTuple):
     size: int
     group: str | None
     grown_by: int = 0  # by how much the size differs from before
-
-
-class Receiver(NamedTuple):
-    """Who received a message last, and when."""
-
-    name: str
-    received_ms: int
 
 
 class DedupRow(NamedTuple):
@@ -137,7 +128,7 @@ class Changes:
 
     __slots__ = (
         "added", "bytes", "counts", "dedup", "dedup_forgotten", "dropped", "durable", "expired", "forgotten_rows",
-        "later", "logs", "number", "purged", "receivers", "records", "removed", "replaced", "truncated", "updated",
+        "later", "logs", "number", "purged", "records", "removed", "replaced", "truncated", "updated",
     )  # fmt: skip
 
     def __init__(self, number: int, durable: int, later: LaterUpdates | None = None) -> None:
@@ -151,7 +142,6 @@ class Changes:
         self.removed: list[int] = []
         self.expired: list[int] = []  # those of the removed that were past their retention
         self.replaced: dict[int, Replacement] = {}  # by seq
-        self.receivers: dict[int, Receiver] = {}  # by seq
         self.purged: dict[int, Purge] = {}  # by queue
         self.dropped: list[int] = []  # queues, with all they hold
         # Queue -> messages and bytes that this commit adds to what the queue holds; after a purge, what it holds.
@@ -166,7 +156,7 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(
             self.added or self.updated or self.removed or self.records or self.dedup or self.dedup_forgotten
-            or self.purged or self.dropped or self.replaced or self.receivers or self.logs or self.truncated
+            or self.purged or self.dropped or self.replaced or self.logs or self.truncated
         )  # fmt: skip
 
     @property
@@ -191,7 +181,7 @@ class Changes:
         self.bytes += size
         self.added.append(_new(EntryRow, (
             entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
-            entry.receives_before, entry.first_received_ms, entry.source, content, size, 1, None, None,
+            entry.receives_before, entry.first_received_ms, entry.source, content, size, 1,
         )))  # fmt: skip
         count = self.counts.get(queue)
         if count is None:

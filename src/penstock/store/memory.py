@@ -144,9 +144,6 @@ class MemoryStore:
             for update in changes.updated.values():
                 self._update(update)
             skipped = {each.seq for each in changes.replaced.values() if not self._replace(each)}
-            for seq, who in changes.receivers.items():
-                if (received := self._rows.get(seq)) is not None:
-                    self._rows[seq] = received._replace(receiver=who.name, received_ms=who.received_ms)
             for seq in changes.removed:
                 self._remove(seq)
             for queue, (messages, size) in changes.counts.items():

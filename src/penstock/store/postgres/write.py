@@ -49,9 +49,6 @@ class CommitStatements:
         for queue, seq in changes.dedup_forgotten.items():
             asked = {"shard": shard, "queue": queue, "seq": seq, "rows_max": FORGET_ROWS_MAX}
             self._add("forget_sends", asked)
-        if changes.receivers:
-            receivers = [(seq, *who) for seq, who in changes.receivers.items()]
-            self._add("note_receivers", (*columns("iti", receivers), shard))
         if changes.logs:
             self._add("append_logs", (shard, *columns("ttib", changes.logs)))
         for (kind, key), position in changes.truncated.items():
@@ -87,14 +84,14 @@ class CommitStatements:
         sent, others = [], []
         for row in added:
             assert row.content is not None, "a new message comes with its content"
-            if row[6:10] == _NEVER_RECEIVED and row.version == 1 and row.receiver is None:
+            if row[6:10] == _NEVER_RECEIVED and row.version == 1:
                 sent.append((*row[:6], row.content, row.size))
             else:
                 others.append(row)
         if sent:
             self._add("add_sent", (self._shard, *columns("iiiuiibi", sent)))
         if others:
-            self._add("add_entries", (self._shard, *columns("iiiuiiiiitbiitn", others)))
+            self._add("add_entries", (self._shard, *columns("iiiuiiiiitbii", others)))
 
     def _write_records(self, records: dict[tuple[str, str], bytes | None]) -> None:
         put = [(kind, key, data) for (kind, key), data in records.items() if data is not None]

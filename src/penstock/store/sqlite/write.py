@@ -52,8 +52,6 @@ def write(connection: sqlite3.Connection, changes: Changes, mark: Mark) -> Set[i
         _forget_sends(connection, changes.dedup_forgotten)
     if changes.replaced:
         skipped = _replace(connection, list(changes.replaced.values()), counts := {**counts})
-    if changes.receivers:
-        _write_rows(connection, "note_receivers", [(seq, *who) for seq, who in changes.receivers.items()])
     if changes.logs:
         _write_rows(connection, "append_logs", changes.logs)
     for (kind, key), position in changes.truncated.items():
@@ -102,13 +100,13 @@ def _add(connection: sqlite3.Connection, added: list[EntryRow]) -> None:
     for row in added:
         (
             seq, queue, position, group, enqueued_ms, due_ms, receives, receives_before, first_received_ms, source,
-            content, size, version, receiver, _,
+            content, size, version,
         ) = row  # fmt: skip
         assert content is not None, "a new message comes with its content"
         if len(content) > CONTENT_INSIDE_MAX:
             apart.append((seq, content))
             content = None
-        if receives or receives_before or first_received_ms or source or receiver or version != 1:
+        if receives or receives_before or first_received_ms or source or version != 1:
             others.append(row._replace(content=content))
         else:
             sent.append((seq, queue, position, group, enqueued_ms, due_ms, content, size))

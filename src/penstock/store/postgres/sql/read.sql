@@ -3,12 +3,12 @@
 -- name: entries
 -- What stands for {entries} below.
 seq, queue, position, grp, enqueued, due, receives, receives_before, first_received, source, NULL::bytea AS content,
-  size, version, receiver, received
+  size, version
 
 -- name: entries_with_content
 -- What stands for {entries_with_content} below.
 seq, queue, position, grp, enqueued, due, receives, receives_before, first_received, source,
-  CASE WHEN before < %(content_bytes_max)s THEN content END AS content, size, version, receiver, received
+  CASE WHEN before < %(content_bytes_max)s THEN content END AS content, size, version
 
 -- name: all_records
 SELECT kind, key, data FROM records WHERE shard = %(shard)s

@@ -45,8 +45,6 @@ CREATE TABLE IF NOT EXISTS entries (
   content         bytea NOT NULL,  -- a large one lies apart by itself, and an update does not rewrite it
   size            int8  NOT NULL,
   version         int8  NOT NULL,
-  receiver        text,
-  received        int8,
   PRIMARY KEY (shard, seq)
 );
 

@@ -51,9 +51,9 @@ SELECT %s, *, 0, 0, 0, 1 FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s)
 -- name: add_entries
 INSERT INTO entries (
   shard, seq, queue, position, grp, enqueued, due, receives, receives_before, first_received, source, content,
-  size, version, receiver, received
+  size, version
 )
-SELECT %s, * FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT %s, * FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: update_entries
 UPDATE entries SET
@@ -68,11 +68,6 @@ UPDATE entries SET
 FROM unnest(%s, %s, %s, %s, %s, %s, %s, %s, %s) AS new (
   seq, queue, position, enqueued, due, receives, receives_before, first_received, source
 )
-WHERE entries.shard = %s AND entries.seq = new.seq
-
--- name: note_receivers
-UPDATE entries SET receiver = new.receiver, received = new.received
-FROM unnest(%s, %s, %s) AS new (seq, receiver, received)
 WHERE entries.shard = %s AND entries.seq = new.seq
 
 -- name: replace

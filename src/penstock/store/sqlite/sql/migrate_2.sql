@@ -33,8 +33,6 @@ DROP TABLE graveyard;
 
 ALTER TABLE entries ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE entries ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
-ALTER TABLE entries ADD COLUMN receiver TEXT;
-ALTER TABLE entries ADD COLUMN received INTEGER;
 -- Without their indexes the rows are changed in half of the time.
 DROP INDEX by_place_loose;
 DROP INDEX by_place_grouped;

@@ -8,7 +8,7 @@
 -- What stands for {entries} below.
 json_group_array(json_array(
   seq, queue, position, grp, enqueued, due, receives, receives_before, first_received, source, NULL,
-  size, version, receiver, received))
+  size, version))
 
 -- name: shard
 SELECT number, next_number, now_ms, wall_ms, secret, owner FROM shard

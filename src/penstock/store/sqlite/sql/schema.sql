@@ -39,9 +39,7 @@ CREATE TABLE entries (
   source          TEXT,
   content         BLOB,  -- NULL: too big to be rewritten with every receive, so it is in contents
   size            INTEGER NOT NULL DEFAULT 0,
-  version         INTEGER NOT NULL DEFAULT 1,
-  receiver        TEXT,
-  received        INTEGER
+  version         INTEGER NOT NULL DEFAULT 1
 );
 
 CREATE TABLE contents (

@@ -27,7 +27,7 @@ SELECT column1, column2, column3, column4, column5, column6, column7, column8, 0
 -- name: add_entries
 INSERT INTO entries (
   seq, queue, position, grp, enqueued, due, receives, receives_before, first_received, source, content,
-  size, version, receiver, received
+  size, version
 ) VALUES {rows}
 
 -- name: add_contents
@@ -57,11 +57,6 @@ UPDATE entries NOT INDEXED SET
   receives_before = new.column7,
   first_received  = new.column8,
   source          = new.column9
-FROM (VALUES {rows}) AS new
-WHERE entries.seq = new.column1
-
--- name: note_receivers
-UPDATE entries NOT INDEXED SET receiver = new.column2, received = new.column3
 FROM (VALUES {rows}) AS new
 WHERE entries.seq = new.column1
 
