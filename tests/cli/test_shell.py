@@ -18,20 +18,8 @@ _JSON = re.compile(r"^\{.*?^\}|^\[.*?^\]|^\{\}", re.MULTILINE | re.DOTALL)
 
 def queue_with_dead_letters(penstock: CommandLine, name: str) -> None:
     """A queue with the dead-letter queue NAME-dlq."""
-    target = boto(penstock)
-    dead = target.create_queue(QueueName=f"{name}-dlq")["QueueUrl"]
-    arn = target.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 5})
-    target.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})
-
-
-def boto(penstock: CommandLine) -> Any:
-    import boto3
-
-    return boto3.client(
-        "sqs", endpoint_url=penstock.endpoint, region_name="us-east-1", aws_access_key_id="any",
-        aws_secret_access_key="any",
-    )  # fmt: skip
+    penstock.done("queue", "create", f"{name}-dlq")
+    penstock.done("queue", "create", name, "--dead-letter-queue", f"{name}-dlq", "--max-receives", "5")
 
 
 class Piped:
@@ -174,10 +162,7 @@ def test_a_reset_message_is_as_just_sent(shell: Piped) -> None:
 
 def test_a_message_that_another_consumer_holds_stays_with_it(penstock: CommandLine, shell: Piped) -> None:
     (found,) = shell.objects("et", "id A-101")
-    sqs = boto(penstock)
-    url = sqs.get_queue_url(QueueName=shell._queue)["QueueUrl"]
-    held = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
-    assert found["id"] in [message["MessageId"] for message in held]
+    assert found["id"] in penstock.done("message", "receive", shell._queue, "--max", "4")
     for line in ("delete", "fail", "invalid", "reset"):
         assert "ERROR: MessageInFlight: " in shell("id A-101", line), line
 
@@ -219,6 +204,15 @@ def test_an_error_is_shown_and_the_next_line_follows(shell: Piped, line: str, er
 def test_commands_of_the_command_line_work_on_the_same_server(shell: Piped) -> None:
     assert shell._queue in shell("queue ls")
     assert json.loads(shell(f"qstat {shell._queue}", "health --help").partition("Usage")[0].partition(":")[2])
+
+
+def test_a_secured_server(as_root: CommandLine, as_guest: CommandLine) -> None:
+    queue_with_dead_letters(as_root, "secured-shell")
+    session = as_root.done(
+        "shell", "secured-shell", given="et\nid A-101\ninvalid\nredrive\nqueue ls secured-shell\n"
+    )
+    assert "ERROR" not in session and session.count("secured-shell-dlq") == 2
+    assert "ERROR: AccessDenied" in as_guest.done("shell", given="queue ls\n")  # and the shell goes on
 
 
 def test_help_names_every_command(shell: Piped) -> None:
@@ -303,6 +297,7 @@ def test_completion_of_commands_queues_and_ids(penstock: CommandLine, shell: Pip
         ("doct", "or"),
         (f"use {shell._queue[:-4]}", shell._queue[-4:]),
         ("queue cre", "ate"),
+        (f"message get {shell._queue} {message['id'][:8]}", message["id"][8:]),
     ):
         process.send(f"{typed}\t")
         process.expect_exact(added)

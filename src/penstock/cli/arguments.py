@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,11 @@ import click
 from penstock.quantities import SECONDS, parse_quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from click.shell_completion import CompletionItem
+
+    from penstock.client.api import ApiSession
 
 _COMPLETION_TIMEOUT_S = 1.0
 _COMPLETIONS_MAX = 200
@@ -27,26 +32,60 @@ class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Names of the server that the flags so far choose. If it does not answer at once, there are none."""
+        """Names of the server that the flags so far choose."""
         from click.shell_completion import CompletionItem
 
-        from penstock.cli.failure import Failure
-        from penstock.cli.target import Target, queue_name
-        from penstock.client.api import ApiError, ApiSession, Unavailable
-        from penstock.client.credentials import ProfileError
-        from penstock.client.endpoint import EndpointError, find_endpoint
+        from penstock.cli.target import queue_name
 
-        flags: dict[str, Any] = {name: ctx.params.get(name) for name in ("context", "profile", "region")}
-        flags["url"] = ctx.params.get("endpoint_url")
-        shell = ctx.find_object(Target)
-        try:
-            endpoint = find_endpoint(**flags) if shell is None else shell.changed(flags, shell.out).endpoint
-            session = ApiSession.of(endpoint, timeout_s=_COMPLETION_TIMEOUT_S)
-            prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
-            urls = session.sqs("ListQueues", **prefix).get("QueueUrls", [])
-        except (ApiError, Unavailable, EndpointError, ProfileError, Failure):
+        prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
+        found = _ask(ctx, lambda session: session.sqs("ListQueues", **prefix))
+        return [CompletionItem(queue_name(url)) for url in found.get("QueueUrls", [])[:_COMPLETIONS_MAX]]
+
+
+class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """The id of a message in the queue that was given before it."""
+
+    name = "id"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Of the first messages, each with its state. Amazon SQS does not tell them."""
+        from click.shell_completion import CompletionItem
+
+        from penstock.cli.target import queue_name
+        from penstock.client.api import quoted
+
+        queue = ctx.params.get("queue")
+        if queue is None:
             return []
-        return [CompletionItem(queue_name(url)) for url in urls[:_COMPLETIONS_MAX]]
+        path = f"/queues/{quoted(queue_name(queue))}/messages"
+        query = {"limit": _COMPLETIONS_MAX, "body_bytes": 0}
+        found = _ask(ctx, lambda session: session.admin("GET", path, query) if session.is_penstock else {})
+        return [
+            CompletionItem(message["id"], help=message["state"])
+            for message in found.get("messages", [])
+            if message["id"].startswith(incomplete)
+        ]
+
+
+def _ask(ctx: click.Context, question: Callable[[ApiSession], dict[str, Any]]) -> dict[str, Any]:
+    """The server that the flags so far choose. If it does not answer at once, there is nothing to offer."""
+    from penstock.cli.failure import Failure
+    from penstock.cli.target import Target
+    from penstock.client.api import ApiError, ApiSession, Unavailable
+    from penstock.client.credentials import ProfileError
+    from penstock.client.endpoint import EndpointError, find_endpoint
+
+    flags: dict[str, Any] = {name: ctx.params.get(name) for name in ("context", "profile", "region")}
+    flags["url"] = ctx.params.get("endpoint_url")
+    shell = ctx.find_object(Target)
+    try:
+        endpoint = find_endpoint(**flags) if shell is None else shell.changed(flags, shell.out).endpoint
+        with closing(ApiSession.of(endpoint, timeout_s=_COMPLETION_TIMEOUT_S)) as session:
+            return question(session)
+    except (ApiError, Unavailable, EndpointError, ProfileError, Failure):
+        return {}
 
 
 def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -96,10 +135,12 @@ class RateArgument(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
 
 QUEUE = QueueArgument()
+MESSAGE_ID = MessageIdArgument()
 DURATION = DurationArgument()
 RATE = RateArgument()
 
 queue_argument = click.argument("queue", type=QUEUE, metavar="QUEUE")
+id_argument = click.argument("id", type=MESSAGE_ID, metavar="ID")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 

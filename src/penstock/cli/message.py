@@ -12,7 +12,7 @@ import click
 
 from penstock.cli import message_changes, message_send
 from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
-from penstock.cli.arguments import DURATION, queue_argument
+from penstock.cli.arguments import DURATION, id_argument, queue_argument
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.message_view import show_message, show_messages
 from penstock.cli.output import safe
@@ -208,7 +208,7 @@ def list_(target: Target, queue: str, order: str, count: int, everything: bool, 
 
 @command.command("get")
 @queue_argument
-@click.argument("id")
+@id_argument
 @click.option("--raw", is_flag=True, help="Print the body only, byte by byte.")
 @with_target
 def get(target: Target, queue: str, id: str, raw: bool) -> None:
@@ -234,7 +234,7 @@ def get(target: Target, queue: str, id: str, raw: bool) -> None:
 
 @command.command("trace")
 @queue_argument
-@click.argument("id")
+@id_argument
 @with_target
 def trace(target: Target, queue: str, id: str) -> None:
     """Show what happened to a message, and who has it now. Works for a message that is gone, too.

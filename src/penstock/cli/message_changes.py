@@ -14,14 +14,14 @@ from pathlib import Path
 import click
 
 from penstock.cli.admin_queue import AdminQueue, Json
-from penstock.cli.arguments import DURATION, queue_argument, yes_option
+from penstock.cli.arguments import DURATION, MESSAGE_ID, id_argument, queue_argument, yes_option
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.message_view import show_message
 from penstock.cli.sending import read_attribute, reason
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, quoted
 
-_ids = click.argument("ids", nargs=-1, required=True, metavar="ID...")
+_ids = click.argument("ids", nargs=-1, required=True, type=MESSAGE_ID, metavar="ID...")
 _version = click.option(
     "--version", type=click.IntRange(0), help="Refuse if the message has another version by now."
 )
@@ -29,7 +29,7 @@ _version = click.option(
 
 @click.command("edit")
 @queue_argument
-@click.argument("id")
+@id_argument
 @click.option("--body", metavar="TEXT", help="The new body.")
 @click.option(
     "--file", type=click.Path(path_type=Path, dir_okay=False), help="Read the new body from a file."
@@ -146,7 +146,7 @@ def _what_happened(admin: AdminQueue, id: str, before: Json, error: ApiError) ->
 
 @click.command("reorder")
 @queue_argument
-@click.argument("id")
+@id_argument
 @click.option("--front", is_flag=True, help="Deliver it next.")
 @click.option("--back", is_flag=True, help="Deliver it last.")
 @click.option("--before", metavar="ID", help="Deliver it before this message.")
@@ -257,7 +257,7 @@ def release(target: Target, queue: str, ids: tuple[str, ...], version: int | Non
 
 @click.command("delete")
 @queue_argument
-@click.argument("ids", nargs=-1, metavar="[ID...]")
+@click.argument("ids", nargs=-1, type=MESSAGE_ID, metavar="[ID...]")
 @click.option(
     "--receipt-handle", metavar="HANDLE", help="Of a message that you received; works with Amazon SQS."
 )

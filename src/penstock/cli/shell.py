@@ -105,7 +105,7 @@ class Shell:
         click.echo(f"{rule}\n>> Penstock {__version__} [INTERACTIVE MODE]\n{rule}")
         click.echo("for help, enter one of the following: ? or h or help")
         click.echo("commands can be typed in uppercase and lowercase, Tab completes them\n")
-        self._target.sqs("ListQueues", MaxResults=1)  # fails here if the server cannot be reached
+        _ = self._target.is_penstock  # fails here if the server cannot be reached
         click.echo("... AWS session is properly established!")
         click.echo(f"AWSRegion: {self._target.endpoint.region}")
         click.echo(f"EndpointURL: {self._target.endpoint.url}")
@@ -129,6 +129,8 @@ class Shell:
             _print_error(str(error))
         except (click.Abort, KeyboardInterrupt):
             _print_error("interrupted")
+        except SystemExit:
+            pass  # of a command, which has said why
         return True
 
     def _run(self, name: str, arguments: list[str]) -> None:

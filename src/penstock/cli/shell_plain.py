@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import queue_argument, yes_option
+from penstock.cli.arguments import id_argument, queue_argument, yes_option
 from penstock.cli.failure import Breakdown
 from penstock.cli.output import safe
 from penstock.cli.shell_operations import QueueOperations
@@ -137,7 +137,7 @@ def _on_message(
                 _print(printed)
 
         run.__doc__ = function.__doc__
-        made = click.argument("id")(with_target(run))
+        made = id_argument(with_target(run))
         made = queue_argument(_RECEIPT(made) if receipt else made)
         built = click.command(name)(made)
         COMMANDS.update({each: built for each in (name, *also)})
