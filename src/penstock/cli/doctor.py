@@ -26,11 +26,11 @@ from penstock.cli.doctor_checks import (
     server_findings,
 )
 from penstock.cli.output import Output, safe
+from penstock.cli.queue_facts import queue_urls
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import age_s
 from penstock.client.api import ApiError, ApiSession, Unavailable
 
-_PAGE = 1000
 _SAMPLE = 100  # messages of a page
 _PAGES_MAX = 5  # of the messages of a queue
 _COLOURS = {PROBLEM: "red", WARNING: "yellow", HINT: "cyan"}
@@ -131,23 +131,13 @@ def _unreachable(target: Target, error: ApiError | Unavailable) -> Finding:
 def _facts(
     target: Target, queues: tuple[str, ...], prefix: str | None, receives: int
 ) -> Iterator[QueueFacts]:
-    urls = [target.queue_url(queue) for queue in queues] if queues else list(_urls(target, prefix))
+    urls = [target.queue_url(queue) for queue in queues] if queues else list(queue_urls(target, prefix or ""))
     with target.out.progress("queues", len(urls)) as advance:
         for done, url in enumerate(urls, 1):
             found = _queue_facts(target, url, receives)
             if found is not None:
                 yield found
             advance(done)
-
-
-def _urls(target: Target, prefix: str | None) -> Iterator[str]:
-    token = None
-    while True:
-        page = target.sqs("ListQueues", QueueNamePrefix=prefix, MaxResults=_PAGE, NextToken=token)
-        yield from page.get("QueueUrls", [])
-        token = page.get("NextToken")
-        if token is None:
-            return
 
 
 def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
