@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import partial
-from time import perf_counter
+from time import thread_time
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -182,7 +182,7 @@ class Listing:
         self._shard = queue.shard
         self._filter = filter
         self._reads_content = with_content or filter.needs_content
-        self._budget = RegexBudget(_REGEX_SECONDS, perf_counter)
+        self._budget = RegexBudget(_REGEX_SECONDS, thread_time)
         self._limit = limit
         self._size_left = size_max
         self._bytes_left = CONTENT_BYTES_MAX  # that may still be read

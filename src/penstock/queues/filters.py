@@ -35,9 +35,10 @@ _REPEATED = re.compile(r"\{\s*([0-9]+)")
 
 
 class RegexBudget:
-    """The time that all searches of one request may take together."""
+    """The processor time that all searches of one request may take together."""
 
     def __init__(self, seconds: float, timer: Callable[[], float]) -> None:
+        """``timer``: the processor time of the thread that searches. Waiting for other threads does not count."""
         self._left_s = seconds
         self._timer = timer
 
