@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.encrypted_world import KMS, EncryptedWorld
 from penstock.broker.bulk_tasks import TARGET_MISSING, BulkTaskRecord, DryRun
-from penstock.broker.editing import Operation
+from penstock.broker.operations import Operation
 from penstock.errors import FilterInvalid, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
 from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester

@@ -1,4 +1,4 @@
-"""Messages that are listed, replaced and moved without being received."""
+"""Messages that are replaced and moved within their queue without being received."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.editing import Edit
+from penstock.broker.operations import Edit
 from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
-from penstock.limits import HOUR, MINUTE
+from penstock.limits import HOUR
 from penstock.store.changes import EntryRow
-from penstock.store.port import Order, Selection
-from sim.world import SECOND, World
+from sim.world import World
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 
 
-def rows(world: World, name: str, order: Order = Order.POSITION, **more: int) -> list[EntryRow]:
-    queue = world.queue(name)
-    return world.do(world.broker.editing(queue).list(queue, Selection(queue.id, **more), order, rows_max=100))
+def rows(world: World, name: str) -> list[EntryRow]:
+    """With all that was decided."""
+    world.shard.write_later()
+    world.do(world.broker.settled())
+    return world.stored(name)
 
 
 def fill(world: World, name: str, *bodies: str) -> dict[str, int]:
@@ -43,27 +44,6 @@ def edit(world: World, name: str, seq: int, if_version: int | None = None, **cha
 
 def replace(world: World, name: str, seq: int, body: str, if_version: int) -> None:
     edit(world, name, seq, if_version, body=body)
-
-
-@KINDS
-def test_messages_of_any_state_are_listed(world: World, name: str) -> None:
-    seqs = fill(world, name, "a", "b", "c")
-    (received,) = world.receive(name, 1, visibility_ms=MINUTE)
-    listed = rows(world, name)
-    assert [row.seq for row in listed] == list(seqs.values())
-    assert [row.receives for row in listed] == [1, 0, 0]
-    assert [row.seq for row in rows(world, name, Order.DUE, due_ms_min=1)] == [seqs["a"]]
-    assert [row.seq for row in rows(world, name, Order.AGE)] == list(seqs.values())
-    assert world.counts(name) == (2, 1, 0)
-    world.delete(name, received)
-
-
-def test_delayed_messages_are_listed_too(world: World) -> None:
-    world.create("q")
-    world.send("q", "later", delay_ms=MINUTE)
-    world.send("q", "sooner", delay_ms=SECOND)
-    by_due = rows(world, "q", Order.DUE, due_ms_min=1)
-    assert [row.due_ms - world.clock.now_ms() for row in by_due] == [SECOND, MINUTE]
 
 
 @KINDS

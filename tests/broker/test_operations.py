@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.editing import Edit, Operation
+from penstock.broker.operations import Edit, Operation
 from penstock.errors import (
     ContentOutdated,
     MessageInFlight,

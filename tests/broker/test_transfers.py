@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from broker.encrypted_world import KMS, OTHER, EncryptedWorld
-from penstock.broker.editing import Edit, Operation
+from penstock.broker.operations import Edit, Operation
 from penstock.broker.outbox import OUTBOX
 from penstock.errors import (
     KeyDisabled,

@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
-from penstock.broker.editing import Operation
 from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.broker.operations import Operation
 from penstock.errors import StoreError, StoreUnknown
 from penstock.names import QueueName, shard_of
 from penstock.queues.filters import MessageFilter

@@ -10,9 +10,9 @@ import pytest
 from migrate.generated import NOW_MS, MemorySite
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import QUEUES
-from penstock.broker.editing import Operation
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.broker.operations import Operation
 from penstock.broker.other_shards import Taken
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Departure, encode_departure
 from penstock.migrate.stores.migration import Migration

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from penstock.broker.editing import Edit, Operation
+from penstock.broker.operations import Edit, Operation
 from penstock.errors import ContentOutdated, MessageInFlight, NotPossible, PenstockError, StoreError
 from penstock.queues.messages import sequence_of
 from penstock.store.changes import EntryRow

@@ -11,8 +11,8 @@ from store_driver import Driver
 
 from penstock.broker.broker import Broker
 from penstock.broker.bulk_tasks import BulkTasks, TaskStatus
-from penstock.broker.editing import Operation
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.operations import Operation
 from penstock.broker.shard import Shard
 from penstock.clock import ManualClock
 from penstock.limits import HOUR, SECOND, Limits

@@ -17,9 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.editing import Editing, Operation
+from penstock.broker.editing import Editing
 from penstock.broker.inspection import Inspection, MessagePage
 from penstock.broker.live_queue import LiveQueue, Outcomes
+from penstock.broker.operations import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.shard import Shard
 from penstock.errors import (

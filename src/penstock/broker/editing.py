@@ -7,87 +7,43 @@ cannot choose the same position, and no version changes between the check and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from penstock.broker.encryption import contents_or_errors
-from penstock.broker.history import (
-    DEAD_LETTERED,
-    DELETED,
-    EDITED,
-    MOVED,
-    RELEASED,
-    EventKind,
-    MessageHistory,
-)
+from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue, Outcomes
+from penstock.broker.operations import (
+    WITH_CONTENTS,
+    Decide,
+    Decision,
+    Edit,
+    Operation,
+    Operations,
+    StoredMessages,
+    destination_name,
+)
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.broker.transfers import Destination, Transfers
+from penstock.broker.transfers import Transfers
 from penstock.errors import (
     ContentOutdated,
-    KeyUnavailable,
     MessageInFlight,
     MessageNotAvailable,
     NoRoomBetween,
-    NotPossible,
     PenstockError,
     QueueMissing,
-    Unreachable,
 )
-from penstock.names import Arn, QueueName, Requester
+from penstock.names import QueueName, Requester
 from penstock.promise import Promise
-from penstock.queues.messages import Attribute, State, decode_content, encode_content, entry_of
+from penstock.queues.messages import State
 from penstock.store.changes import POSITION_GAP, EntryRow
-from penstock.store.port import Cursor, Order, Selection, Store
+from penstock.store.port import Selection, Store
 
 T = TypeVar("T")
 
 _NEIGHBOURS_MAX = 1000
-
-
-class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be changed of a message. None: it stays as it is."""
-
-    body: str | None = None
-    attributes: dict[str, Attribute] | None = None  # instead of all that it has
-    delay_ms: int | None = None  # from now on; 0: it is visible at once
-    group: str | None = None  # "": it belongs to none
-
-
-class Operation(StrEnum):
-    """What can be done with many messages at once."""
-
-    DELETE = "delete"
-    MOVE = "move"
-    COPY = "copy"
-    DEAD_LETTER = "dead-letter"
-    REDRIVE = "redrive"
-    RELEASE = "release"
-    RESET = "reset"
-
-
-_WITH_CONTENTS = (Operation.MOVE, Operation.COPY, Operation.REDRIVE, Operation.RESET)
-
-
-class StoredMessages(NamedTuple):
-    """What the store has of some messages."""
-
-    rows: dict[int, EntryRow]
-    contents: dict[int, bytes | KeyUnavailable]
-
-    def content(self, row: EntryRow) -> bytes:
-        """Raises KeyUnavailable if it cannot be decrypted, and MessageNotAvailable if it is damaged."""
-        content = self.contents.get(row.seq)
-        if content is None:
-            raise MessageNotAvailable
-        if isinstance(content, KeyUnavailable):
-            raise content
-        return content
 
 
 class Terms(NamedTuple):
@@ -100,38 +56,13 @@ class Terms(NamedTuple):
     dry_run: bool = False
 
 
-class Decision(NamedTuple):
-    change: Callable[[], None]  # adds it to the open commit
-    event: tuple[EventKind, str | None] | None  # for the history of the message, with its detail
-
-
-Decide = Callable[[EntryRow, int], Decision]
-"""``decide(row, now_ms)`` says how one message is to be changed, or raises PenstockError."""
-
-
 class Editing:
     def __init__(self, shard: Shard, transfers: Transfers, quotas: Quotas, history: MessageHistory) -> None:
         self._shard = shard
         self._transfers = transfers
-        self._quotas = quotas
+        self._operations = Operations(shard, transfers, quotas)
         self._history = history
         self._last: Promise[None] | None = None  # done when the edit under way is
-
-    async def list(
-        self,
-        queue: LiveQueue,
-        which: Selection,
-        order: Order = Order.POSITION,
-        *,
-        after: Cursor | None = None,
-        rows_max: int,
-    ) -> list[EntryRow]:
-        """Messages in any state, without their content. ``which`` selects among those of this queue."""
-        shard = self._shard
-        shard.write_later()
-        await shard.settled()
-        which = which._replace(queue=queue.id, after=max(which.after, queue.record.purged_to))
-        return await shard.read(partial(shard.store.select, which, order, after=after, rows_max=rows_max))
 
     # Each of these raises MessageNotAvailable, MessageInFlight, or ContentOutdated if the message does not have the
     # version ``if_version``; and NotPossible. Then nothing is changed. A message that stays in its queue has the next
@@ -150,7 +81,7 @@ class Editing:
             queue.check_key()
             self._shard.check_sends()
             found = await self._read(queue, [seq], with_contents=True)
-            decide = partial(self._edit, queue, edit, found)
+            decide = partial(self._operations.edit, queue, edit, found)
             return await self._decide(queue, [seq], found, decide, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
@@ -172,7 +103,8 @@ class Editing:
                 raise MessageNotAvailable
             place = found.rows[other].position
             position = None if other == seq else await self._position_before(queue, place)
-            return await self._reposition(queue, found, seq, position, Terms(if_version, by))
+            decide = partial(self._operations.reposition, position)
+            return await self._decide(queue, [seq], found, decide, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -185,7 +117,8 @@ class Editing:
             first = await shard.read(partial(shard.store.select, everything, rows_max=1))
             is_first = not first or first[0].seq == seq
             position = None if is_first else await self._position_before(queue, first[0].position)
-            return await self._reposition(queue, found, seq, position, Terms(if_version, by))
+            decide = partial(self._operations.reposition, position)
+            return await self._decide(queue, [seq], found, decide, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -194,9 +127,8 @@ class Editing:
     ) -> None:
         async def change() -> Outcomes:
             found = await self._read(queue, [seq])
-            return await self._reposition(
-                queue, found, seq, self._shard.next_position(), Terms(if_version, by)
-            )
+            decide = partial(self._operations.reposition, self._shard.next_position())
+            return await self._decide(queue, [seq], found, decide, Terms(if_version, by))
 
         _raise_first(await self._alone(queue, change))
 
@@ -279,19 +211,20 @@ class Editing:
         terms: Terms,
     ) -> Outcomes:
         async def change() -> Outcomes:
-            if operation in _WITH_CONTENTS:
+            if operation in WITH_CONTENTS:
                 self._shard.check_sends()
-            found = await self._read(queue, seqs, with_contents=operation in _WITH_CONTENTS)
+            found = await self._read(queue, seqs, with_contents=operation in WITH_CONTENTS)
+            operations = self._operations
             if operation is Operation.RELEASE:
-                decide: Decide = partial(self._release, queue)
+                decide: Decide = partial(operations.release, queue)
             elif operation is Operation.RESET:
-                decide = partial(self._reset, found)
+                decide = partial(operations.reset, found)
             elif operation is Operation.DELETE:
-                decide = partial(self._delete, queue)
+                decide = partial(operations.delete, queue)
             else:
-                names = {_destination_name(queue, row, operation, target) for row in found.rows.values()}
-                destinations = await self._destinations(names)
-                decide = partial(self._send, queue, found, operation, target, destinations, terms.task)
+                names = {destination_name(queue, row, operation, target) for row in found.rows.values()}
+                destinations = await self._transfers.find_all(name for name in names if name is not None)
+                decide = partial(operations.send, queue, found, operation, target, destinations, terms.task)
             changes_queue = operation is not Operation.COPY
             return await self._decide(queue, seqs, found, decide, terms, changes_queue=changes_queue)
 
@@ -303,20 +236,6 @@ class Editing:
         shard, purged_to = self._shard, queue.record.purged_to
         found = await shard.read(partial(_read, shard.store, queue.id, purged_to, seqs, with_contents))
         await shard.settled()  # memory knows of every message that was read
-        return found
-
-    async def _destinations(
-        self, names: Iterable[QueueName | None]
-    ) -> dict[QueueName, Destination | PenstockError]:
-        found: dict[QueueName, Destination | PenstockError] = {}
-        for name in names:
-            if name is not None:
-                try:
-                    found[name] = await self._transfers.find(name)
-                except Unreachable:
-                    raise
-                except PenstockError as error:
-                    found[name] = error
         return found
 
     async def _decide(
@@ -366,61 +285,6 @@ class Editing:
                 self._history.note((shard.index, seq, now_ms, event[0], terms.by, event[1]))
         return [outcomes[seq] for seq in seqs]
 
-    # -- what happens to one message -------------------------------------------------------------------------
-
-    def _edit(
-        self, queue: LiveQueue, edit: Edit, found: StoredMessages, row: EntryRow, now_ms: int
-    ) -> Decision:
-        fifo, entry, content = queue.settings.fifo, entry_of(row), None
-        if edit.delay_ms is not None:
-            if fifo:  # SQS: the delay is the queue's, never the message's
-                raise NotPossible("a message of a FIFO queue has the delay of its queue, and none of its own")
-            if edit.delay_ms and row.receives:
-                raise NotPossible("a message that was received cannot be delayed: reset it first")
-            entry.due_ms = now_ms + edit.delay_ms if edit.delay_ms else 0
-        if edit.group is not None:
-            if fifo and not edit.group:
-                raise NotPossible("every message of a FIFO queue has a group")
-            entry.group = edit.group or None
-        if edit.body is not None or edit.attributes is not None or entry.group != row.group:
-            content = self._edited_content(queue, edit, found.content(row))
-        changed = [name for name in edit.__struct_fields__ if getattr(edit, name) is not None]
-        detail = ", ".join(changed).replace("delay_ms", "delay")
-        return Decision(partial(self._shard.changes.edit, row, entry, content), (EDITED, detail))
-
-    def _edited_content(self, queue: LiveQueue, edit: Edit, content: bytes) -> bytes:
-        before = decode_content(content)
-        after = msgspec.structs.replace(
-            before,
-            body=before.body if edit.body is None else edit.body,
-            attributes=before.attributes if edit.attributes is None else edit.attributes or None,
-            edited=True,
-        )
-        most = queue.settings.message_bytes_max
-        if after.bytes_sent > max(most, before.bytes_sent):
-            raise NotPossible(f"the message would be larger than the {most} bytes that the queue accepts")
-        edited = encode_content(after)
-        if self._quotas.bounds_messages and len(edited) > len(content):
-            self._quotas.check(queue.name.account, 0, len(edited) - len(content))
-        return edited
-
-    async def _reposition(
-        self,
-        queue: LiveQueue,
-        found: StoredMessages,
-        seq: int,
-        position: int | None,
-        terms: Terms,
-    ) -> Outcomes:
-        """``position``: None: where it is."""
-
-        def decide(row: EntryRow, now_ms: int) -> Decision:
-            entry = entry_of(row)
-            entry.position = row.position if position is None else position
-            return Decision(partial(self._shard.changes.edit, row, entry), (EDITED, "place in the queue"))
-
-        return await self._decide(queue, [seq], found, decide, terms)
-
     async def _position_before(self, queue: LiveQueue, position: int) -> int:
         """A position between a message and the one before it."""
         shard = self._shard
@@ -432,79 +296,6 @@ class Editing:
         if len(before) == _NEIGHBOURS_MAX or chosen <= (before[-1] if before else floor):
             raise NoRoomBetween
         return chosen
-
-    def _release(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Decision:
-        entry, settings = entry_of(row), queue.settings
-        entry.due_ms = 0
-        if settings.fifo and row.enqueued_ms + settings.delay_ms > now_ms:
-            # SQS: the delay is the queue's, and counts from the time of the send.
-            entry.enqueued_ms = now_ms - settings.delay_ms
-            if entry.enqueued_ms <= queue.rules.backlog.expiry_cutoff_ms(now_ms):
-                raise NotPossible("the retention of the queue is not longer than its delay")
-        return Decision(partial(self._shard.changes.edit, row, entry), (RELEASED, None))
-
-    def _reset(self, found: StoredMessages, row: EntryRow, now_ms: int) -> Decision:
-        content = decode_content(found.content(row))
-        entry = entry_of(row)
-        entry.receives = entry.receives_before = entry.first_received_ms = entry.due_ms = 0
-        entry.enqueued_ms = now_ms
-        sent_now = msgspec.structs.replace(content, sent_ms=self._shard.clock.wall_ms())
-        change = partial(self._shard.changes.edit, row, entry, encode_content(sent_now))
-        return Decision(change, (EDITED, "reset"))
-
-    def _delete(self, queue: LiveQueue, row: EntryRow, now_ms: int) -> Decision:
-        return Decision(partial(self._shard.changes.remove, queue.id, row), (DELETED, None))
-
-    def _send(
-        self,
-        queue: LiveQueue,
-        found: StoredMessages,
-        operation: Operation,
-        target: QueueName | None,
-        destinations: dict[QueueName, Destination | PenstockError],
-        task: str | None,
-        row: EntryRow,
-        now_ms: int,
-    ) -> Decision:
-        name = _destination_name(queue, row, operation, target)
-        if name is None:
-            raise NotPossible(
-                "the queue has no dead-letter queue"
-                if operation is Operation.DEAD_LETTER
-                else "the message does not say which queue it came from: move it"
-            )
-        to, redrive = destinations[name], queue.settings.redrive
-        if isinstance(to, PenstockError):
-            raise to
-        if to.queue is not None and to.queue.deleted:
-            raise QueueMissing
-        transfers = self._transfers
-        if operation is not Operation.COPY and name == queue.name:
-            raise NotPossible("the message is in this queue already")
-        if operation is not Operation.COPY and redrive is not None and redrive.target == name:
-            change = partial(transfers.dead_letter, row, queue, to, task, now_ms)
-            return Decision(change, (DEAD_LETTERED, f"to {name.name}"))
-        content = found.content(row)
-        to.check(row, content)
-        if operation is Operation.COPY:
-            transfers.check_quota(to, content)
-            return Decision(partial(transfers.copy, row, content, queue, to, task, now_ms), None)
-        return Decision(
-            partial(transfers.move, row, content, queue, to, task, now_ms), (MOVED, f"to {name.name}")
-        )
-
-
-def _destination_name(
-    queue: LiveQueue, row: EntryRow, operation: Operation, target: QueueName | None
-) -> QueueName | None:
-    """None: there is none."""
-    if operation is Operation.DEAD_LETTER:
-        return None if queue.settings.redrive is None else queue.settings.redrive.target
-    if operation is Operation.REDRIVE:
-        arn = Arn.parse(row.source or "")
-        return None if arn is None else arn.queue
-    assert target is not None, "a move and a copy have a target"
-    return target
 
 
 def _current(queue: LiveQueue, row: EntryRow | None, now_ms: int) -> EntryRow:

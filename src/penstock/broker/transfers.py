@@ -6,6 +6,7 @@ as a move task moves it, but keeps its id. A copy is a new message.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.outbox import Move, Outbox
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.errors import NotPossible, QueueMissing
+from penstock.errors import NotPossible, PenstockError, QueueMissing, Unreachable
 from penstock.names import QueueName
 from penstock.queues.messages import decode_content, entry_of
 from penstock.queues.redrive import moved_message
@@ -62,6 +63,18 @@ class Transfers:
         if record.settings.encryption_key is not None:
             self._keys.check(name.space, record.settings.encryption_key)
         return Destination(name, record.settings, None)
+
+    async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
+        """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
+        found: dict[QueueName, Destination | PenstockError] = {}
+        for name in names:
+            try:
+                found[name] = await self.find(name)
+            except Unreachable:
+                raise
+            except PenstockError as error:
+                found[name] = error
+        return found
 
     # ``task``: the bulk task that wants it. It is notified if another shard refuses the message.
 

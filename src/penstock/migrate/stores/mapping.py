@@ -17,10 +17,10 @@ import msgspec
 
 from penstock.broker.bulk_tasks import BULK_TASKS
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
-from penstock.broker.editing import Operation
 from penstock.broker.failures import FAILURES
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS
+from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
 from penstock.migrate.stores.opened import OpenShard

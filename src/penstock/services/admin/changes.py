@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.broker.editing import Edit, Editing
+from penstock.broker.editing import Editing
 from penstock.broker.failures import FailureReport
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.operations import Edit
 from penstock.errors import MessageInFlight
 from penstock.limits import SECOND
 from penstock.names import Arn, QueueName

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from penstock.broker.bulk_tasks import BulkTaskRecord, DryRun
-from penstock.broker.editing import Operation
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.operations import Operation
 from penstock.names import Arn, QueueName
 from penstock.queues.filters import MessageFilter
 from penstock.services.admin.messages import message_filter
