@@ -50,7 +50,6 @@ def columns(types: str, rows: Iterable[Sequence[Any]]) -> list[bytes]:
 
 _COLUMNS: dict[str, Callable[[Sequence[Any]], bytes]] = {
     "i": int8_array,
-    "n": lambda values: Int8Array(_values(_INT8, [v if v is None else v.to_bytes(8, "big") for v in values])),
     "b": lambda values: ByteaArray(_values(_BYTEA, values)),
     "t": lambda values: TextArray(_values(_TEXT, _utf_8(values))),
     "u": lambda values: ByteaArray(_values(_BYTEA, _utf_8(values))),
