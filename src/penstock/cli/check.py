@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown, with_settings
+from penstock.cli.setting_sections import SettingsCommand, help_all_option
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
 from penstock.server.encryption import Encryption, root_key
@@ -20,8 +21,9 @@ from penstock.server.stored_queues import stored_queues
 from penstock.server.tls import Tls
 
 
-@click.command("check")
+@click.command("check", cls=SettingsCommand)
 @click.argument("file", required=False)
+@help_all_option
 @with_settings
 def command(file: str | None, config: str | None, **flags: object) -> None:
     """Check everything that serve would refuse, and show each setting with where it was given.

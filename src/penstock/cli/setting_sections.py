@@ -18,7 +18,7 @@ SECTIONS = {
     "Data": (
         "data", "backup_directory", "memory", "workers", "shards", "durability", "durability_interval",
         "relaxed_waits", "memory_budget",
-        "message_history", "message_history_time",
+        "message_history", "message_history_time", "disk_warning",
     ),
     "Database and cluster": (
         "store", "advertise", "cluster_listen", "cluster_secret_file", "cluster_tls_certificate", "cluster_tls_key",

@@ -48,6 +48,11 @@ class Target:
     def session(self) -> ApiSession:
         return ApiSession.of(self.endpoint)
 
+    @property
+    def is_chosen(self) -> bool:
+        """By a flag of this command."""
+        return bool(self._flags.get("url") or self._flags.get("context"))
+
     def sqs(self, action: str, **members: Any) -> dict[str, Any]:
         """Members that are None are left out."""
         return self.session.sqs(

@@ -12,7 +12,7 @@ import select
 import ssl
 import time
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from penstock import __version__
@@ -22,6 +22,7 @@ from penstock.client.signing import signed_headers
 
 _READ_ONLY = ("Get", "List", "Receive")
 _TRIES_MAX = 4
+_PIECE_BYTES = 256 * 1024
 _USER_AGENT = f"penstock/{__version__}"
 ADMIN_SERVICE = "penstock"  # in a signature
 
@@ -107,6 +108,28 @@ class ApiSession:
         target = f"/admin/v1{path}{text}"
         return self._call(method, target, headers, body, ADMIN_SERVICE, may_repeat=method == "GET")
 
+    def download(self, path: str, file: IO[bytes]) -> None:
+        """POST to the admin API, and write the answer to ``file`` as it comes. Raises ApiError or Unavailable."""
+        target, headers = f"/admin/v1{path}", {"Content-Type": "application/json"}
+        if self._credentials is not None:
+            url = f"{self.endpoint}{target}"
+            headers = signed_headers(
+                "POST", url, headers, b"{}", self._credentials, self.region, ADMIN_SERVICE
+            )
+        connection = self._connect()
+        try:
+            prefix = urlsplit(self.endpoint).path
+            connection.request("POST", f"{prefix}{target}", b"{}", {"User-Agent": _USER_AGENT, **headers})
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise _error(response, response.read())
+            while piece := response.read(_PIECE_BYTES):
+                _write(file, piece)
+        except (OSError, HTTPException) as error:
+            raise Unavailable(f"no complete answer from {self.endpoint}: {_reason(error)}") from None
+        finally:
+            connection.close()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -178,6 +201,17 @@ class ApiSession:
         except OSError as error:
             raise Unavailable(f'cannot use "{self._ca_file}" as CA certificates: {_reason(error)}') from None
         return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+
+
+class NotWritten(Exception):
+    """What was downloaded cannot be written: an error of this machine, not of the server."""
+
+
+def _write(file: IO[bytes], piece: bytes) -> None:
+    try:
+        file.write(piece)
+    except OSError as error:
+        raise NotWritten(_reason(error)) from None
 
 
 def quoted(part: str) -> str:

@@ -105,6 +105,14 @@ def back_up_to(
     config: Config, path: Path, progress: Progress = lambda part: None, *, replace: bool = False
 ) -> BackupContents:
     """The archive as a file for its owner alone, which gets its name when it is complete and on disk."""
+    with new_archive(path, replace=replace) as file:
+        return back_up(config, file, progress, scratch=path.absolute().parent)
+
+
+@contextmanager
+def new_archive(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """A file for its owner alone to write an archive to. It gets its name when the block has ended without an error
+    and it is on disk. Raises StoreRefused or StoreError."""
     if not replace and path.exists():
         raise StoreRefused(f"{path} exists: give another name, or --replace")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -112,14 +120,13 @@ def back_up_to(
         try:
             descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                contents = back_up(config, file, progress, scratch=path.absolute().parent)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(path)
             sync_file(path.absolute().parent)
         finally:
             unfinished.unlink(missing_ok=True)
-    return contents
 
 
 def verify(path: Path) -> BackupContents:
