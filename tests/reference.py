@@ -168,7 +168,7 @@ def _markdown(reference: Reference) -> str:
             f"```sh\n{lines}\n```" if title.startswith("Example") else f"{title}:\n\n```sh\n{lines}\n```"
         )
     options = reference.options
-    if reference.path == "penstock serve":
+    if reference.path in ("penstock serve", "penstock check"):
         flags = {setting.flag for setting in settings().values()}
         options = [(name, text) for name, text in options if re.split(r"[ /]", name)[0] not in flags]
         parts.append("All settings are flags: [configuration](configuration.md#settings).")

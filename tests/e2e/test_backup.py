@@ -201,3 +201,31 @@ def test_what_cannot_be_backed_up_is_said_in_one_line(tmp_path: Path) -> None:
     assert "No such file or directory" in penstock("backup", nowhere, "--data", data, code=1)
     assert "Give either" in penstock("restore", tmp_path / "b", code=2)
     shutil.rmtree(data)
+
+
+@SERVERS
+def test_a_backup_over_the_network(tmp_path: Path, served: tuple[str, ...]) -> None:
+    archive = tmp_path / "backup.tar"
+    with ServerProcess("--data", str(tmp_path / "data"), *served) as server:
+        sqs = sqs_client(server.url, ACCOUNT)
+        for number in range(5):
+            queue = sqs.create_queue(QueueName=f"orders-{number}")["QueueUrl"]
+            sqs.send_message(QueueUrl=queue, MessageBody="x" * 100_000)
+        printed = penstock("backup", archive, "--endpoint-url", server.url)
+        assert printed.startswith(f"backup in {archive}, read back and in order")
+        assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+        before = archive.read_bytes()
+        assert "exists" in penstock("backup", archive, "--endpoint-url", server.url, code=2)
+        server.stop()
+    nothing = penstock("backup", archive, "--endpoint-url", server.url, "--replace", code=1)
+    assert nothing.count("\n") == 1 and "Is the broker running?" in nothing
+    assert archive.read_bytes() == before and not list(tmp_path.glob(".backup*"))
+    contents = json.loads(penstock("restore", archive, "--data", tmp_path / "restored", "--json"))
+    assert (contents["queues"], contents["messages"]) == (5, 5)
+
+
+def test_a_server_in_memory_has_no_backup(tmp_path: Path) -> None:
+    with ServerProcess("--memory") as server:
+        refused = penstock("backup", tmp_path / "b", "--endpoint-url", server.url, code=1)
+        assert "with memory nothing is stored" in refused and refused.count("\n") == 1
+        server.stop()

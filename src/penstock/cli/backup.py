@@ -50,21 +50,22 @@ def command(file: Path, verifies: bool, replace: bool, target: Target, **flags: 
     try:
         if target.is_chosen:
             target.need_penstock("backup")
-            with new_archive(file, replace=replace) as archive:
+            with new_archive(file, replace=replace) as (archive, unfinished):
                 target.session.download("/backup", archive)
-            contents = verify(file)
+                archive.flush()
+                contents = verify(unfinished)
         else:
             config = configured(flags)
             with out.progress("backup, percent", 100) as progress:
-                contents = back_up_to(config, file, lambda part: progress(int(100 * part)), replace=replace)
-            if verifies:
-                verify(file)
+                contents = back_up_to(
+                    config, file, lambda part: progress(int(100 * part)), replace=replace, verifies=verifies
+                )
     except StoreRefused as error:
         raise Failure(str(error)) from None
     except (StoreError, NotWritten) as error:
         raise Breakdown(f"the backup failed: {error}") from None
-    checked = verifies or target.is_chosen  # what came over a network is always read back
-    show(out, contents, f"backup in {file}" + (", read back and in order" if checked else ""))
+    is_checked = verifies or target.is_chosen  # what came over a network is always read back
+    show(out, contents, f"backup in {file}" + (", read back and in order" if is_checked else ""))
 
 
 def show(out: Output, contents: BackupContents, verdict: str) -> None:

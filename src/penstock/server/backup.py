@@ -102,17 +102,26 @@ def back_up(
 
 
 def back_up_to(
-    config: Config, path: Path, progress: Progress = lambda part: None, *, replace: bool = False
+    config: Config,
+    path: Path,
+    progress: Progress = lambda part: None,
+    *,
+    replace: bool = False,
+    verifies: bool = False,
 ) -> BackupContents:
     """The archive as a file for its owner alone, which gets its name when it is complete and on disk."""
-    with new_archive(path, replace=replace) as file:
-        return back_up(config, file, progress, scratch=path.absolute().parent)
+    with new_archive(path, replace=replace) as (file, unfinished):
+        contents = back_up(config, file, progress, scratch=path.absolute().parent)
+        if verifies:
+            file.flush()
+            verify(unfinished)
+    return contents
 
 
 @contextmanager
-def new_archive(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """A file for its owner alone to write an archive to. It gets its name when the block has ended without an error
-    and it is on disk. Raises StoreRefused or StoreError."""
+def new_archive(path: Path, *, replace: bool) -> Iterator[tuple[IO[bytes], Path]]:
+    """A file for its owner alone to write an archive to, and its path until the block has ended without an error and
+    it is on disk: then it gets its name. Raises StoreRefused or StoreError."""
     if not replace and path.exists():
         raise StoreRefused(f"{path} exists: give another name, or --replace")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -120,7 +129,7 @@ def new_archive(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
         try:
             descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                yield file
+                yield file, unfinished
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(path)
