@@ -7,11 +7,12 @@ queues of the page. Ten thousand queues are counted in pieces, between which oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.partition import Partition
 
-T = TypeVar("T")
 SortKey = Literal["name", "visible", "in_flight", "delayed", "age", "sent_rate", "bytes"]
 
-_QUEUES_PER_TURN = 200
+_QUEUES_PER_TURN = 100
 _NOTHING = Usage(0, 0)
 _NO_AGE = -1e18  # sorts before every age
 
@@ -125,9 +125,7 @@ async def summaries_of(partition: Partition, query: QueueQuery) -> list[QueueSum
     shard = partition.shard
     await shard.settled()
     usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
-    queues = [queue for queue in _named(partition, query) if query.fifo in (None, queue.settings.fifo)]
-    chosen = await _first(partition, queues, usage, query)
-    return await _summaries(partition, chosen, usage)
+    return await _summaries(partition, await _first(partition, usage, query), usage)
 
 
 async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
@@ -143,12 +141,9 @@ async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
 async def targets_of(partition: Partition, space: Space) -> set[str]:
     """The names that queues of this shard have as their dead-letter queue."""
     found: set[str] = set()
-    for names in _in_parts(partition.catalogue.names(space, "")):
-        for name in names:
-            queue = partition.catalogue.get(name)
-            if queue is not None and queue.settings.redrive is not None:
-                found.add(queue.settings.redrive.target.name)
-        await partition.shard.turn()
+    async for queues in _in_turns(partition, space):
+        redrives = [queue.settings.redrive for queue in queues]
+        found.update(redrive.target.name for redrive in redrives if redrive is not None)
     return found
 
 
@@ -194,35 +189,45 @@ class _Ranked(NamedTuple):
         return self.value, self.queue.name.name
 
 
-def _in_parts(items: list[T]) -> Iterator[list[T]]:
-    for start in range(0, len(items), _QUEUES_PER_TURN):
-        yield items[start : start + _QUEUES_PER_TURN]
-
-
-def _named(partition: Partition, query: QueueQuery) -> list[LiveQueue]:
-    found = []
-    for name in partition.catalogue.names(query.space, query.prefix):
-        if query.contains in name.name and (query.only is None or name.name in query.only):
-            queue = partition.catalogue.get(name)
-            if queue is not None:
-                found.append(queue)
-    return found
-
-
-async def _first(
-    partition: Partition, queues: list[LiveQueue], usage: Mapping[int, Usage], query: QueueQuery
-) -> list[_Ranked]:
-    """The first queues in the order of the query, beyond the page before."""
-    ranked: list[_Ranked] = []
-    for part in _in_parts(queues):
-        values = await _values(partition, part, usage, query.sort)
-        ranked += [_Ranked(values[queue.id], queue) for queue in part if queue.id in values]
+async def _in_turns(
+    partition: Partition, space: Space, prefix: str = "", after: str = ""
+) -> AsyncGenerator[list[LiveQueue], None]:
+    """The queues of a space in order of name, some in each turn of the loop."""
+    catalogue = partition.catalogue
+    while names := catalogue.names(space, prefix, after, _QUEUES_PER_TURN):
+        found = (catalogue.get(name) for name in names)
+        yield [queue for queue in found if queue is not None]
+        after = names[-1].name
         await partition.shard.turn()
-    if query.after is not None:
-        end = query.after.value, query.after.name
-        ranked = [each for each in ranked if (each.key < end if query.descending else each.key > end)]
-    ranked.sort(key=lambda each: each.key, reverse=query.descending)
-    return ranked[: query.rows_max]
+
+
+async def _first(partition: Partition, usage: Mapping[int, Usage], query: QueueQuery) -> list[_Ranked]:
+    """The first queues in the order of the query, beyond the page before."""
+    end, descending = query.after, query.descending
+    by_name = query.sort == "name" and not descending
+    first: list[_Ranked] = []
+    start = end.name if by_name and end is not None else ""
+    async with aclosing(_in_turns(partition, query.space, query.prefix, start)) as turns:
+        async for queues in turns:
+            queues = [queue for queue in queues if _is_wanted(queue, query)]
+            values = await _values(partition, queues, usage, query.sort)
+            ranked = [_Ranked(values[queue.id], queue) for queue in queues if queue.id in values]
+            if end is not None:
+                last = end.value, end.name
+                ranked = [each for each in ranked if (each.key < last if descending else each.key > last)]
+            first = sorted(first + ranked, key=lambda each: each.key, reverse=descending)[: query.rows_max]
+            if by_name and len(first) == query.rows_max:
+                break
+    return first
+
+
+def _is_wanted(queue: LiveQueue, query: QueueQuery) -> bool:
+    name = queue.name.name
+    return (
+        query.contains in name
+        and query.fifo in (None, queue.settings.fifo)
+        and (query.only is None or name in query.only)
+    )
 
 
 async def _values(
@@ -251,7 +256,8 @@ async def _summaries(
 ) -> list[QueueSummary]:
     shard = partition.shard
     found: list[QueueSummary] = []
-    for part in _in_parts(ranked):
+    for start in range(0, len(ranked), _QUEUES_PER_TURN):
+        part = ranked[start : start + _QUEUES_PER_TURN]
         queues = [each.queue for each in part]
         oldest = await _oldest(partition, queues, usage)
         counts = await _counts(queues, usage)

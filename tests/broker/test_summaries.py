@@ -1,0 +1,127 @@
+"""Queues at a glance: exact, sorted and paged, in one shard and in many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from penstock.broker.summaries import QueueQuery, QueueSummary, SortKey
+from penstock.names import Space
+from penstock.queues.settings import QueueSettings
+from sim.shards import ShardsWorld
+from sim.world import MINUTE, SECOND, World, name_of
+
+SPACE = Space("000000000000", "eu-west-1")
+SORTS: tuple[SortKey, ...] = ("name", "visible", "in_flight", "delayed", "age", "sent_rate", "bytes")
+
+
+@pytest.fixture
+def shards() -> Iterator[ShardsWorld]:
+    with ShardsWorld() as world:
+        yield world
+
+
+def summaries(world: World, **query: object) -> list[QueueSummary]:
+    asked = msgspec.structs.replace(QueueQuery(SPACE, 1000), **query)
+    return world.do(world.broker.summaries(asked))
+
+
+def names(found: list[QueueSummary]) -> list[str]:
+    return [each.name.name for each in found]
+
+
+def fill(world: World) -> None:
+    """Twelve queues that differ in everything."""
+    for n in range(12):
+        name = f"q{n:02}"
+        world.create(name)
+        world.send_all(name, *["x" * (1 + n * 7 % 12)] * (n * 5 % 12))
+        for _ in range(n % 3):
+            world.send(name, "later", delay_ms=MINUTE)
+        if n % 4 == 1:
+            world.receive(name, count=1 + n // 4)
+        world.advance(3 * SECOND)
+
+
+def test_counts_and_ages_are_exact(shards: ShardsWorld) -> None:
+    fill(shards)
+    for summary in summaries(shards):
+        name = summary.name.name
+        counts = summary.counts
+        assert (counts.visible, counts.in_flight, counts.delayed) == shards.counts(name)
+        stored = shards.do(shards.broker.summary(shards.queue(name)))
+        assert stored == summary
+        empty = not any((counts.visible, counts.in_flight, counts.delayed))
+        assert (summary.oldest_age_ms is None) == empty == (summary.bytes == 0)
+    assert summaries(shards)[1].oldest_age_ms == 11 * 3 * SECOND
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("sort", SORTS)
+def test_pages_hold_every_queue_once_and_in_order(
+    shards: ShardsWorld, sort: SortKey, descending: bool
+) -> None:
+    fill(shards)
+    everything = summaries(shards, sort=sort, descending=descending)
+    keys = [(each.sort_value, each.name.name) for each in everything]
+    assert keys == sorted(keys, reverse=descending) and len(keys) == 12
+    paged: list[QueueSummary] = []
+    after = None
+    while page := summaries(shards, sort=sort, descending=descending, rows_max=5, after=after):
+        paged += page
+        after = page[-1].end
+    assert names(paged) == names(everything)
+
+
+def test_each_order_is_by_what_it_says(shards: ShardsWorld) -> None:
+    fill(shards)
+    for sort in ("visible", "in_flight", "delayed"):
+        found = [getattr(each.counts, sort) for each in summaries(shards, sort=sort, descending=True)]
+        assert found == sorted(found, reverse=True) and found[0] > found[-1]
+    ages = [each.oldest_age_ms or -1 for each in summaries(shards, sort="age")]
+    assert ages == sorted(ages) and ages[0] == -1
+    sizes = [each.bytes for each in summaries(shards, sort="bytes")]
+    assert sizes == sorted(sizes) and sizes[-1] > 0
+
+
+def test_queues_are_chosen_by_name_and_kind(world: World) -> None:
+    for name in ("orders", "orders-dead", "bills"):
+        world.create(name)
+    world.create("orders.fifo")
+    assert names(summaries(world, prefix="orders")) == ["orders", "orders-dead", "orders.fifo"]
+    assert names(summaries(world, contains="dead")) == ["orders-dead"]
+    assert names(summaries(world, fifo=True)) == ["orders.fifo"]
+    assert names(summaries(world, only=frozenset(["bills", "missing"]))) == ["bills"]
+    assert summaries(world, space=Space("000000000000", "us-east-1")) == []
+
+
+def test_a_page_of_thousands_lets_other_requests_through(world: World) -> None:
+    for n in range(1000):
+        world.start(world.broker.create(name_of(f"q{n:04}"), QueueSettings(), {}))
+    world.run()
+    listing = world.start(world.broker.summaries(QueueQuery(SPACE, 10, sort="visible")))
+    turns = 0
+    while not listing.done:
+        assert world.runtime.step(), "it waits for nothing"
+        turns += 1
+    assert turns > 5 and names(listing.result())[:1] == ["q0000"]
+
+
+def test_dead_letter_queues_are_those_that_another_names(shards: ShardsWorld) -> None:
+    for n in range(6):
+        shards.create(f"dead-{n}")
+        shards.create(f"source-{n}", dead_letters=(f"dead-{n}", 3))
+    assert shards.do(shards.broker.dead_letter_queues(SPACE)) == {f"dead-{n}" for n in range(6)}
+
+
+def test_a_shard_that_is_not_open_is_shown_as_such(shards: ShardsWorld) -> None:
+    fill(shards)
+    statuses = shards.do(shards.broker.statuses())
+    assert [each.index for each in statuses] == list(range(shards.shards))
+    assert sum(each.queues for each in statuses) == 12 and all(each.is_open for each in statuses)
+    shards.close_shard(0)
+    shards.run()
+    assert [each.is_open for each in shards.do(shards.broker.statuses())][:2] == [False, True]
+    shards.open_shard(0)
