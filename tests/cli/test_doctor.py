@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.command_line import AmazonLookalike, CommandLine
+from cli.conftest import signed_in
 from e2e.process import ServerProcess
+from e2e.secured import Secured
 from penstock.cli.doctor_checks import (
     QUEUE_CHECKS,
     Finding,
@@ -154,17 +157,18 @@ def test_dead_letters_that_wait() -> None:
     assert found(queue("orders", wired("dead")), dead)["dead-letters"].queue == "dead"
 
 
-def test_headroom_of_the_server() -> None:
-    def checks(**store: Any) -> list[tuple[str, str]]:
-        status = {"store": {"kind": "sqlite", **store}, "memory_budget": 100, "memory_used": 50}
+def test_the_state_of_the_server() -> None:
+    def checks(memory_used: int = 50, **store: Any) -> list[tuple[str, str]]:
+        state = {"kind": "sqlite", "encryption": "on: 1 key", **store}
+        status = {"store": state, "memory_budget": 100, "memory_used": memory_used}
         return [(finding.check, finding.severity) for finding in server_findings(status)]
 
-    assert checks(free_bytes=20, used_bytes=80) == []
-    assert checks(free_bytes=10, used_bytes=90) == [("disk", "warning")]
-    assert checks(free_bytes=1, used_bytes=99) == [("disk", "problem")]
+    assert checks() == []
+    assert checks(disk_low="1 MB of 100 MB are free") == [("disk", "warning")]
     assert checks(refuses="the disk is full") == [("store-refuses", "problem")]
-    full = {"store": {}, "memory_budget": 100, "memory_used": 95}
-    assert [finding.check for finding in server_findings(full)] == ["memory"]
+    assert checks(memory_used=95) == [("memory", "warning")]
+    assert checks(encryption="off: there is no root key") == [("unencrypted", "hint")]
+    assert checks(encryption="off: there is no root key", kind="memory") == []
 
 
 def test_access_to_the_server() -> None:
@@ -223,6 +227,14 @@ def test_a_problem_is_exit_code_3(fresh: CommandLine) -> None:
     assert fresh("doctor", "orders", "dead").exit_code == 0
 
 
+def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+    with ServerProcess("--data", str(tmp_path / "data"), "--disk-warning", "1000000GB") as running:
+        result = CommandLine(running.url)("doctor")
+    assert result.exit_code == 1
+    assert "warning  the disk is nearly full: " in result.output and " are free [disk]" in result.output
+    assert "[unencrypted]" in result.output
+
+
 def test_looking_at_messages_changes_nothing(fresh: CommandLine) -> None:
     fresh.done("queue", "create", "dead")
     fresh.done("queue", "create", "orders", "--dead-letter-queue", "dead", "--max-receives", "9")
@@ -261,6 +273,24 @@ def test_keys_that_may_not_look_are_a_problem(as_guest: CommandLine) -> None:
     result = as_guest("doctor")
     assert result.exit_code == 3
     assert "AccessDenied" in result.output and "[not-looked-at]" in result.output
+
+
+def test_keys_without_the_admin_api_see_settings(as_root: CommandLine, as_reader: CommandLine) -> None:
+    as_root.done("queue", "create", "settings-only")
+    result = as_reader("doctor", "settings-only")
+    assert result.exit_code == 1
+    assert "[no-dead-letter-queue]" in result.output and "of: settings-only [not-allowed]" in result.output
+
+
+def test_a_user_who_may_only_look(tmp_path: Path) -> None:
+    server = Secured(tmp_path)
+    server.add("watcher", "sqs-read-only", "penstock-read-only")
+    server.add("root")
+    with server.running("--memory"):
+        signed_in(server, "root").done("queue", "create", "watched")
+        result = signed_in(server, "watcher")("doctor")
+    assert result.exit_code == 1, result.output
+    assert "[no-dead-letter-queue]" in result.output and "[not-allowed]" not in result.output
 
 
 def test_a_queue_that_does_not_exist(penstock: CommandLine) -> None:

@@ -23,6 +23,7 @@ from penstock.cli.doctor_checks import (
     Site,
     Thresholds,
     access_findings,
+    not_allowed,
     server_findings,
 )
 from penstock.cli.output import Output, safe
@@ -33,6 +34,7 @@ from penstock.client.api import ApiError, ApiSession, Unavailable
 
 _SAMPLE = 100  # messages of a page
 _PAGES_MAX = 5  # of the messages of a queue
+_DENIED = "AccessDenied"
 _COLOURS = {PROBLEM: "red", WARNING: "yellow", HINT: "cyan"}
 _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
 
@@ -78,7 +80,9 @@ def command(
     try:
         facts = list(_facts(target, queues, prefix, receives))
         findings = [*_findings(Site({each.arn: each for each in facts}, Thresholds(late_s, receives)))]
-        findings += _of_server(target)
+        if target.is_penstock:
+            findings += _of_server(target)
+            findings += not_allowed([each.name for each in facts if not each.info])
     except (ApiError, Unavailable) as error:
         facts = []
         findings = [_unreachable(target, error)]
@@ -95,9 +99,11 @@ def _findings(site: Site) -> Iterator[Finding]:
 
 def _of_server(target: Target) -> Iterator[Finding]:
     endpoint = target.endpoint
-    if not target.is_penstock:
-        return
-    yield from server_findings(target.admin("GET", "/status"))
+    try:
+        yield from server_findings(target.admin("GET", "/status"))
+    except ApiError as error:
+        if error.code != _DENIED:  # the server belongs to one account, and others may use it
+            raise
     unsigned = ApiSession.of(endpoint._replace(credentials=None))
     try:
         unsigned.sqs("ListQueues", MaxResults=1)
@@ -147,18 +153,27 @@ def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
         attributes = target.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])["Attributes"]
         if not target.is_penstock:
             return QueueFacts(name, attributes)
-        queue = AdminQueue(target, url)
-        info = queue.call("GET")
-        in_flight = _sample(queue, {"state": "in_flight"}) if info["in_flight"] else []
-        for message in in_flight:
-            if holder := message.get("holder"):
-                holder["held_s"] = age_s(holder["since"])
-        often = _sample(queue, {"receives_min": receives})
-        return QueueFacts(name, attributes, info, tuple(in_flight), tuple(often))
+        return _with_messages(AdminQueue(target, url), attributes, receives)
     except ApiError as error:
         if error.code in ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"):
             return None
         raise
+
+
+def _with_messages(queue: AdminQueue, attributes: dict[str, str], receives: int) -> QueueFacts:
+    """What the admin API tells; without it if the caller may not use that."""
+    try:
+        info = queue.call("GET")
+        in_flight = _sample(queue, {"state": "in_flight"}) if info["in_flight"] else []
+        often = _sample(queue, {"receives_min": receives})
+    except ApiError as error:
+        if error.code != _DENIED:
+            raise
+        return QueueFacts(queue.name, attributes)
+    for message in in_flight:
+        if holder := message.get("holder"):
+            holder["held_s"] = age_s(holder["since"])
+    return QueueFacts(queue.name, attributes, info, tuple(in_flight), tuple(often))
 
 
 def _sample(queue: AdminQueue, query: dict[str, Any]) -> list[dict[str, Any]]:

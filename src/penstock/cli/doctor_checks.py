@@ -17,7 +17,6 @@ PROBLEM, WARNING, HINT = "problem", "warning", "hint"
 
 _RETENTION_S_DEFAULT = 4 * 86_400
 _NEAR_EXPIRY = 0.8  # of the retention
-_DISK_PROBLEM, _DISK_WARNING = 0.05, 0.15  # free part
 _MEMORY_WARNING = 0.9  # used part
 _EMPTY_RECEIVES_PER_S = 0.5
 _EXTENDED_OFTEN = 2
@@ -255,15 +254,17 @@ def server_findings(status: Mapping[str, Any]) -> Iterator[Finding]:
             PROBLEM, "store-refuses", None, f"the store refuses changes: {store['refuses']}",
             "free disk space or repair the store", "penstock health --verbose",
         )  # fmt: skip
-    if store.get("free_bytes") is not None:
-        whole = store["free_bytes"] + store.get("used_bytes", 0)
-        free = store["free_bytes"] / whole if whole else 1.0
-        if free < _DISK_WARNING:
-            yield Finding(
-                PROBLEM if free < _DISK_PROBLEM else WARNING, "disk", None,
-                f"{free:.0%} of the disk is free: {short_size(store['free_bytes'])}",
-                "make room, or move the data to a larger disk", "penstock queue ls --sort bytes",
-            )  # fmt: skip
+    if store.get("disk_low"):
+        yield Finding(
+            WARNING, "disk", None, f"the disk is nearly full: {store['disk_low']}",
+            "make room, or move the data to a larger disk", "penstock queue ls --sort bytes --descending",
+        )  # fmt: skip
+    if store["encryption"].startswith("off") and store["kind"] != "memory":
+        yield Finding(
+            HINT, "unencrypted", None, "messages are stored unencrypted",
+            "create a root key and start the server with --root-key-file",
+            "penstock key root penstock-root.key",
+        )  # fmt: skip
     if status["memory_budget"] and status["memory_used"] > _MEMORY_WARNING * status["memory_budget"]:
         yield Finding(
             WARNING, "memory", None,
@@ -286,6 +287,17 @@ def access_findings(url: str, *, is_open: bool, is_local: bool) -> Iterator[Find
             WARNING, "no-tls", None, "requests and messages travel unencrypted",
             "serve HTTPS with --tls-cert and --tls-key, or put a proxy with TLS before the server",
             "penstock serve --help",
+        )  # fmt: skip
+
+
+def not_allowed(queues: list[str]) -> Iterator[Finding]:
+    if queues:
+        yield Finding(
+            HINT, "not-allowed", None,
+            f"the keys may not look at messages, only at settings, of: {', '.join(queues[:5])}"
+            f"{' ...' if len(queues) > 5 else ''}",
+            "attach the policy penstock-read-only to their user",
+            "penstock policy attach penstock-read-only --user USER",
         )  # fmt: skip
 
 

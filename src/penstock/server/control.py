@@ -36,6 +36,8 @@ class ProcessControl:
             parts.site.guarantees,
             parts.listener.open_connections,
             config.advertise and str(config.advertise),
+            parts.security.encryption.status,
+            parts.disk_space.shown() or None,
         )
 
     async def reload(self) -> ReloadResult:

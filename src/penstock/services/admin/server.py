@@ -33,6 +33,8 @@ class ServerFacts(NamedTuple):
     durability: str
     connections: int
     node: str | None
+    encryption: str  # "off: …" or "on: …"
+    disk_low: str | None  # how little is free
 
 
 class ServerControl(Protocol):
@@ -90,6 +92,8 @@ def _store_state(facts: ServerFacts, shards: list[ShardStatus]) -> StoreState:
     return StoreState(
         kind=facts.store,
         durability=facts.durability,
+        encryption=facts.encryption,
+        disk_low=facts.disk_low,
         used_bytes=sum(used) if used else None,
         free_bytes=min(free, default=None),
         refuses=next((each.refuses for each in shards if each.refuses is not None), None),

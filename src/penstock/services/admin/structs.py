@@ -287,8 +287,10 @@ class Nothing(Asked, kw_only=True):
 class StoreState(Absent, kw_only=True):
     kind: str
     durability: str
+    encryption: str  # "off: …" or "on: …"
     used_bytes: int | None = None
     free_bytes: int | None = None
+    disk_low: str | None = None  # how little is free, once it is too little
     refuses: str | None = None
 
 
