@@ -50,6 +50,13 @@ def test_show_groups_by_source_reason_and_age(penstock: CommandLine, amazon: Com
     (only,) = penstock.json_lines("dlq", "show", dead_letters, "--by", "age")
     assert (only["age"], only["count"], "source" in only) == ("under 1h", 5, False)
     assert penstock.json_lines("dlq", "show", dead_letters, "--older-than", "1h") == []
+    for source in (
+        queue,
+        f"{penstock.endpoint}/000000000000/{queue}",
+        f"arn:aws:sqs:us-east-1:000000000000:{queue}",
+    ):
+        (group,) = penstock.json_lines("dlq", "show", dead_letters, "--source", source)
+        assert group["count"] == 4
     assert "dlq show needs Penstock" in amazon.failed("dlq", "show", dead_letters, code=2)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pexpect
 import pytest
 
 from cli.command_line import CommandLine
 from cli.queues_for_commands import new_pair, new_queue
+from e2e.process import ServerProcess
 from penstock.cli import tail
 
 
@@ -88,7 +91,7 @@ def test_tail_follows(penstock: CommandLine, monkeypatch: pytest.MonkeyPatch) ->
             sent += 1
             penstock.done("message", "send", queue, f"message {sent}")
 
-    monkeypatch.setattr(tail.time, "sleep", send_some)
+    monkeypatch.setattr(tail, "time", SimpleNamespace(sleep=send_some))
     result = penstock("tail", "-f", queue, "--json")
     assert result.exit_code == 130
     seen = [json.loads(line)["body"] for line in result.stdout.splitlines()]
@@ -108,9 +111,34 @@ def test_tail_follows_dead_letters_and_a_filter(
             raise KeyboardInterrupt
         penstock("message", "receive", queue, "--max", "4", "--visibility", "0s")
 
-    monkeypatch.setattr(tail.time, "sleep", receive_all)
+    monkeypatch.setattr(tail, "time", SimpleNamespace(sleep=receive_all))
     result = penstock("tail", "-f", dead_letters, "--body", "odd", "--json")
     assert [json.loads(line)["body"] for line in result.stdout.splitlines()] == ["odd 1", "odd 3"]
+
+
+def test_tail_outlives_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ServerProcess("--data", str(tmp_path))
+    commands = CommandLine(server.url)
+    queue = new_queue(commands)
+    commands.done("message", "send", queue, "before")
+    again: list[ServerProcess] = []
+
+    def restart() -> None:
+        again.append(ServerProcess("--data", str(tmp_path), "--port", str(server.port)))
+        commands.done("message", "send", queue, "after")
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    steps = iter([server.stop, lambda: None, restart, end])
+    monkeypatch.setattr(tail, "time", SimpleNamespace(sleep=lambda seconds: next(steps)()))
+    try:
+        result = commands("tail", "-f", queue, "--json")
+    finally:
+        for process in again:
+            process.kill()
+    assert [json.loads(line)["body"] for line in result.stdout.splitlines()] == ["before", "after"]
+    assert result.stderr.count("trying again") == 1
 
 
 def test_tail_in_a_terminal(penstock: CommandLine) -> None:

@@ -88,6 +88,8 @@ def chosen(flags: Json) -> Json:
     renamed = {"where": "json", "older_than": "older_than_s", "younger_than": "younger_than_s"}
     renamed |= {"min_receives": "receives_min", "max_receives": "receives_max", "with_id": "id"}
     members = {renamed.get(name, name): value for name, value in flags.items()}
+    if "://" in (members.get("source") or ""):
+        members["source"] = queue_name(members["source"])  # the API takes names and ARNs
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in members.items()

@@ -15,9 +15,11 @@ import click
 
 from penstock.cli.admin_queue import AdminQueue, Json, chosen, with_filter
 from penstock.cli.arguments import DurationArgument, queue_argument
+from penstock.cli.failure import printable
 from penstock.cli.output import safe, shortened
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
+from penstock.client.api import Unavailable
 
 _LAST_MAX = 1000
 _PAGE = 100  # while following: the last page is listed again and again
@@ -59,10 +61,17 @@ def command(
     following = _Following(admin, chosen(flags))
     for message in deque(following.new(), maxlen=count):
         _show(target, admin, message, full)
+    is_lost = False
     while follow:
         time.sleep(interval)
-        for message in following.new():
-            _show(target, admin, message, full)
+        try:
+            for message in following.new():
+                _show(target, admin, message, full)
+            is_lost = False
+        except Unavailable as error:  # it may be restarted
+            if not is_lost:
+                target.out.note(f"{printable(str(error))}; trying again")
+            is_lost = True
 
 
 class _Following:
