@@ -164,6 +164,10 @@ def test_a_body_that_is_not_json_does_not_match(body: str) -> None:
         ({"regex": "a{3,1}"}, "min repeat greater"),
         ({"regex": "a" * 1001}, "at most 1000 characters"),
         ({"regex": "(?x)a b"}, "the flag x"),
+        ({"regex": "(?R)b"}, "without recursion"),
+        ({"regex": r"\\\\(?1)(a)"}, "without recursion"),
+        ({"regex": "(?P<n>(?&n)a)"}, "without recursion"),
+        ({"regex": "(?P<n>(?P>n)a)"}, "without recursion"),
         ({"regex": "(?ix:a b)"}, "the flag x"),
     ],
 )
@@ -189,7 +193,15 @@ def test_a_pattern_that_would_need_gigabytes_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"\d{4}-\d{2}-\d{2}", r"(foo|bar)+\s*(baz)?", r'"id":\s*"[0-9a-f-]{36}"', r"a{1,9999}"]
+    "pattern",
+    [
+        r"\(?1\)?",
+        r"(?i)x(?=y)",
+        r"\d{4}-\d{2}-\d{2}",
+        r"(foo|bar)+\s*(baz)?",
+        r'"id":\s*"[0-9a-f-]{36}"',
+        r"a{1,9999}",
+    ],
 )
 def test_usual_patterns_are_accepted(pattern: str) -> None:
     MessageFilter(regex=pattern).check()

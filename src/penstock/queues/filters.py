@@ -29,7 +29,13 @@ STATES = {"visible": State.READY, "delayed": State.DELAYED, "in_flight": State.I
 _PATTERN_LENGTH_MAX = 1000
 _PATTERN_SIZE_MAX = 20_000
 _SECONDS_MAX = 1e9
-_LAYOUT_FLAG = re.compile(r"\(\?[\w-]*x")
+_UNSUPPORTED = re.compile(
+    r"""(?<!\\)(?:\\\\)*\(\?(?:   # a parenthesis that is not escaped
+    [\w-]*x                       # the flag x: spaces and comments would hide repetitions from the estimate below
+    | R | [+-]?[0-9] | & | P>     # a call of the pattern or of a group: endless ones fill the memory
+    )""",
+    re.VERBOSE,
+)
 _REPEATED_GROUP = re.compile(r"\)(?:[*+?]|\{\s*([0-9]*))")
 _REPEATED = re.compile(r"\{\s*([0-9]+)")
 
@@ -173,8 +179,8 @@ def compile_pattern(text: str) -> regex.Pattern[str]:
     """Raises FilterInvalid."""
     if len(text) > _PATTERN_LENGTH_MAX:
         raise FilterInvalid(f"regex: the pattern is too long; write at most {_PATTERN_LENGTH_MAX} characters")
-    if _LAYOUT_FLAG.search(text):
-        raise FilterInvalid("regex: the flag x is not supported; write the pattern without it")
+    if _UNSUPPORTED.search(text):
+        raise FilterInvalid("regex: write the pattern without the flag x, and without recursion such as (?R)")
     # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.
     # Groups are not told from what looks like one, so that nothing can hide from the estimate.
     repeats = prod(max(2, int(times or 0)) for times in _REPEATED_GROUP.findall(text))
