@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -245,6 +246,7 @@ class EditedStandardHistory(EditedHistory, StandardHistory):
                 assert type(outcome) is (refusal or type(None))
                 if refusal is None:
                     self.apply(each, operation)
+                    each.stored = replace(each, stored=None)  # unlike a receive that follows, it is durable
         available = {each.body: each for each in self.model.available(queue, self.now_ms)}
         for body, message in received.items():
             each = available[body]
