@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
+from store_broker import StoreBroker
 from store_driver import Driver
 
-from penstock.broker.broker import Broker
 from penstock.broker.bulk_tasks import BulkTasks, TaskStatus
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
-from penstock.broker.shard import Shard
-from penstock.clock import ManualClock
-from penstock.limits import HOUR, SECOND, Limits
-from penstock.names import QueueName
-from penstock.promise import start
+from penstock.limits import HOUR, SECOND
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Outgoing
-from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
 from penstock.store.port import LAST, Order
-from sim.runtime import SimulatedRuntime
 from sim.world import Caller
 
 T = TypeVar("T")
@@ -35,26 +29,8 @@ KEYS: dict[Order, Callable[[EntryRow], tuple[int, int]]] = {
 }
 
 
-class Listed:
+class Listed(StoreBroker):
     """A broker on a store, with a queue whose messages are in all states."""
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self.clock = ManualClock()
-        self.runtime = SimulatedRuntime(self.clock, lambda choices: 0)
-        shard = Shard(driver.store, self.runtime, self.clock, Limits(), driver.state, lambda error: None)
-        self.broker = Broker(Limits())
-        self.broker.open_shard(shard)
-
-    def do(self, coroutine: Coroutine[Any, None, T]) -> T:
-        outcome = start(coroutine)
-        self.runtime.run_until_idle()
-        return outcome.result()
-
-    def create(self, name: str) -> LiveQueue:
-        full = QueueName("000000000000", "eu-west-1", name)
-        settings = QueueSettings(fifo=name.endswith(".fifo"))
-        return self.do(self.broker.create(full, settings, {}))
 
     def fill(self, queue: LiveQueue, random: Random) -> None:
         for i in range(60):
