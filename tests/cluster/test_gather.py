@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
 from cluster.links import QUICK, SECRET
 from cluster.nodes import MovingOwners
 from penstock.broker.broker import Broker
+from penstock.broker.editing import Operation
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import LoopRuntime, Worker
 from penstock.broker.shard import Shard
+from penstock.broker.summaries import QueueQuery
 from penstock.clock import SystemClock
 from penstock.cluster import gather
 from penstock.cluster.accepting import LinkListener
@@ -23,6 +26,7 @@ from penstock.errors import Unreachable
 from penstock.limits import Limits
 from penstock.names import QueueName, Space, shard_of
 from penstock.promise import start
+from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Outgoing
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.memory import MemorySite
@@ -142,6 +146,36 @@ def test_sources_and_definitions() -> None:
                 record = await start_on_loop(node.broker.describe(NAMES[5]))
                 assert record.settings.redrive == Redrive(NAMES[0], 3)  # type: ignore[attr-defined]
                 assert await start_on_loop(node.broker.describe(NAMES[20])) is None
+
+    run(test)
+
+
+def test_every_node_shows_the_same_queues_tasks_and_shards() -> None:
+    async def test() -> None:
+        async with brokers() as made:
+            for number, name in enumerate(NAMES):
+                queue = await create(made, name, QueueSettings(redrive=Redrive(NAMES[number // 10], 3)))
+                owner = made[shard_of(name, SHARDS) % 3].broker
+                if number:
+                    await start_on_loop(owner.send(queue, [Outgoing(body="x", sender="s")] * number, None))
+            tasks = owner.bulk_tasks(queue)
+            await start_on_loop(tasks.begin(queue, Operation.RESET, None, MessageFilter(), rate=1))
+            query = QueueQuery(SPACE, 7, sort="visible", descending=True)
+            for node in made:
+                page: Any = await start_on_loop(node.broker.summaries(query))
+                assert [(each.name, each.counts.visible) for each in page] == [
+                    (NAMES[number], number) for number in range(39, 32, -1)
+                ]
+                targets = await start_on_loop(node.broker.dead_letter_queues(SPACE))
+                assert targets == {name.name for name in NAMES[:4]}
+                (task,) = cast(Any, await start_on_loop(node.broker.tasks(SPACE)))
+                assert task.queue == NAMES[39] and task.operation is Operation.RESET
+                statuses: Any = await start_on_loop(node.broker.statuses())
+                assert [each.owner for each in statuses] == [made[n % 3].address for n in range(SHARDS)]
+                assert sum(each.messages for each in statuses) == sum(range(40))
+            await made[1].give_up(4)
+            statuses = await start_on_loop(made[0].broker.statuses())
+            assert [each.is_open for each in statuses] == [True, True, True, True, False, True]
 
     run(test)
 

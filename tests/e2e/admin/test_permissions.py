@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,59 @@ def test_a_queue_policy_can_admit_another_account(world: Secured) -> None:
     owner.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
     assert stranger.admin("GET", path)["account"] == HOME
     assert refused(stranger, "GET", f"/queues/shared/messages?account={HOME}") == (403, "AccessDenied")
+
+
+def test_where_messages_go_needs_the_permission_to_send_there(world: Secured) -> None:
+    owner, narrow = session(world, "owner"), session(world, "narrow")
+    url = owner.sqs("CreateQueue", QueueName="orders-sent")["QueueUrl"]
+    owner.sqs("CreateQueue", QueueName="bills-1")
+    id = owner.sqs("SendMessage", QueueUrl=url, MessageBody="x")["MessageId"]
+    message = f"/queues/orders-sent/messages/{id}"
+    assert refused(narrow, "POST", f"{message}/move", {"to": "bills-1"}) == (403, "AccessDenied")
+    assert refused(narrow, "POST", f"{message}/move", {"to": "missing"}) == (403, "AccessDenied")
+    tasks = "/queues/orders-sent/tasks"
+    for operation in ("move", "copy"):
+        asked = {"operation": operation, "to": "bills-1", "dry_run": True}
+        assert refused(narrow, "POST", tasks, asked) == (403, "AccessDenied")
+        assert owner.admin("POST", tasks, body=asked)["can"] == 1
+    for wanted in ({}, {"source": "bills-1"}):
+        asked = {"operation": "redrive", "filter": wanted, "dry_run": True}
+        assert refused(narrow, "POST", tasks, asked) == (403, "AccessDenied")
+    assert owner.admin("POST", f"{message}/move", body={"to": "bills-1"}) == {"queue": "bills-1", "id": id}
+
+
+def test_a_reader_changes_nothing(world: Secured) -> None:
+    reader = session(world, "reader")
+    for name, row in ACTIONS.items():
+        if not row.read_only:
+            method, _, path = row.http.removeprefix("/").partition(" ")
+            path = path.removeprefix("/admin/v1").replace("{queue}", "orders-1").replace("{id}", "x")
+            members = {"to": "front", "reason": "x", "operation": "delete"}
+            body = {each: members[each] for each in members if each in row.request.__struct_fields__}
+            assert refused(reader, method, path, body or None) == (403, "AccessDenied"), name
+
+
+def test_changes_are_audited_without_contents(world: Secured) -> None:
+    owner = session(world, "owner")
+    url = owner.sqs("CreateQueue", QueueName="audited")["QueueUrl"]
+    id = owner.sqs("SendMessage", QueueUrl=url, MessageBody="first secret")["MessageId"]
+    message = f"/queues/audited/messages/{id}"
+    owner.admin("GET", message)
+    attributes = {"colour": {"type": "String", "value": "third secret"}}
+    owner.admin("PATCH", message, body={"body": "second secret", "attributes": attributes})
+    owner.admin("POST", f"{message}/failures", body={"reason": "fourth secret"})
+    asked = {"operation": "delete", "filter": {"body": "fifth secret"}}
+    owner.admin("POST", "/queues/audited/tasks", body=asked)
+    for _ in range(300):
+        events = [each for each in world.audit_log if each["eventSource"].startswith("penstock")]
+        found = {each["eventName"]: each for each in events if "audited" in json.dumps(each)}
+        if "StartTask" in found:
+            break
+        time.sleep(0.02)
+    assert found.keys() == {"EditMessage", "ReportFailure", "StartTask"}
+    assert found["EditMessage"]["requestParameters"] == {"queue": "audited", "id": id}
+    assert found["StartTask"]["requestParameters"] == {"queue": "audited", "operation": "delete"}
+    assert "secret" not in json.dumps(list(found.values()))
 
 
 def test_localstacks_page_needs_a_permission_too(world: Secured) -> None:

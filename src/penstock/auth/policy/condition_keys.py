@@ -80,7 +80,7 @@ _TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
 SERVICE_KEYS = frozenset(("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"))
 """What the services put into ``Question.keys``."""
 
-_KNOWN_SERVICES = ("aws", "sqs", "sts")
+_KNOWN_SERVICES = ("aws", "sqs", "sts", "penstock")
 
 
 def is_unknown(key: str) -> bool:
