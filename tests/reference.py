@@ -44,8 +44,8 @@ OUTPUT = """\
 In a terminal output is laid out and coloured, elsewhere it is plain text. `--json` prints one object, or for a
 list one object a line, with the member names of the admin API; times are RFC 3339. Durations are given as
 `30s`, `15m`, `2h` or `4d`, rates as `50/s` or `600/m`, queues by name, URL or ARN. Commands that destroy
-something show how much it is and ask; `--yes` answers, and without a terminal it has to be given. Errors are
-one line on standard error."""
+something show how much it is and ask; `--yes` answers, and without a terminal it has to be given. An error is
+one line on standard error; wrong usage also shows the right one."""
 
 EXIT_CODES: Rows = [
     ("0", "It is done; a check found nothing."),
