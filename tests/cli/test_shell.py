@@ -289,6 +289,28 @@ def test_history_is_kept_for_its_owner(penstock: CommandLine, tmp_path: Path) ->
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_shell_without_a_place_for_its_history(penstock: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    process = opened(penstock, "shell", XDG_STATE_HOME=str(tmp_path / "file"), PROMPT_TOOLKIT_NO_CPR="1")
+    assert "... this is Interactive help:" in until_prompt(process, "help")
+    process.sendline("q")
+    assert ended(process) == 0
+
+
+def test_an_interrupted_command_does_not_end_the_shell(
+    penstock: CommandLine, shell: Piped, tmp_path: Path
+) -> None:
+    shell("et")
+    process = opened(penstock, "shell", XDG_STATE_HOME=str(tmp_path), PROMPT_TOOLKIT_NO_CPR="1")
+    process.sendline(f"tail -f {shell._queue}")
+    process.expect_exact("A-404")
+    process.sendcontrol("c")
+    process.expect_exact(PROMPT)
+    assert "ERROR: unrecognized command" in until_prompt(process, "frobnicate")
+    process.sendline("q")
+    assert ended(process) == 0
+
+
 def test_completion_of_commands_queues_and_ids(penstock: CommandLine, shell: Piped, tmp_path: Path) -> None:
     (message,) = shell.objects("et", "id A-101")
     process = opened(penstock, "shell", XDG_STATE_HOME=str(tmp_path), PROMPT_TOOLKIT_NO_CPR="1")

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from penstock.cli.shell_operations import QueueOperations
 from penstock.cli.shell_view import Found
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Unavailable
+
+if TYPE_CHECKING:
+    from prompt_toolkit.history import History
 
 _LISTED = 10
 _PROMPT = ">> Enter command: "
@@ -278,14 +281,13 @@ def _lines(shell: Shell, target: Target) -> Iterator[str]:
         yield from sys.stdin
         return
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
 
     from penstock.cli import main
     from penstock.cli.shell_completion import ShellCompleter
 
     completer = ShellCompleter(target, main, HELP, lambda: shell.queue)
     session: PromptSession[str] = PromptSession(
-        history=FileHistory(_history_file()), completer=completer, complete_while_typing=False
+        history=_history(), completer=completer, complete_while_typing=False
     )
     while True:
         try:
@@ -297,13 +299,18 @@ def _lines(shell: Shell, target: Target) -> Iterator[str]:
             return
 
 
-def _history_file() -> str:
-    """Only its owner may read it: lines can hold bodies of messages."""
+def _history() -> History:
+    """A file that only its owner may read: lines can hold bodies of messages. Without one, of this session only."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    file = Path(base).expanduser() / "penstock" / "history"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
-    return str(file)
+    try:
+        file = Path(base).expanduser() / "penstock" / "history"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    except (OSError, RuntimeError):  # a container without a home directory, or a read-only one
+        return InMemoryHistory()
+    return FileHistory(str(file))
 
 
 def _show(title: str, value: Any) -> None:
