@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from penstock.names import QueueName, shard_of
+from penstock.names import QueueName, Space, shard_of
 from penstock.server.shard_hints import ShardHints
 
 from .harness import made_request, signed
 
 SHARDS = 32
+HOME = Space("000000000000", "us-east-1")
 JSON = "application/x-amz-json-1.0"
 CREDENTIAL = "AKIDEXAMPLE/20260101/eu-west-1/sqs/aws4_request"
 URL = "http://localhost:9324/111122223333/orders"
@@ -21,7 +22,7 @@ def hint(body: bytes, credential: str = CREDENTIAL, content_type: str = JSON, ho
     headers = {"content_type": content_type, **({"authorization": signed(credential)} if credential else {})}
     request = made_request(**headers)
     request.body = body
-    hints = ShardHints(SHARDS, host)
+    hints = ShardHints(SHARDS, host, HOME)
     first = hints.shard_of(request)
     assert hints.shard_of(request) == first  # from the cache
     return first
@@ -89,10 +90,34 @@ def test_only_aws_json_is_looked_at() -> None:
 
 
 def test_requests_for_the_same_url_in_other_regions_are_kept_apart() -> None:
-    hints = ShardHints(SHARDS, "")
+    hints = ShardHints(SHARDS, "", HOME)
     for region in ("eu-west-1", "us-east-1", "eu-west-1"):
         request = made_request(
             content_type=JSON, authorization=signed(f"AKID/20260101/{region}/sqs/aws4_request") + "0" * 62
         )
         request.body = naming(URL)
         assert hints.shard_of(request) == shard(region)
+
+
+@pytest.mark.parametrize(
+    ("target", "credential", "name"),
+    [
+        ("orders", "", QueueName("000000000000", "us-east-1", "orders")),
+        ("orders/messages?limit=1", CREDENTIAL, QueueName("000000000000", "eu-west-1", "orders")),
+        (
+            "orders/messages/x/move",
+            CREDENTIAL.replace("AKIDEXAMPLE", "111122223333"),
+            QueueName("111122223333", "eu-west-1", "orders"),
+        ),
+        ("orders?account=111122223333", CREDENTIAL, None),
+    ],
+)
+def test_a_request_of_the_admin_api_names_its_queue_in_the_path(
+    target: str, credential: str, name: QueueName | None
+) -> None:
+    request = made_request(**({"authorization": signed(credential)} if credential else {}))
+    request.target = f"/admin/v1/queues/{target}".encode()
+    hints = ShardHints(SHARDS, "", HOME)
+    assert hints.shard_of(request) == (None if name is None else shard_of(name, SHARDS))
+    request.body = b"x" * 100_000
+    assert hints.shard_of(request) is None

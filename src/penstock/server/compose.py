@@ -132,7 +132,7 @@ class Parts:
             )
             place = self.node.place
         if place is not None:
-            hints = ShardHints(self.site.shards, _queue_host(self))
+            hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
             self.links = ClusterLinks(place, self.broker, self._routes.serve_passed_on, hints.shard_of)
             await self.links.start()
             self._routes.forwarder = self.links.forwarder
