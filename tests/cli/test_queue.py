@@ -276,6 +276,16 @@ def test_purge_asks(penstock: CommandLine) -> None:
     assert penstock.done("queue", "stat", "orders", "visible", "in_flight") == "0 0\n"
 
 
+def test_an_interrupted_question_changes_nothing(penstock: CommandLine) -> None:
+    process = penstock.spawn("queue", "purge", "orders")
+    process.expect(r"\[y/N\]: ")
+    process.sendintr()
+    process.wait()
+    assert process.exitstatus == 130
+    process.close()
+    assert penstock.done("queue", "stat", "orders", "visible") == "2\n"
+
+
 def test_purge_without_a_terminal_needs_yes(penstock: CommandLine, amazon: CommandLine) -> None:
     assert penstock.failed("queue", "purge", "orders", code=2) == (
         "Delete 3 messages of orders? Give --yes to do it without being asked."
