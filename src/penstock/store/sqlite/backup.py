@@ -1,9 +1,9 @@
 """Copies of all shards of a data directory, of one moment, while a server uses it.
 
 Shards count the messages that they hand to each other, so that copies of different moments do not fit together: a
-message could be in two of them or in none. For one moment every shard is locked for writing, which lets commits wait
-for a few milliseconds. Meanwhile a read transaction is begun in each; then the locks are released, and everything is
-read from these transactions while the server goes on.
+message could be in two of them or in none. For one moment every shard is locked for writing, which lets commits wait,
+by about a millisecond for each shard. Meanwhile a read transaction is begun in each; then the locks are released, and
+everything is read from these transactions while the server goes on.
 """
 
 from __future__ import annotations
