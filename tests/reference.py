@@ -16,7 +16,7 @@ import click
 
 from penstock import __version__
 from penstock.cli import SECTIONS, main
-from penstock.cli.setting_sections import show_all_settings
+from penstock.cli.server.setting_sections import show_all_settings
 from penstock.server.settings.config import settings
 
 ROOT = Path(__file__).parent.parent

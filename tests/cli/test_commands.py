@@ -19,7 +19,7 @@ from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
-from penstock.cli.setting_sections import MOST_USED, SECTIONS
+from penstock.cli.server.setting_sections import MOST_USED, SECTIONS
 from penstock.server.settings.config import settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,7 +41,7 @@ def test_help_names_the_commands_and_shows_examples() -> None:
 
 def test_without_a_command_and_a_terminal_the_help_is_an_error() -> None:
     result = penstock()
-    assert (result.exit_code, result.stdout) == (2, "") and "Queues and messages:" in result.stderr
+    assert (result.exit_code, result.stdout) == (2, "") and "Queues:" in result.stderr
 
 
 HEAVY = {
@@ -89,7 +89,7 @@ def test_every_setting_is_a_flag_with_its_variable_in_the_help_of_all() -> None:
     text = " ".join(penstock("serve", "--help-all").output.split())
     for setting in settings().values():
         assert f" {setting.flag}" in text and setting.variable in text
-    assert "Other settings" not in text, "list new settings in cli/setting_sections.py"
+    assert "Other settings" not in text, "list new settings in cli/server/setting_sections.py"
 
 
 def test_the_help_of_serve_shows_ten_settings_and_where_the_rest_is() -> None:

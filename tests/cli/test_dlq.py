@@ -8,7 +8,7 @@ import pytest
 
 from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_pair, new_queue, report_failure
-from penstock.cli.dlq import command
+from penstock.cli.queues.dlq import command
 
 
 def with_dead_letters(commands: CommandLine, count: int = 4) -> tuple[str, str]:

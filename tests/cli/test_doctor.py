@@ -14,7 +14,7 @@ from cli.command_line import AmazonLookalike, CommandLine
 from cli.conftest import signed_in
 from e2e.process import ServerProcess
 from e2e.secured import Secured
-from penstock.cli.doctor_checks import (
+from penstock.cli.server.doctor_checks import (
     QUEUE_CHECKS,
     Finding,
     QueueFacts,

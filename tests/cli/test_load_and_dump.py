@@ -11,7 +11,7 @@ import pytest
 
 from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_queue
-from penstock.cli import admin_queue, load
+from penstock.cli.messages import admin_queue, load
 
 
 def read(file: Path) -> list[dict[str, Any]]:

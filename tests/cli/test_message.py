@@ -9,7 +9,7 @@ import pytest
 
 from cli.command_line import COLOURS, CommandLine
 from cli.queues_for_commands import bodies, new_queue
-from penstock.cli.message import command
+from penstock.cli.messages.message import command
 
 
 @pytest.fixture

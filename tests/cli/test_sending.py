@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cli.sending import MessageToSend, Pace, send_all
+from penstock.cli.messages.sending import MessageToSend, Pace, send_all
 
 
 class SimulatedTime:

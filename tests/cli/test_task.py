@@ -7,7 +7,7 @@ import pytest
 
 from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_queue
-from penstock.cli.task import command
+from penstock.cli.messages.task import command
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from cli.command_line import CommandLine
 from cli.queues_for_commands import new_pair, new_queue
 from e2e.process import ServerProcess
-from penstock.cli import tail
+from penstock.cli.messages import tail
 
 
 def test_top_once(penstock: CommandLine) -> None:

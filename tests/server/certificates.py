@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.cli.cert import make_certificate
+from penstock.cli.security.cert import make_certificate
 from penstock.server.tls import TlsFiles, tls_context
 
 NAMES = ("localhost", "127.0.0.1", "::1")

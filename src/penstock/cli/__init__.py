@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# Each command is the object ``command`` of the module with its name; those of DynamoMQ share a module.
+# Each command is the object ``command`` of the module with its name, in the package of its section; those of DynamoMQ
+# share a module.
 _DYNAMOMQ = "Queues and messages, as in DynamoMQ"
 SECTIONS = {
     "Server": {
@@ -35,19 +36,20 @@ SECTIONS = {
         "migrate": "Copy all queues and messages into another store.",
         "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
     },
-    "Queues and messages": {
+    "Queues": {
         "queue": "List, show, create, change, purge and delete queues.",
-        "message": "Send, receive, look at, edit, move and delete messages.",
         "dlq": "Show dead letters by source, reason and age, and send them back.",
         "redrive": "Move all messages of a dead-letter queue back, or to another queue.",
+        "top": "A live table of queues, rates and ages.",
+        "wait": "Wait until a server is ready, or a queue exists, is empty or has messages.",
+    },
+    "Messages": {
+        "message": "Send, receive, look at, edit, move and delete messages.",
         "grep": "Search messages, then copy, move, delete or dump what matches.",
         "task": "Show and cancel changes of many messages that run on the server.",
         "tail": "Print messages as they are sent.",
-        "top": "A live table of queues, rates and ages.",
         "load": "Send messages from a file of JSON lines.",
         "dump": "Write the messages of a queue to a file of JSON lines.",
-        "wait": "Wait until a server is ready, or a queue exists, is empty or has messages.",
-        "shell": "Work on queues and messages interactively.",
     },
     _DYNAMOMQ: {
         "qstat": "Count the messages of a queue and print the first ids.",
@@ -76,9 +78,19 @@ SECTIONS = {
         "key": "Manage the root key and the keys that encrypt messages.",
     },
     "This command": {
+        "shell": "Work on queues and messages interactively.",
         "context": "Name the servers that you work with, and choose one.",
         "completion": "Print the script that completes commands and queue names in a shell.",
     },
+}
+
+_PACKAGES = {
+    "Server": "penstock.cli.server",
+    "Queues": "penstock.cli.queues",
+    "Messages": "penstock.cli.messages",
+    _DYNAMOMQ: "penstock.cli.shell",
+    "Security": "penstock.cli.security",
+    "This command": "penstock.cli",
 }
 
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
@@ -88,8 +100,9 @@ _SUMMARIES = {name: summary for section in SECTIONS.values() for name, summary i
 
 
 def _module(name: str) -> str:
-    module = "shell_plain" if name in SECTIONS[_DYNAMOMQ] else name.replace("-", "_")
-    return f"penstock.cli.{module}"
+    section = next(title for title, names in SECTIONS.items() if name in names)
+    module = "plain" if section == _DYNAMOMQ else name.replace("-", "_")
+    return f"{_PACKAGES[section]}.{module}"
 
 
 class _Commands(click.Group):

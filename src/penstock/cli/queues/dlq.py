@@ -1,0 +1,165 @@
+"""``penstock dlq``: dead-letter queues, what is in them and why, and the way back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli.arguments import queue_argument, short_duration
+from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
+from penstock.cli.queues.facts import Json, list_queues, queue_facts
+from penstock.cli.queues.redrive import move_all
+from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.times import age_s, shown_time
+
+_KEYS = ("source", "reason", "age")
+_AGES = ((3600, "under 1h"), (86_400, "1h to 1d"), (7 * 86_400, "1d to 7d"))
+_OLDER = "over 7d"
+_SOURCES = "the queues that they came from"
+
+
+@click.group("dlq", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Dead-letter queues: what is in them and why, and the way back. Without a command: ls.
+
+    \b
+    Examples:
+      penstock dlq ls
+      penstock dlq show orders-dlq
+      penstock dlq redrive orders-dlq --source orders --older-than 1h --rate 50
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, endpoint_url=None, context=None, profile=None, region=None, as_json=False)
+
+
+@command.command("ls")
+@with_target
+def list_(target: Target) -> None:
+    """List all dead-letter queues with their sources, the number of messages, and the age of the oldest.
+
+    \b
+    Examples:
+      penstock dlq ls
+      penstock dlq ls --json | jq 'select(.messages > 0)'
+    """
+    rows = [_summary(queue_facts(target, queue["arn"])) for queue in list_queues(target, kind="dlq")]
+    if target.out.as_json:
+        target.out.json_lines(rows)
+        return
+    target.out.table(
+        ["QUEUE", "MESSAGES", "OLDEST", "SOURCES"],
+        [
+            [row["name"], row["messages"], short_duration(row.get("oldest_age_s")), ", ".join(row["sources"])]
+            for row in rows
+        ],
+    )
+
+
+def _summary(queue: Json) -> Json:
+    summary = {"name": queue["name"], "messages": messages_in(queue)}
+    if "oldest_age_s" in queue:  # Amazon SQS does not tell it
+        summary["oldest_age_s"] = queue["oldest_age_s"]
+    return summary | {"sources": queue.get("sources") or []}
+
+
+def messages_in(queue: Json) -> int:
+    """In any state."""
+    return int(queue["visible"] + queue["in_flight"] + queue["delayed"])
+
+
+@command.command("show")
+@queue_argument
+@with_filter
+@click.option(
+    "--by", "keys", multiple=True, type=click.Choice(_KEYS), help="Group by this only. Can be repeated."
+)
+@with_target
+def show(target: Target, queue: str, keys: tuple[str, ...], **flags: Any) -> None:
+    """Show the messages of a dead-letter queue in groups: by source, reported reason and age.
+
+    The reason is what a consumer has reported for the message last. EXAMPLE is the oldest message of a group.
+
+    \b
+    Examples:
+      penstock dlq show orders-dlq
+      penstock dlq show orders-dlq --by reason
+      penstock dlq show orders-dlq --source orders --younger-than 1d --json
+    """
+    target.need_penstock("dlq show")
+    by = [key for key in _KEYS if key in keys] or list(_KEYS)
+    groups: dict[tuple[str, ...], Json] = {}
+    for message in AdminQueue(target, queue).messages({**chosen(flags), "body_bytes": 0}):
+        facts = _facts(message)
+        since = message["enqueued_at"]
+        group = groups.setdefault(
+            tuple(facts[key] for key in by),
+            {**{key: facts[key] for key in by}, "count": 0, "oldest_at": since, "newest_at": since},
+        )
+        group["count"] += 1
+        group["newest_at"] = max(group["newest_at"], since)
+        if since <= group["oldest_at"]:
+            group |= {"oldest_at": since, "example": message["id"]}
+    rows = sorted(groups.values(), key=lambda group: (-group["count"], group["oldest_at"]))
+    if target.out.as_json:
+        target.out.json_lines(rows)
+        return
+    target.out.table(
+        [*(key.upper() for key in by), "COUNT", "OLDEST", "NEWEST", "EXAMPLE"],
+        [
+            [
+                *(row[key] for key in by), row["count"], shown_time(row["oldest_at"], target.out),
+                shown_time(row["newest_at"], target.out), row["example"],
+            ]
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def _facts(message: Json) -> dict[str, str]:
+    age = age_s(message["enqueued_at"])
+    return {
+        "source": queue_name(message["source"]) if "source" in message else "-",
+        "reason": message["failure"]["reason"] if "failure" in message else "-",
+        "age": next((name for limit, name in _AGES if age < limit), _OLDER),
+    }
+
+
+@command.command("redrive")
+@queue_argument
+@with_filter
+@click.option("--to", metavar="QUEUE", help="Move them here, instead of to the queues that they came from.")
+@with_task_flags
+@with_target
+def redrive(target: Target, queue: str, to: str | None, task: TaskFlags, **flags: Any) -> None:
+    """Send the messages of a dead-letter queue back to where they came from, all or those that a filter chooses.
+
+    It counts first and asks. The server then does it as a task, which goes on if this command is interrupted.
+    Without a filter it is a move task of SQS, which works with Amazon SQS, too.
+
+    \b
+    Examples:
+      penstock dlq redrive orders-dlq
+      penstock dlq redrive orders-dlq --where '$.error = "timeout"' --dry-run
+      penstock dlq redrive orders-dlq --source orders --rate 50 --yes
+      penstock dlq redrive orders-dlq --min-receives 3 --to orders-manual
+    """
+    filter = chosen(flags)
+    if filter:
+        target.need_penstock("dlq redrive with a filter")
+        admin = AdminQueue(target, queue)
+        name = admin.target_name(to) if to else None
+        change_matching(
+            target, admin, "move" if name else "redrive", filter, name, task,
+            question=f"Move them to {name or _SOURCES}?", done=f"moved {f'to {name}' if name else 'back'}",
+        )  # fmt: skip
+        return
+    count = messages_in(queue_facts(target, queue))
+    if task.dry_run or not count:
+        target.out.json({"matched": count}) if target.out.as_json else target.out.line(f"{count} messages")
+        return
+    where = queue_name(to) if to else _SOURCES
+    target.out.confirm(f"Move {count} messages of {queue_name(queue)} to {where}?", task.yes)
+    move_all(target, queue, to, task.rate, wait=not task.no_wait)

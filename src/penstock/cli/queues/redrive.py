@@ -1,0 +1,182 @@
+"""``penstock redrive``: the message move tasks of SQS."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from penstock.cli.arguments import QUEUE, RATE, queue_argument
+from penstock.cli.failure import Breakdown
+from penstock.cli.queues.facts import Json, list_queues, queue_arn
+from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.times import rfc3339, shown_time
+
+_POLL_S = 0.3
+_TASKS_MAX = 10  # that SQS lists of a queue
+
+
+@click.group("redrive")
+def command() -> None:
+    """Move all messages of a dead-letter queue back to where they came from, or to another queue.
+
+    To redrive some of the messages only, use "penstock dlq redrive" or "penstock grep".
+
+    \b
+    Examples:
+      penstock redrive start orders-dlq --wait
+      penstock redrive ls
+      penstock redrive cancel orders-dlq
+    """
+
+
+@command.command("start")
+@queue_argument
+@click.option(
+    "--to", type=QUEUE, metavar="QUEUE", help="Where to. Default: to the queue that each came from."
+)
+@click.option(
+    "--rate", type=RATE, metavar="RATE", help="At most so many messages a second; SQS: at most 500."
+)
+@click.option("--wait", is_flag=True, help="Wait until all are moved, with a progress bar in a terminal.")
+@with_target
+def start(target: Target, queue: str, to: str | None, rate: float | None, wait: bool) -> None:
+    """Start to move all messages of a dead-letter queue. The server goes on if this command ends.
+
+    Exit code 1 with --wait: the task failed or was cancelled.
+
+    \b
+    Examples:
+      penstock redrive start orders-dlq
+      penstock redrive start orders-dlq --wait --rate 50/s
+      penstock redrive start orders-dlq --to orders-inspection
+    """
+    move_all(target, queue, to, rate, wait=wait)
+
+
+def move_all(target: Target, queue: str, to: str | None, rate: float | None, *, wait: bool) -> None:
+    """Starts a task and says so, or waits until it has ended and says how."""
+    source = queue_arn(target, queue)
+    handle = target.sqs(
+        "StartMessageMoveTask",
+        SourceArn=source,
+        DestinationArn=None if to is None else queue_arn(target, to),
+        MaxNumberOfMessagesPerSecond=None if rate is None else max(1, round(rate)),
+    )["TaskHandle"]
+    task = _followed(target, source, handle) if wait else _latest(target, source, handle)
+    if target.out.as_json:
+        target.out.json(_shown(task))
+    elif wait:
+        target.out.line(f"{task['Status'].lower()}: {_moved(task)}")
+    else:
+        target.out.line(f"started to move {_about(task)} of {queue_name(source)}")
+    if wait and task["Status"] != "COMPLETED":
+        reason = f": {task['FailureReason']}" if task.get("FailureReason") else ""
+        raise Breakdown(f"the task is {task['Status'].lower()}{reason}")
+
+
+@command.command("ls")
+@click.argument("queue", type=QUEUE, required=False)
+@with_target
+def ls(target: Target, queue: str | None) -> None:
+    """List the tasks of a dead-letter queue, or of all of them, the latest first.
+
+    \b
+    Examples:
+      penstock redrive ls
+      penstock redrive ls orders-dlq --json | jq -r .status
+    """
+    if queue is not None:
+        sources = [queue_arn(target, queue)]
+    else:
+        sources = [each["arn"] for each in list_queues(target, kind="dlq")]
+    tasks = [task for source in sources for task in _tasks(target, source)]
+    if target.out.as_json:
+        target.out.json_lines(map(_shown, tasks))
+    elif not tasks:
+        target.out.note("no tasks")
+    else:
+        target.out.table(
+            ["QUEUE", "STATUS", "MOVED", "OF ABOUT", "TO", "RATE", "STARTED", "FAILURE"],
+            (
+                [
+                    shown["queue"], shown["status"], shown["done"], shown["total"], shown.get("to", "sources"),
+                    shown.get("rate"), shown_time(shown["started_at"], target.out), shown.get("failure"),
+                ]
+                for shown in map(_shown, tasks)
+            ),
+        )  # fmt: skip
+
+
+@command.command("cancel")
+@queue_argument
+@with_target
+def cancel(target: Target, queue: str) -> None:
+    """Cancel the running task of a dead-letter queue. Messages that were moved stay where they are.
+
+    \b
+    Examples:
+      penstock redrive cancel orders-dlq
+    """
+    source = queue_arn(target, queue)
+    handle = next(
+        (task["TaskHandle"] for task in _tasks(target, source) if task["Status"] == "RUNNING"), None
+    )
+    if handle is None:
+        raise Breakdown(f"no task of {queue_name(source)} is running")
+    moved = target.sqs("CancelMessageMoveTask", TaskHandle=handle)["ApproximateNumberOfMessagesMoved"]
+    if target.out.as_json:
+        target.out.json({"queue": queue_name(source), "status": "cancelling", "done": moved})
+    else:
+        target.out.line(f"cancelled after {moved} messages")
+
+
+def _tasks(target: Target, source: str) -> list[Json]:
+    answer = target.sqs("ListMessageMoveTasks", SourceArn=source, MaxResults=_TASKS_MAX)
+    return answer.get("Results") or []
+
+
+def _latest(target: Target, source: str, handle: str) -> Json:
+    """The task as it is. Only a running one has a handle: without it, the task is the one that ended last."""
+    # SQS: a task may be listed a moment after it was started.
+    started = {"SourceArn": source, "Status": "RUNNING", "StartedTimestamp": time.time() * 1000}
+    tasks = [*_tasks(target, source), started]
+    return next((task for task in tasks if task.get("TaskHandle") == handle), tasks[0])
+
+
+def _followed(target: Target, source: str, handle: str) -> Json:
+    task = _latest(target, source, handle)
+    total = task.get("ApproximateNumberOfMessagesToMove")
+    with target.out.progress(f"redrive {queue_name(source)}", total) as progress:
+        while task["Status"] in ("RUNNING", "CANCELLING"):
+            progress(task.get("ApproximateNumberOfMessagesMoved", 0))
+            time.sleep(_POLL_S)
+            task = _latest(target, source, handle)
+    return task
+
+
+def _moved(task: Json) -> str:
+    moved = task.get("ApproximateNumberOfMessagesMoved", 0)
+    return f"{moved} message{'' if moved == 1 else 's'} moved"
+
+
+def _about(task: Json) -> str:
+    total = task.get("ApproximateNumberOfMessagesToMove")
+    return "the messages" if total is None else f"{total} message{'' if total == 1 else 's'}"
+
+
+def _shown(task: Json) -> Json:
+    """In the words of the admin API's tasks."""
+    shown = {
+        "queue": queue_name(task["SourceArn"]),
+        "operation": "redrive",
+        "status": task["Status"].lower(),
+        "done": task.get("ApproximateNumberOfMessagesMoved", 0),
+        "total": task.get("ApproximateNumberOfMessagesToMove"),
+        "started_at": rfc3339(task["StartedTimestamp"] / 1000),
+        "to": queue_name(task["DestinationArn"]) if "DestinationArn" in task else None,
+        "rate": task.get("MaxNumberOfMessagesPerSecond"),
+        "failure": task.get("FailureReason"),
+        "id": task.get("TaskHandle"),
+    }
+    return {name: value for name, value in shown.items() if value is not None}

@@ -1,0 +1,1 @@
+"""Commands about users, permissions, keys and the audit log."""

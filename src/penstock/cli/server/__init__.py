@@ -1,0 +1,1 @@
+"""Commands about the server itself: start, check, watch, back up, move it."""

@@ -1,0 +1,98 @@
+"""``penstock check``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from penstock.cli.failure import Failure
+from penstock.cli.options import configured, shown, with_settings
+from penstock.cli.server.setting_sections import SettingsCommand, help_all_option
+from penstock.clock import SystemClock
+from penstock.errors import StoreRefused
+from penstock.server.encryption import Encryption, root_key
+from penstock.server.node import link_security
+from penstock.server.security import SETUP_ERRORS, check_plain_http, link_tls, open_credentials, tls_files
+from penstock.server.settings.config import Config, settings
+from penstock.server.settings.queues import DeclaredQueueError, check_queues
+from penstock.server.startup_report import amount
+from penstock.server.stored_queues import stored_queues
+from penstock.server.tls import Tls
+
+
+@click.command("check", cls=SettingsCommand)
+@click.argument("file", required=False)
+@help_all_option
+@with_settings
+def command(file: str | None, config: str | None, **flags: object) -> None:
+    """Check everything that serve would refuse, and show each setting with where it was given.
+
+    Checked are the settings, the declared queues and their dead-letter queues (against the queues in the data
+    directory, if there is one), certificates, credentials, root key, keyring, and the secret of the cluster. Nothing
+    is started or created. FILE is the config file, as is --config; the default is the one that PENSTOCK_CONFIG names.
+    Flags and variables apply as for serve. A setting that was given has a "*", and where: a flag, a variable or
+    the file. Only a start can tell whether the port is free.
+
+    The first line is the verdict. Exit codes: 0 in order, 2 serve would refuse to start.
+
+    \b
+    Examples:
+      penstock check penstock.toml
+      penstock check --config penstock.toml --workers 4
+      PENSTOCK_PORT=99999 penstock check
+    """
+    if file is not None and config is not None:
+        raise click.UsageError("Give the config file once: as FILE, or with --config.")
+    checked = configured({**flags, "config": file or config}, serves=True)
+    try:
+        _read_files(checked)
+        existing = stored_queues(checked)
+        check_queues(checked.queues, checked.space, existing)
+    except (*SETUP_ERRORS, StoreRefused) as error:
+        raise Failure(str(error)) from None
+    except DeclaredQueueError as error:
+        raise Failure(f"cannot create the declared queues: {error} ({checked.file})") from None
+    click.echo(_verdict(checked, is_complete=existing is not None))
+    _print_settings(checked)
+    _print_queues(checked)
+
+
+def _read_files(config: Config) -> None:
+    check_plain_http(config)
+    if (files := tls_files(config)) is not None:
+        Tls(files)
+    link = link_tls(config)
+    if config.advertise is not None:
+        link_security(config, link)
+    root = root_key(config, os.environ)
+    open_credentials(config, root, SystemClock())
+    Encryption(config, root, SystemClock())
+
+
+def _verdict(config: Config, *, is_complete: bool) -> str:
+    given = (amount(len(config.sources), "setting"), amount(len(config.queues), "declared queue"))
+    unknown = "whether dead-letter queues that are not declared exist, only a start can tell"
+    return f"in order: {' and '.join(given)}" + (f"; {unknown}" if config.queues and not is_complete else "")
+
+
+def _print_settings(config: Config) -> None:
+    width = max(map(len, settings()))
+    values = {name: shown(setting, getattr(config, name)) for name, setting in settings().items()}
+    longest = max(len(values[name]) for name in config.sources) if config.sources else 0
+    for name, value in values.items():
+        where = config.sources.get(name)
+        click.echo(
+            f"  {name:<{width}}  {value}"
+            if where is None
+            else f"* {name:<{width}}  {value:<{longest}}  {where}"
+        )
+
+
+def _print_queues(config: Config) -> None:
+    for queue in config.queues:
+        click.echo(f"\nqueue {queue.name}")
+        for name, value in sorted(queue.all_attributes(config.space).items()):
+            click.echo(f"  {name} = {value}")
+        for key, value in queue.tags.items():
+            click.echo(f"  tag {key} = {value}")
