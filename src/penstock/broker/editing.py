@@ -282,7 +282,7 @@ class Editing:
             outcomes[seq] = outcomes[seq] or MessageNotAvailable()  # it expired in the store meanwhile
         for seq, (_, event) in decisions.items():
             if event is not None and outcomes[seq] is None:
-                self._history.note((shard.index, seq, now_ms, event[0], terms.by, event[1]))
+                self._history.note((shard.index, seq, now_ms, event[0], terms.by, event[1], queue.id))
         return [outcomes[seq] for seq in seqs]
 
     async def _position_before(self, queue: LiveQueue, position: int) -> int:

@@ -37,8 +37,9 @@ EDITED: Final = "edited"
 DELETED: Final = "deleted"
 EXPIRED: Final = "expired"
 
-Noted = tuple[int, int, int, EventKind, Requester | None, int | str | None]
-"""(shard, seq, now_ms, event, requester, detail). A detail that is a number: hidden for so many milliseconds."""
+Noted = tuple[int, int, int, EventKind, Requester | None, int | str | None, int]
+"""(shard, seq, now_ms, event, requester, detail, queue). A detail that is a number: hidden for so many milliseconds.
+The queue is 0 where no request made it happen."""
 
 
 class MessageEvent(NamedTuple):
@@ -75,15 +76,18 @@ class MessageHistory:
     def __len__(self) -> int:
         return len(self._ring)
 
-    def of(self, shard: int, seq: int, clock: Clock) -> History:
+    def of(self, shard: int, seq: int, clock: Clock, queue: int | None = None) -> History:
+        """``queue``: nothing, unless it is known that the message was in this queue: others may not look at it."""
         now_ms = clock.now_ms()
         since_ms, wall_offset_ms = now_ms - self._age_ms_max, wall_offset(clock)
         noted = [each for each in self._ring if each[1] == seq and each[0] == shard and each[2] > since_ms]
+        if queue is not None and all(each[6] != queue for each in noted):
+            return History([], False)
         # A waiting receive gets a message before the send is answered, which is when that is noted.
         noted.sort(key=lambda each: each[3] is not SENT)
         events = [
             MessageEvent(at_ms + wall_offset_ms, event, requester, _worded(event, detail))
-            for _, _, at_ms, event, requester, detail in noted
+            for _, _, at_ms, event, requester, detail, _ in noted
         ]
         return History(events, bool(events) and events[0].event == SENT)
 

@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from penstock.broker.encryption import contents_or_errors
+from penstock.broker.history import History
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
 from penstock.errors import FilterInvalid, KeyUnavailable, MessageNotAvailable, QueueMissing
@@ -128,15 +129,15 @@ class Inspection:
         """The number of a message. Raises MessageNotAvailable."""
         return (await self.get(queue, id)).row.seq
 
-    async def number_of(self, queue: LiveQueue, id: str) -> int:
-        """The number of a message that is in the queue, or was in the shard. Raises MessageNotAvailable."""
+    async def history(self, queue: LiveQueue, id: str) -> History:
+        """Of a message that is or was in the queue. Raises MessageNotAvailable if it cannot be known."""
         try:
-            return await self.find(queue, id)
+            return queue.history(await self.find(queue, id))
         except MessageNotAvailable:
             number = self._ids.number_of(id)
             if number is None:
                 raise
-            return number
+            return queue.history(number, gone=True)
 
     async def _search(self, queue: LiveQueue, id: str) -> MessageView:
         """A message that has another number than its id says: it came from another shard, or was sent to an earlier

@@ -174,7 +174,7 @@ class LiveQueue:
             rates.turn(now_ms)
         rates.sent += len(entries)
         for entry in entries:
-            self._note((shard.index, entry.seq, now_ms, SENT, requester, None))
+            self._note((shard.index, entry.seq, now_ms, SENT, requester, None, self.id))
         return answers
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
@@ -284,7 +284,7 @@ class LiveQueue:
             rates.turn(now_ms)
         rates.received += len(deliveries)
         for delivery in deliveries:
-            self._note((shard, delivery.seq, now_ms, RECEIVED, requester, visibility_ms))
+            self._note((shard, delivery.seq, now_ms, RECEIVED, requester, visibility_ms, self.id))
 
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
         """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
@@ -311,7 +311,7 @@ class LiveQueue:
             now_ms = self._shard.clock.now_ms()
             self.rules.take_back(deliveries, now_ms, self._shard.changes)
             for delivery in deliveries:
-                self._note((self._shard.index, delivery.seq, now_ms, RELEASED, None, _NOT_DELIVERED))
+                self._note((self._shard.index, delivery.seq, now_ms, RELEASED, None, _NOT_DELIVERED, self.id))
             self.decided(now_ms)
 
     # -- by receipt handle -----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class LiveQueue:
                 rates.turn(now_ms)
             rates.deleted += len(deleted)
             for seq in deleted:
-                self._note((shard.index, seq, now_ms, DELETED, requester, None))
+                self._note((shard.index, seq, now_ms, DELETED, requester, None, self.id))
         if changed:
             self._note_changed(changed, requester)
         return outcomes
@@ -423,11 +423,13 @@ class LiveQueue:
         self, seq: int, event: EventKind, requester: Requester | None = None, detail: int | str | None = None
     ) -> None:
         """This happened to a message of the queue, durably."""
-        self._note((self._shard.index, seq, self._shard.clock.now_ms(), event, requester, detail))
+        now_ms = self._shard.clock.now_ms()
+        self._note((self._shard.index, seq, now_ms, event, requester, detail, self.id))
 
-    def history(self, seq: int) -> History:
-        """What happened to a message that is or was in this shard."""
-        return self._context.history.of(self._shard.index, seq, self._shard.clock)
+    def history(self, seq: int, *, gone: bool = False) -> History:
+        """What happened to a message that is in this queue; ``gone``: or to one that was."""
+        shard = self._shard
+        return self._context.history.of(shard.index, seq, shard.clock, self.id if gone else None)
 
     def holder(self, seq: int) -> Holder | None:
         return holder_of(self.rules.backlog.index.get(seq), self._shard.clock)

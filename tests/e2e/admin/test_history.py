@@ -8,7 +8,7 @@ from typing import Any
 
 from e2e.admin.requests import REGION, make
 from e2e.process import ServerProcess
-from penstock.client.api import ApiSession
+from penstock.client.api import ApiError, ApiSession
 
 ACCOUNT = "000000000000"
 CREDENTIAL = f"AKIDEXAMPLE/20260101/{REGION}/sqs/aws4_request"
@@ -64,3 +64,33 @@ def test_the_history_names_the_client_and_not_the_worker_between(
         assert history["complete"]
     producer.close()
     consumer.close()
+
+
+def test_the_history_of_a_message_is_shown_for_the_queues_that_it_was_in_only(api: ApiSession) -> None:
+    url, id_of = make(api, "traced"), {}
+    others = [
+        f"not-traced-{number}" for number in range(QUEUES)
+    ]  # with two workers, some are in the same shard
+    for name in others:
+        make(api, name)
+    for body in ("stays", "goes", "moves"):
+        id_of[body] = api.sqs("SendMessage", QueueUrl=url, MessageBody=body)["MessageId"]
+    api.admin("DELETE", f"/queues/traced/messages/{id_of['goes']}")
+    api.admin("POST", f"/queues/traced/messages/{id_of['moves']}/move", body={"to": others[0]})
+    for id in (id_of["stays"], id_of["goes"]):
+        assert api.admin("GET", f"/queues/traced/messages/{id}/history")["events"]
+        for name in others:
+            assert _events(api, name, id) == []
+    assert _events(api, "traced", id_of["moves"])[:2] == ["sent", "moved"]
+    assert "moved" in _events(api, others[0], id_of["moves"])
+    assert _events(api, others[1], id_of["moves"]) == []
+
+
+def _events(api: ApiSession, queue: str, id: str) -> list[str]:
+    """None for a message that another shard has numbered: it is not known there."""
+    try:
+        history = api.admin("GET", f"/queues/{queue}/messages/{id}/history")
+    except ApiError as error:
+        assert error.status == 404
+        return []
+    return [each["event"] for each in history["events"]]

@@ -59,7 +59,7 @@ async def get_message(admin: Admin, request: AboutMessage, call: Call) -> Messag
 async def get_message_history(admin: Admin, request: AboutMessage, call: Call) -> MessageHistoryResult:
     """What happened to a message, as far as it is remembered; also after it is gone."""
     queue: LiveQueue = call.resource.queue
-    history = queue.history(await admin.broker.inspection(queue).number_of(queue, request.id))
+    history = await admin.broker.inspection(queue).history(queue, request.id)
     events = [
         Event(
             at=wall_time(each.at_ms),
