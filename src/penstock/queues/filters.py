@@ -26,7 +26,8 @@ from penstock.store.changes import EntryRow
 
 STATES = {"visible": State.READY, "delayed": State.DELAYED, "in_flight": State.IN_FLIGHT}
 
-_PATTERN_LENGTH_MAX = 1000
+_TEXT_LENGTH_MAX = 1000  # of each text: tasks store their filter with every step, and reading one takes time
+_ATTRIBUTES_MAX = 10  # SQS: a message has no more
 _PATTERN_SIZE_MAX = 20_000
 _SECONDS_MAX = 1e9
 _UNSUPPORTED = re.compile(
@@ -91,6 +92,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def check(self) -> None:
         """Raises FilterInvalid, which says what to write."""
+        self._check_lengths()
         if self.state is not None and self.state not in STATES:
             raise FilterInvalid(f"state: {self.state[:40]!r} is none; write visible, delayed or in_flight")
         for name in ("older_than_s", "younger_than_s"):
@@ -106,6 +108,15 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             parse_condition(self.json)
         if self.regex is not None:
             compile_pattern(self.regex)
+
+    def _check_lengths(self) -> None:
+        for name in self.__struct_fields__:
+            given = getattr(self, name)
+            for text in given if isinstance(given, tuple) else (given,):
+                if isinstance(text, str) and len(text) > _TEXT_LENGTH_MAX:
+                    raise FilterInvalid(f"{name}: write at most {_TEXT_LENGTH_MAX} characters")
+        if len(self.attribute) > _ATTRIBUTES_MAX:
+            raise FilterInvalid(f"attribute: write at most {_ATTRIBUTES_MAX} of them")
 
     @property
     def needs_content(self) -> bool:
@@ -177,8 +188,6 @@ def _is_json_with(body: str, condition: str) -> bool:
 @lru_cache(maxsize=64)
 def compile_pattern(text: str) -> regex.Pattern[str]:
     """Raises FilterInvalid."""
-    if len(text) > _PATTERN_LENGTH_MAX:
-        raise FilterInvalid(f"regex: the pattern is too long; write at most {_PATTERN_LENGTH_MAX} characters")
     if _UNSUPPORTED.search(text):
         raise FilterInvalid("regex: write the pattern without the flag x, and without recursion such as (?R)")
     # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.
