@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pexpect
 import pytest
@@ -47,6 +50,26 @@ def test_queue_names_come_from_the_server(penstock: CommandLine) -> None:
     assert offered(nowhere, "penstock queue show or") == []
     flag = f"penstock queue show --endpoint-url {penstock.endpoint} pay"
     assert offered(nowhere, flag) == ["payments"]
+
+
+def test_names_that_a_shell_would_run_are_not_offered() -> None:
+    class Hostile(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            names = ["orders", "o;reboot", "o$(reboot)", "o\nx", "o*", "o\x1b[2J"]
+            body = json.dumps({"QueueUrls": [f"http://sqs/000000000000/{name}" for name in names]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hostile) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        hostile = CommandLine(f"http://127.0.0.1:{server.server_port}")
+        assert offered(hostile, "penstock queue show o") == ["orders"]
+        server.shutdown()
 
 
 def test_context_names(penstock: CommandLine) -> None:

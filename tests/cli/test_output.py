@@ -41,11 +41,12 @@ def test_control_characters_of_others_are_escaped(capsys: pytest.CaptureFixture[
     out.table(["NAME"], [[HOSTILE], [Styled(HOSTILE, "red")]])
     out.record([(HOSTILE, HOSTILE)])
     out.note(HOSTILE)
+    out.line(HOSTILE, Styled(HOSTILE, "red"), bold=True)
     out.is_terminal = True
     out.json({HOSTILE: HOSTILE})
     out.json_line({HOSTILE: HOSTILE})
     printed = capsys.readouterr()
-    assert printed.out.count("owned") == 8 and printed.err.count("owned") == 1
+    assert printed.out.count("owned") == 10 and printed.err.count("owned") == 1
     assert not CONTROLS.search(printed.out + printed.err)
     assert not CONTROLS.search(safe(HOSTILE)) and not CONTROLS.search(shortened(HOSTILE, 10))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COMPLETION_TIMEOUT_S = 1.0
 _COMPLETIONS_MAX = 200
+_COMPLETED = re.compile(r"[\w.-]+", re.ASCII)  # a shell would run parts of other texts
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
 _PER = {None: 1, "s": 1, "m": 60, "h": 3600}
 
@@ -39,7 +40,8 @@ class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since
 
         prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
         found = _ask(ctx, lambda session: session.sqs("ListQueues", **prefix))
-        return [CompletionItem(queue_name(url)) for url in found.get("QueueUrls", [])[:_COMPLETIONS_MAX]]
+        names = (queue_name(url) for url in found.get("QueueUrls", []))
+        return [CompletionItem(name) for name in names if _COMPLETED.fullmatch(name)][:_COMPLETIONS_MAX]
 
 
 class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -65,7 +67,7 @@ class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic s
         return [
             CompletionItem(message["id"], help=message["state"])
             for message in found.get("messages", [])
-            if message["id"].startswith(incomplete)
+            if message["id"].startswith(incomplete) and _COMPLETED.fullmatch(message["id"])
         ]
 
 

@@ -18,7 +18,7 @@ from penstock.cli.failure import Breakdown, Failure
 
 
 class Styled(NamedTuple):
-    """A cell of a table that a terminal shows in a colour."""
+    """A cell of a table, or a part of a line, that a terminal shows in a colour."""
 
     value: str | int | float | None
     colour: str
@@ -45,9 +45,11 @@ class Output:
         for value in values:
             self.json_line(value)
 
-    def line(self, text: str = "", **style: Any) -> None:
-        """``style``: as of ``click.style``; only a terminal shows it."""
-        click.echo(click.style(text, **style) if style else text)
+    def line(self, *parts: str | Styled, **style: Any) -> None:
+        """Or several, at line breaks. ``style``: as of ``click.style``; only a terminal shows it."""
+        texts = (safe(str(part.value if isinstance(part, Styled) else part), lines=True) for part in parts)
+        shown = "".join(_coloured(text, part) for text, part in zip(texts, parts, strict=True))
+        click.echo(click.style(shown, **style) if style else shown)
 
     def note(self, text: str) -> None:
         """For people, beside the output."""
@@ -68,7 +70,7 @@ class Output:
         self.line("  ".join(padded(name, i) for i, name in enumerate(headings)).rstrip(), bold=True)
         for row, line in zip(cells, lines, strict=True):
             shown = (_coloured(padded(text, i), row[i]) for i, text in enumerate(line))
-            self.line("  ".join(shown).rstrip())
+            click.echo("  ".join(shown).rstrip())
 
     def record(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """One thing, a line for each of its facts."""
@@ -87,15 +89,21 @@ class Output:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
-            task = drawn.add_task(what, total=total)
+            task = drawn.add_task(safe(what), total=total)
             yield lambda done: drawn.update(task, completed=done)
 
     def confirm(self, question: str, yes: bool) -> None:
         """Ends the command if the answer is no. Without a terminal, only --yes is a yes."""
         if yes:
             return
+        question = safe(question)
         if not sys.stdin.isatty():
             raise Failure(f"{question} Give --yes to do it without being asked.")
         if not click.confirm(question, err=True):
@@ -117,7 +125,7 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _coloured(text: str, cell: Cell) -> str:
+def _coloured(text: str, cell: object) -> str:
     return click.style(text, fg=cell.colour) if isinstance(cell, Styled) else text
 
 

@@ -13,7 +13,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, Json, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.messages.dump import write_messages
-from penstock.cli.output import safe
+from penstock.cli.output import Styled, safe
 from penstock.cli.target import Target, with_target
 
 _AROUND = 60  # characters beside what matches
@@ -117,11 +117,11 @@ def _search(target: Target, admin: AdminQueue, filter: Json, maximum: int | None
             target.out.line(message["id"])
         else:
             body = admin.whole(message).get("body", "")
-            target.out.line(f"{message['id']}  {_excerpt(body, filter, target.out.is_terminal)}")
+            target.out.line(f"{message['id']}  ", *_excerpt(body, filter))
     return count
 
 
-def _excerpt(body: str, filter: Json, coloured: bool) -> str:
+def _excerpt(body: str, filter: Json) -> tuple[str, Styled, str]:
     """What matches with some text around it; the beginning if it is not known where it matches."""
     import regex  # the server matches with it, too
 
@@ -133,7 +133,6 @@ def _excerpt(body: str, filter: Json, coloured: bool) -> str:
     start, end = found.span() if found else (0, 0)
     before, match = body[max(0, start - _AROUND) : start], body[start:end][: 2 * _AROUND]
     after = body[end : end + 2 * _AROUND - len(match)]
-    shown = click.style(safe(match), fg="red", bold=True) if coloured and match else safe(match)
     left = "…" if start > _AROUND else ""
     right = "…" if end + len(after) < len(body) else ""
-    return f"{left}{safe(before)}{shown}{safe(after)}{right}"
+    return f"{left}{safe(before)}", Styled(safe(match), "red"), f"{safe(after)}{right}"

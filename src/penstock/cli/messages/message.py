@@ -136,7 +136,7 @@ def _show_received(target: Target, message: Json) -> None:
         ]
     )
     target.out.line()
-    target.out.line(safe(message["Body"], lines=True))
+    target.out.line(message["Body"])
     target.out.line()
 
 

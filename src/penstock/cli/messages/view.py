@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from penstock.cli.messages.admin_queue import Json
-from penstock.cli.output import Cell, Output, Styled, cell_text, safe, shortened
+from penstock.cli.output import Cell, Output, Styled, cell_text, shortened
 from penstock.cli.times import shown_age, shown_time
 
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
@@ -57,7 +57,7 @@ def show_message(out: Output, message: Json) -> None:
         out.line(f"\n{_UNREADABLE}")
     if "body" in message:
         out.line()
-        out.line(safe(message["body"], lines=True))
+        out.line(message["body"])
 
 
 _TEXTS = ("group", "dedup_id", "sequence_number", "source", "trace")

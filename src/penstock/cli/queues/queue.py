@@ -11,7 +11,7 @@ from itertools import count, islice
 import click
 
 from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_duration, short_size
-from penstock.cli.output import Cell, Output, Styled, safe
+from penstock.cli.output import Cell, Output, Styled
 from penstock.cli.queues.changes import create, delete, purge, set_
 from penstock.cli.queues.facts import SORTS, Json, list_queues, queue_facts, queue_urls
 from penstock.cli.target import Target, queue_name, with_target
@@ -94,7 +94,7 @@ def ls(
         target.out.json_lines({"name": queue["name"]} if names else queue for queue in queues)
     elif names:
         for queue in queues:
-            target.out.line(safe(queue["name"]))
+            target.out.line(queue["name"])
     else:
         _print_table(target.out, list(queues))
 
@@ -205,9 +205,9 @@ def _print_section(out: Output, title: str, pairs: Iterable[tuple[str, str]]) ->
 
 def _indented(document: str) -> str:
     try:
-        return safe(json.dumps(json.loads(document), indent=2, ensure_ascii=False), lines=True)
+        return json.dumps(json.loads(document), indent=2, ensure_ascii=False)
     except ValueError:
-        return safe(document)
+        return document
 
 
 @command.command("stat")

@@ -175,7 +175,7 @@ class Shell:
     def _enqueue_test(self, arguments: list[str]) -> None:
         click.echo("Send a message with IDs:")
         for name, id in self._chosen().enqueue_test().items():
-            click.echo(f"* ID: {name} ({id})")
+            self._target.out.line(f"* ID: {name} ({id})")
 
     def _purge(self, arguments: list[str]) -> None:
         operations = self._chosen()
@@ -188,7 +188,7 @@ class Shell:
         self._current = None
         click.echo("List messages of removed IDs:")
         for id in ids or ():
-            click.echo(f"* ID: {id}")
+            self._target.out.line(f"* ID: {id}")
         if count > len(ids or ()):
             click.echo(f"... and {count - len(ids or ())} more")
 
@@ -197,7 +197,7 @@ class Shell:
         click.echo("List messages of first 10 IDs:" if found else "Queue is empty!")
         for each in found:
             dead_letter = ", queue_type: DLQ" if each.is_dead_letter else ""
-            click.echo(f"* ID: {each.id}, status: {each.status}{dead_letter}")
+            self._target.out.line(f"* ID: {each.id}, status: {each.status}{dead_letter}")
 
     def _receive(self, arguments: list[str]) -> None:
         operations = self._chosen()
@@ -314,7 +314,7 @@ def _history() -> History:
 
 
 def _show(title: str, value: Any) -> None:
-    click.echo(title)
+    click.echo(safe(title))
     click.echo(safe(json.dumps(value, indent=2, ensure_ascii=False), lines=True))
 
 
