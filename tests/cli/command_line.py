@@ -70,6 +70,8 @@ class CommandLine:
     def spawn(self, *arguments: str, columns: int = 160, **environment: str) -> pexpect.spawn[str]:
         """In a terminal."""
         variables = {**os.environ, "TERM": "xterm-256color", **self.environment, **environment}
+        for size in ("COLUMNS", "LINES"):  # set by pytest-xdist: they go before the size of the terminal
+            variables.pop(size, None)
         return pexpect.spawn(
             sys.executable, ["-m", "penstock", *arguments], env=variables, encoding="utf-8",
             dimensions=(50, columns), timeout=30,
