@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from cli.command_line import AmazonLookalike, CommandLine
 from cli.conftest import signed_in
 from e2e.process import ServerProcess
 from e2e.secured import Secured
+from penstock.cli import main
 from penstock.cli.server.doctor_checks import (
     QUEUE_CHECKS,
     Finding,
@@ -21,6 +25,7 @@ from penstock.cli.server.doctor_checks import (
     Site,
     Thresholds,
     access_findings,
+    not_allowed,
     server_findings,
 )
 
@@ -57,7 +62,7 @@ def test_a_queue_with_a_dead_letter_queue_and_consumers_is_fine() -> None:
 def test_a_queue_without_a_dead_letter_queue() -> None:
     assert found(queue("orders")).keys() == {"no-dead-letter-queue"}
     finding = found(queue("orders.fifo"))["no-dead-letter-queue"]
-    assert finding.command is not None and "queue create orders-dlq.fifo" in finding.command
+    assert "queue create orders-dlq.fifo" in finding.command
 
 
 @pytest.mark.parametrize(("retention", "expected"), [("86400", True), ("345600", False), ("1209600", False)])
@@ -179,6 +184,27 @@ def test_access_to_the_server() -> None:
     assert checks("http://127.0.0.1:9324", True, True) == [("open-server", "hint")]
     assert checks("https://mq.example.com", True, False) == [("open-server", "problem")]
     assert checks("http://mq.example.com", False, False) == [("no-tls", "warning")]
+
+
+def test_what_it_advises_exists() -> None:
+    """Commands and flags: those about queues are pasted in other tests."""
+    store = {"kind": "sqlite", "encryption": "off", "refuses": "it is full", "disk_low": "1 MB is free"}
+    status = {"store": store, "memory_budget": 100, "memory_used": 95}
+    findings = [
+        *server_findings(status),
+        *access_findings("http://mq.example.com", is_open=True, is_local=False),
+        *not_allowed(["orders"]),
+    ]
+    serve = main.get_command(click.Context(main), "serve")
+    assert serve is not None
+    flags = {flag for parameter in serve.params for flag in parameter.opts}
+    for finding in findings:
+        assert set(re.findall(r"--[a-z-]+", finding.change)) <= flags
+        _, *words = shlex.split(finding.command)
+        result = CliRunner().invoke(main, words if "--help" in words else [*words, "--help"])
+        assert result.exit_code == 0 and result.output.startswith("Usage: "), finding.command
+        for flag in re.findall(r"--[a-z-]+", finding.command):
+            assert flag in result.output, finding.command
 
 
 # -- the command ---------------------------------------------------------------------------------------------------

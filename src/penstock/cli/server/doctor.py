@@ -194,8 +194,7 @@ def _show(out: Output, findings: list[Finding], queues: int) -> None:
         place = f"{finding.queue}: " if finding.queue else ""
         click.echo(f"{label} {safe(place + finding.what)} [{finding.check}]")
         click.echo(f"         {safe(finding.change)}:")
-        if finding.command:
-            click.echo(f"           {safe(finding.command)}")
+        click.echo(f"           {safe(finding.command)}")
     counts = Counter(finding.severity for finding in findings)
     parts = [f"{counts[s]} {s}{'s' if counts[s] != 1 else ''}" for s in _EXIT_CODES if counts[s]]
     looked_at = f"{queues} queue{'s' if queues != 1 else ''} looked at"

@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     queue: str | None
     what: str
     change: str
-    command: str | None = None
+    command: str
 
 
 class Thresholds(NamedTuple):
@@ -252,7 +252,7 @@ def server_findings(status: Mapping[str, Any]) -> Iterator[Finding]:
     if store.get("refuses"):
         yield Finding(
             PROBLEM, "store-refuses", None, f"the store refuses changes: {store['refuses']}",
-            "free disk space or repair the store", "penstock health --verbose",
+            "free disk space or repair the store", "penstock health",
         )  # fmt: skip
     if store.get("disk_low"):
         yield Finding(
@@ -285,7 +285,7 @@ def access_findings(url: str, *, is_open: bool, is_local: bool) -> Iterator[Find
     if url.startswith("http://") and not is_local:
         yield Finding(
             WARNING, "no-tls", None, "requests and messages travel unencrypted",
-            "serve HTTPS with --tls-cert and --tls-key, or put a proxy with TLS before the server",
+            "serve HTTPS with --tls-certificate and --tls-key, or put a proxy with TLS before the server",
             "penstock serve --help",
         )  # fmt: skip
 
