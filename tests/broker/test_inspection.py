@@ -397,6 +397,20 @@ def test_a_slow_regular_expression_ends_the_listing(world: World) -> None:
         page(world, "q", MessageFilter(regex="^(a|aa)+$"))
 
 
+def test_other_reads_wait_for_few_of_many_searches(world: World) -> None:
+    world.create("q")
+    world.send("q", "a")
+    queue = world.queue("q")
+    inspection = world.broker.inspection(queue)
+    searches = [world.start(inspection.list(queue, MessageFilter(regex="a"))) for _ in range(20)]
+    listing = world.start(inspection.list(queue, MessageFilter()))
+    while not listing.done:
+        assert world.runtime.step()
+    assert sum(search.done for search in searches) <= 2
+    world.run()
+    assert all(len(search.result().messages) == 1 for search in searches)
+
+
 @pytest.mark.parametrize("after", ["x", "é", "AAAA", "", "k6hwb3NpdGlvbv__"])
 def test_a_cursor_that_is_none(world: World, after: str) -> None:
     world.create("q")

@@ -21,6 +21,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
 from penstock.errors import FilterInvalid, KeyUnavailable, MessageNotAvailable, QueueMissing
 from penstock.limits import SECOND
+from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter, RegexBudget
 from penstock.queues.messages import Content, State, decode_content
 from penstock.queues.receipts import MessageIds
@@ -85,6 +86,7 @@ class Inspection:
     def __init__(self, shard: Shard, ids: MessageIds) -> None:
         self._shard = shard
         self._ids = ids
+        self._search: Promise[None] | None = None  # done when the search under way is
 
     async def list(
         self,
@@ -108,7 +110,7 @@ class Inspection:
         listing = Listing(queue, filter, place, limit, size_max, looked_max, upto, with_content)
         await self._written()
         while listing.goes_on:
-            await listing.next_slice()
+            await (listing.next_slice() if filter.regex is None else self._in_turn(listing))
         self._check(queue)
         after = None if listing.at_end else str(listing.place)
         return MessagePage(listing.found, after, looked_max - listing.looked_left)
@@ -123,7 +125,7 @@ class Inspection:
                 if view.content is None or view.content.id == id:
                     self._check(queue)
                     return view
-        return await self._search(queue, id)
+        return await self._look_for(queue, id)
 
     async def find(self, queue: LiveQueue, id: str) -> int:
         """The number of a message. Raises MessageNotAvailable."""
@@ -139,7 +141,7 @@ class Inspection:
                 raise
             return queue.history(number, gone=True)
 
-    async def _search(self, queue: LiveQueue, id: str) -> MessageView:
+    async def _look_for(self, queue: LiveQueue, id: str) -> MessageView:
         """A message that has another number than its id says: it came from another shard, or was sent to an earlier
         release."""
         after, looked_at, wanted = None, 0, MessageFilter(id=(id,))
@@ -151,6 +153,17 @@ class Inspection:
                 break
             after, looked_at = page.next, looked_at + page.looked_at
         raise MessageNotAvailable
+
+    async def _in_turn(self, listing: Listing) -> None:
+        """One search at a time: it can keep the thread that reads busy for long, and receives wait for it, too."""
+        while self._search is not None:
+            await self._search
+        self._search = search = Promise[None]()
+        try:
+            await listing.next_slice()
+        finally:
+            self._search = None
+            search.resolve(None)
 
     async def _written(self) -> None:
         """The store shall be as memory decided. While it refuses changes it is looked at as it is."""

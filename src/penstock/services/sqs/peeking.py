@@ -24,7 +24,7 @@ from penstock.wire.faults import invalid_parameter
 from penstock.wire.service import Action, AuditRule, Call, Service
 from penstock.wire.shapes import Flat
 
-_MESSAGES_MAX, _BYTES_MAX = 1000, 16 * 1024 * 1024
+_MESSAGES_MAX, _BYTES_MAX = 1000, 4 * 1024 * 1024  # writing them as XML keeps the loop busy
 _NO_HANDLE = "SQS/BACKDOOR/ACCESS"  # LocalStack: it is good for nothing
 
 
