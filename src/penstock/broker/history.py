@@ -1,7 +1,7 @@
 """What happened to a message, and who holds it.
 
 The events of all messages of a process stand in one ring, in the order in which they happened: a request adds a tuple
-for each of its messages, and nothing is put into words before somebody asks. The ring forgets the oldest events
+for each of its messages, and nothing is put into words before it is asked for. The ring forgets the oldest events
 first, so that the history of a message is complete if it begins with the send. It lives in memory: a restart, and a
 move of the shard to another process, forget it. (The store still knows how often a message was received, and when
 first.)
@@ -69,6 +69,8 @@ class MessageHistory:
     """The events of all shards of a process."""
 
     def __init__(self, events_max: int, age_ms_max: int) -> None:
+        """``events_max``: 0: none are kept."""
+        self.events_max = events_max
         self._age_ms_max = age_ms_max
         self._ring: deque[Noted] = deque(maxlen=events_max)
         self.note: Callable[[Noted], None] = self._ring.append  # costs no Python call

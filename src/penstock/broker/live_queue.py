@@ -91,7 +91,8 @@ class LiveQueue:
         self.waiting = WaitingReceives(shard, self._decide_receive, self._due)
         self.memory = QueueMemory(shard, self)
         self.rates = QueueRates()
-        self._note = context.history.note
+        # Called through local variables only: `self._note(…)` would be looked up by every call, without a cache.
+        self._note = context.history.note if context.history.events_max else None
         self.deleted = False
 
     @property
@@ -169,12 +170,14 @@ class LiveQueue:
         shard.joining(self).extend(entries)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
         await shard.settled()
-        rates = self.rates
+        rates, note = self.rates, self._note
         if now_ms >= rates.period_ends_ms:
             rates.turn(now_ms)
         rates.sent += len(entries)
-        for entry in entries:
-            self._note((shard.index, entry.seq, now_ms, SENT, requester, None, self.id))
+        if note is not None:
+            index, queue = shard.index, self.id
+            for entry in entries:
+                note((index, entry.seq, now_ms, SENT, requester, None, queue))
         return answers
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
@@ -279,12 +282,14 @@ class LiveQueue:
     def _note_receive(
         self, deliveries: list[Delivery], requester: Requester | None, visibility_ms: int, now_ms: int
     ) -> None:
-        rates, shard = self.rates, self._shard.index
+        rates, note = self.rates, self._note
         if now_ms >= rates.period_ends_ms:
             rates.turn(now_ms)
         rates.received += len(deliveries)
-        for delivery in deliveries:
-            self._note((shard, delivery.seq, now_ms, RECEIVED, requester, visibility_ms, self.id))
+        if note is not None:
+            index, queue = self._shard.index, self.id
+            for delivery in deliveries:
+                note((index, delivery.seq, now_ms, RECEIVED, requester, visibility_ms, queue))
 
     async def _hand_out(self, deliveries: list[Delivery]) -> list[Received]:
         """Find the contents and make the handles. Raises KeyUnavailable if one message cannot be decrypted.
@@ -311,7 +316,7 @@ class LiveQueue:
             now_ms = self._shard.clock.now_ms()
             self.rules.take_back(deliveries, now_ms, self._shard.changes)
             for delivery in deliveries:
-                self._note((self._shard.index, delivery.seq, now_ms, RELEASED, None, _NOT_DELIVERED, self.id))
+                self.note(delivery.seq, RELEASED, None, _NOT_DELIVERED)
             self.decided(now_ms)
 
     # -- by receipt handle -----------------------------------------------------------------------------------
@@ -362,12 +367,14 @@ class LiveQueue:
             deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
         await shard.settled()
         if deleted:
-            rates = self.rates
+            rates, note = self.rates, self._note
             if now_ms >= rates.period_ends_ms:
                 rates.turn(now_ms)
             rates.deleted += len(deleted)
-            for seq in deleted:
-                self._note((shard.index, seq, now_ms, DELETED, requester, None, self.id))
+            if note is not None:
+                index, queue = shard.index, self.id
+                for seq in deleted:
+                    note((index, seq, now_ms, DELETED, requester, None, queue))
         if changed:
             self._note_changed(changed, requester)
         return outcomes
@@ -423,8 +430,9 @@ class LiveQueue:
         self, seq: int, event: EventKind, requester: Requester | None = None, detail: int | str | None = None
     ) -> None:
         """This happened to a message of the queue, durably."""
-        now_ms = self._shard.clock.now_ms()
-        self._note((self._shard.index, seq, now_ms, event, requester, detail, self.id))
+        shard, note = self._shard, self._note
+        if note is not None:
+            note((shard.index, seq, shard.clock.now_ms(), event, requester, detail, self.id))
 
     def history(self, seq: int, *, gone: bool = False) -> History:
         """What happened to a message that is in this queue; ``gone``: or to one that was."""

@@ -102,12 +102,11 @@ class Partition:
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""
-        if commit.noted or commit.changes.expired:
-            note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
-            for seq, event, detail in commit.noted:
-                note((index, seq, now_ms, event, None, detail, 0))
-            for seq in commit.changes.expired:
-                note((index, seq, now_ms, EXPIRED, None, None, 0))
+        note, index, now_ms = self._shared.history.note, self.shard.index, self.shard.clock.now_ms()
+        for seq, event, detail in commit.noted:
+            note((index, seq, now_ms, event, None, detail, 0))
+        for seq in commit.changes.expired:
+            note((index, seq, now_ms, EXPIRED, None, None, 0))
 
     def start(self) -> None:
         """Begin the work that no request asks for: expiry, tasks under way, cleanup."""
