@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -168,3 +169,14 @@ def test_an_answer_of_something_else() -> None:
     with pytest.raises(Unavailable, match="check the endpoint URL"):
         script.session.sqs("ListQueues")
     script.stop()
+
+
+@pytest.mark.parametrize("content", [b'{"Body": "\\ud800"}', b"[" * 100_000], ids=["half a pair", "too deep"])
+def test_an_answer_that_could_not_be_printed(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ApiSession("http://127.0.0.1:1", "us-east-1")
+    response = SimpleNamespace(status=200)
+    monkeypatch.setattr(session, "_exchange", lambda *arguments, **named: (response, content))
+    with pytest.raises(Unavailable, match="check the endpoint URL"):
+        session.sqs("ReceiveMessage")
+    content = b'{"Body": "\\ud83d\\ude00"}'
+    assert session.sqs("ReceiveMessage") == {"Body": "\U0001f600"}

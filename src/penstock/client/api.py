@@ -226,7 +226,9 @@ def _reason(error: Exception) -> str:
 def _read_object(content: bytes) -> dict[str, Any]:
     try:
         read = json.loads(content) if content else {}
-    except ValueError:
+        if b"\\ud" in content.lower():
+            json.dumps(read, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
+    except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
         raise Unavailable("the answer is not that of a message broker: check the endpoint URL")
