@@ -133,6 +133,21 @@ def test_queues_that_are_missing(penstock: CommandLine, amazon: CommandLine) -> 
     assert filtered.startswith("dlq redrive with a filter needs Penstock")
 
 
+def test_a_queue_that_is_no_dead_letter_queue(penstock: CommandLine) -> None:
+    queue = new_queue(penstock)
+    penstock.done("message", "send", queue, "x")
+    for flag in ("--dry-run", "--yes"):
+        text = penstock.failed("dlq", "redrive", queue, flag, code=2)
+        assert text.startswith(f"{queue} is not the dead-letter queue of any queue")
+    assert bodies(penstock, queue) == ["x"]
+
+
+def test_an_empty_dead_letter_queue(penstock: CommandLine) -> None:
+    _, dead_letters = new_pair(penstock)
+    shown = penstock("dlq", "show", dead_letters)
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no messages\n")
+
+
 @pytest.mark.parametrize("name", sorted(command.commands))
 def test_every_help_has_examples(penstock: CommandLine, name: str) -> None:
     assert f"penstock dlq {name}" in penstock.done("dlq", name, "--help").partition("Examples:")[2]

@@ -19,6 +19,7 @@ from e2e.process import ServerProcess
 from e2e.secured import Secured
 from penstock.cli import main
 from penstock.cli.server.doctor_checks import (
+    CHECKS,
     QUEUE_CHECKS,
     Finding,
     QueueFacts,
@@ -321,3 +322,13 @@ def test_a_user_who_may_only_look(tmp_path: Path) -> None:
 
 def test_a_queue_that_does_not_exist(penstock: CommandLine) -> None:
     assert 'there is no queue "nothing"' in penstock.failed("doctor", "nothing", code=1)
+
+
+def test_a_check_that_does_not_exist_cannot_be_ignored(penstock: CommandLine) -> None:
+    result = penstock("doctor", "--ignore", "short-poling")
+    assert result.exit_code == 2 and "'short-poling' is not one of 'no-dead-letter-queue'" in result.stderr
+
+
+def test_all_checks_are_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/on-call.md").read_text()
+    assert set(re.findall(r"^\| `([a-z-]+)` \| (?:hint|warning|problem)", page, re.MULTILINE)) == set(CHECKS)

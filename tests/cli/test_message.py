@@ -92,6 +92,8 @@ def test_a_delayed_message_is_listed(penstock: CommandLine, queue: str) -> None:
     ("arguments", "code", "line"),
     [
         (["x", "--file", "y"], 2, "give either BODY or --file"),
+        ([""], 2, "the body is empty, which SQS does not accept"),
+        (["-"], 2, "the body is empty, which SQS does not accept"),
         (["@/nowhere"], 2, 'cannot use "/nowhere": No such file or directory'),
         (["x", "--attribute", "n"], 2, '"n" is not an attribute: expected name=value, name:Number=3'),
         (["x", "--attribute", "n:Float=1"], 2, '"n:Float=1" is not an attribute'),
@@ -156,6 +158,12 @@ def test_looking_changes_nothing(penstock: CommandLine, queue: str) -> None:
         penstock.done("message", "peek", queue, "--json")
         penstock.done("message", "get", queue, before[0]["id"])
     assert penstock.json_lines("message", "ls", queue, "--all") == before
+
+
+def test_an_empty_queue_says_so(penstock: CommandLine, queue: str) -> None:
+    listed, peeked = penstock("message", "ls", queue), penstock("message", "peek", queue)
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", "no messages\n")
+    assert (peeked.exit_code, peeked.stdout) == (0, "") and peeked.stderr.startswith("no visible messages: ")
 
 
 def test_ls_as_a_table(penstock: CommandLine, queue: str) -> None:

@@ -193,6 +193,7 @@ def test_purging(shell: Piped) -> None:
         ("delete", "`delete` command can be only used in the Interactive mode. Call first `id`"),
         ("queue frobnicate", "No such command 'frobnicate'."),
         ('id "open', "No closing quotation"),
+        ("id A-101 A-202", "which message? id ID"),
     ],
 )
 def test_an_error_is_shown_and_the_next_line_follows(shell: Piped, line: str, error: str) -> None:
@@ -203,7 +204,17 @@ def test_an_error_is_shown_and_the_next_line_follows(shell: Piped, line: str, er
 
 def test_commands_of_the_command_line_work_on_the_same_server(shell: Piped) -> None:
     assert shell._queue in shell("queue ls")
-    assert json.loads(shell(f"qstat {shell._queue}", "health --help").partition("Usage")[0].partition(":")[2])
+    assert json.loads(shell(f"qstat {shell._queue}", "health --help").partition("Usage")[0])
+
+
+def test_a_queue_that_is_named_is_not_the_chosen_one(penstock: CommandLine, shell: Piped) -> None:
+    penstock.done("queue", "create", "named-in-the-shell")
+    shell("et", "et named-in-the-shell", "purge named-in-the-shell --yes")
+    counts = [
+        penstock.json("qstat", name)["total_messages_in_queue"]
+        for name in (shell._queue, "named-in-the-shell")
+    ]
+    assert counts == [4, 0]
 
 
 def test_a_secured_server(as_root: CommandLine, as_guest: CommandLine) -> None:

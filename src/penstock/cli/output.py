@@ -59,7 +59,7 @@ class Output:
         """Numbers are aligned to the right. A column that starts with "_" has no heading."""
         cells = [list(row) for row in rows]
         lines = [[cell_text(cell) for cell in row] for row in cells]
-        numeric = [bool(lines) and all(_is_number(line[i]) for line in lines) for i in range(len(columns))]
+        numeric = [_are_numbers([line[i] for line in lines]) for i in range(len(columns))]
         widths = [max([_width(name), *(_width(line[i]) for line in lines)]) for i, name in enumerate(columns)]
 
         def padded(text: str, i: int) -> str:
@@ -137,8 +137,9 @@ def cell_text(cell: Cell) -> str:
     return safe(f"{cell:.1f}" if isinstance(cell, float) else str(cell))
 
 
-def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.replace(".", "", 1).isdigit()
+def _are_numbers(cells: list[str]) -> bool:
+    known = [cell for cell in cells if cell != "-"]
+    return bool(known) and all(cell.replace(".", "", 1).isdigit() for cell in known)
 
 
 def _width(text: str) -> int:

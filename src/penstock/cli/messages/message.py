@@ -160,12 +160,17 @@ def peek(target: Target, queue: str, count: int) -> None:
             " send it to the dead-letter queue. To receive, use penstock message receive"
         )
     admin = AdminQueue(target, queue)
+    message = None
     for message in admin.messages({"state": "visible"}, count):
         if target.out.as_json:
             target.out.json_line(admin.whole(message))
         else:
             show_message(target.out, admin.whole(message))
             target.out.line()
+    if message is None:
+        target.out.note(
+            "no visible messages: penstock message ls also lists those that are delayed or in flight"
+        )
 
 
 @command.command("ls")
@@ -200,6 +205,9 @@ def list_(target: Target, queue: str, order: str, count: int, everything: bool, 
         target.out.json_lines(each for n, each in enumerate(found) if everything or n < count)
         return
     messages = list(found)
+    if not messages:
+        target.out.note("no messages")
+        return
     shown = messages if everything else messages[:count]
     show_messages(target.out, shown)
     if len(messages) > len(shown):

@@ -61,6 +61,11 @@ def send(
     if body is not None and file is not None:
         raise Failure("give either BODY or --file")
     text = _read_body(body, file)
+    if not text:
+        raise Failure(
+            "the body is empty, which SQS does not accept: give it as an argument, with --file, or on"
+            " standard input"
+        )
     members = _members(text, **flags)
     url = target.queue_url(queue)
     outgoing = (

@@ -30,11 +30,18 @@ def _with_attributes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 _OPTIONS = (
     click.option(
-        "--visibility", type=DURATION, metavar="TIME", help="How long a received message is hidden."
+        "--visibility",
+        type=DURATION,
+        metavar="TIME",
+        help="How long a received message is hidden: up to 12h.",
     ),
-    click.option("--delay", type=DURATION, metavar="TIME", help="How long a sent message is hidden."),
-    click.option("--retention", type=DURATION, metavar="TIME", help="How long a message is kept."),
-    click.option("--wait", type=DURATION, metavar="TIME", help="How long a receive waits for messages."),
+    click.option(
+        "--delay", type=DURATION, metavar="TIME", help="How long a sent message is hidden: up to 15m."
+    ),
+    click.option("--retention", type=DURATION, metavar="TIME", help="How long a message is kept: 1m to 14d."),
+    click.option(
+        "--wait", type=DURATION, metavar="TIME", help="How long a receive waits for messages: up to 20s."
+    ),
     click.option(
         "--dead-letter-queue", type=QUEUE, metavar="QUEUE", help="Where messages go that fail too often."
     ),

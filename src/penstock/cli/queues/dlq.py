@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from penstock.cli.arguments import queue_argument, short_duration
+from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.queues.facts import Json, list_queues, queue_facts
@@ -48,6 +49,9 @@ def list_(target: Target) -> None:
     rows = [_summary(queue_facts(target, queue["arn"])) for queue in list_queues(target, kind="dlq")]
     if target.out.as_json:
         target.out.json_lines(rows)
+        return
+    if not rows:
+        target.out.note("no dead-letter queues")
         return
     target.out.table(
         ["QUEUE", "MESSAGES", "OLDEST", "SOURCES"],
@@ -106,6 +110,9 @@ def show(target: Target, queue: str, keys: tuple[str, ...], **flags: Any) -> Non
     if target.out.as_json:
         target.out.json_lines(rows)
         return
+    if not rows:
+        target.out.note("no messages")
+        return
     target.out.table(
         [*(key.upper() for key in by), "COUNT", "OLDEST", "NEWEST", "EXAMPLE"],
         [
@@ -150,16 +157,21 @@ def redrive(target: Target, queue: str, to: str | None, task: TaskFlags, **flags
     if filter:
         target.need_penstock("dlq redrive with a filter")
         admin = AdminQueue(target, queue)
-        name = admin.target_name(to) if to else None
+        other = admin.target_name(to) if to else None
         change_matching(
-            target, admin, "move" if name else "redrive", filter, name, task,
-            question=f"Move them to {name or _SOURCES}?", done=f"moved {f'to {name}' if name else 'back'}",
+            target, admin, "move" if other else "redrive", filter, other, task,
+            question=f"Move them to {other or _SOURCES}?", done=f"moved {f'to {other}' if other else 'back'}",
         )  # fmt: skip
         return
-    count = messages_in(queue_facts(target, queue))
+    facts = queue_facts(target, queue)
+    name, count = queue_name(queue), messages_in(facts)
+    if not facts.get("sources"):
+        raise Failure(
+            f"{name} is not the dead-letter queue of any queue: move messages with penstock grep --move-to"
+        )
     if task.dry_run or not count:
         target.out.json({"matched": count}) if target.out.as_json else target.out.line(f"{count} messages")
         return
     where = queue_name(to) if to else _SOURCES
-    target.out.confirm(f"Move {count} messages of {queue_name(queue)} to {where}?", task.yes)
+    target.out.confirm(f"Move {count} messages of {name} to {where}?", task.yes)
     move_all(target, queue, to, task.rate, wait=not task.no_wait)

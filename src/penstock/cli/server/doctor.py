@@ -16,6 +16,7 @@ from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.output import Output, safe
 from penstock.cli.queues.facts import queue_urls
 from penstock.cli.server.doctor_checks import (
+    CHECKS,
     HINT,
     PROBLEM,
     QUEUE_CHECKS,
@@ -42,7 +43,10 @@ _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
 @click.command("doctor")
 @click.argument("queues", nargs=-1, type=QUEUE, metavar="[QUEUE]...")
 @click.option("--prefix", metavar="TEXT", help="Only queues whose names begin with it.")
-@click.option("--ignore", multiple=True, metavar="CHECK", help="Leave out a check, by the name in brackets.")
+@click.option(
+    "--ignore", multiple=True, type=click.Choice(CHECKS), metavar="CHECK",
+    help="Leave out a check, by the name in brackets. Can be repeated.",
+)  # fmt: skip
 @click.option(
     "--late",
     "late_s",

@@ -17,6 +17,11 @@ PROBLEM, WARNING, HINT = "problem", "warning", "hint"
 
 _RETENTION_S_DEFAULT = 4 * 86_400
 _NEAR_EXPIRY = 0.8  # of the retention
+CHECKS = (
+    "no-dead-letter-queue", "dead-letter-retention", "open-policy", "near-expiry", "no-consumers", "growing-age",
+    "short-polling", "short-visibility", "poison-message", "dead-letters", "store-refuses", "disk", "memory",
+    "open-server", "unencrypted", "no-tls", "not-allowed", "not-looked-at",
+)  # fmt: skip
 _MEMORY_WARNING = 0.9  # used part
 _EMPTY_RECEIVES_PER_S = 0.5
 _EXTENDED_OFTEN = 2

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 _LISTED = 10
 _PROMPT = ">> Enter command: "
-_GROUPS = ("dlq", "redrive")  # commands of DynamoMQ; with a word after them, groups of the command line
+_WITH_ARGUMENTS = ("use", "id", "h", "?", "help")
 
 HELP = {
     "use": "use QUEUE: work on this queue",
     "qstat": "counts and first ids of the queue",
     "dlq": "count and first ids of its dead-letter queue; dlq ls|show|redrive: see dlq --help",
     "enqueue-test": "send the test messages A-101, A-202, A-303 and A-404; also: et",
-    "et": "enqueue-test",
+    "et": "the same as enqueue-test",
     "purge": "remove all messages of the queue; asks first",
     "ls": "the first ten messages, of the queue and of its dead-letter queue",
     "receive": "receive a message, which becomes the current one",
     "id": "id ID: look at this message, which becomes the current one; id alone: none is",
     "system": "system information of the current message; also: sys",
-    "sys": "system",
+    "sys": "the same as system",
     "data": "body of the current message",
     "info": "everything about the current message",
     "reset": "make the current message as it was when it was sent; a dead letter returns to its queue",
@@ -138,7 +138,9 @@ class Shell:
 
     def _run(self, name: str, arguments: list[str]) -> None:
         own = self._commands.get(name)
-        if own is not None and not (name in _GROUPS and arguments) and "--help" not in arguments:
+        # With a queue after it, a command is that of the command line: "purge other" is not about the chosen queue.
+        is_own = not arguments or name in _WITH_ARGUMENTS or (name == "purge" and arguments == ["--yes"])
+        if own is not None and is_own:
             own(arguments)
             return
         from penstock.cli import main
@@ -211,6 +213,8 @@ class Shell:
             self._current = None
             click.echo("Going back to standard Interactive mode!")
             return
+        if len(arguments) > 1:
+            raise Failure("which message? id ID")
         found = self._chosen().find(arguments[0])
         if found is None:
             raise Failure(f"message not found, ID: {arguments[0]}")
