@@ -86,9 +86,7 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     total: int  # how many messages the queue held when it began
     upto: int  # messages behind this position came later
     after: str | None = None  # where it goes on
-    looked_through: bool = (
-        False  # all messages were looked at; some may still be on their way to another shard
-    )
+    looked_through: bool = False  # all were looked at; some may still be on their way to another shard
     looked_at: int = 0
     matched: int = 0
     done: int = 0

@@ -37,7 +37,7 @@ from penstock.errors import (
 )
 from penstock.names import QueueName, Requester
 from penstock.promise import Promise
-from penstock.queues.messages import State
+from penstock.queues.messages import State, as_in_memory
 from penstock.store.changes import POSITION_GAP, EntryRow
 from penstock.store.port import Selection, Store
 
@@ -310,10 +310,7 @@ def _current(queue: LiveQueue, row: EntryRow | None, now_ms: int) -> EntryRow:
     elif entry.state is State.IN_FLIGHT:
         raise MessageInFlight(max(0, entry.due_ms - now_ms))
     else:
-        row = row._replace(
-            position=entry.position, enqueued_ms=entry.enqueued_ms, due_ms=entry.due_ms, receives=entry.receives,
-            receives_before=entry.receives_before, first_received_ms=entry.first_received_ms, source=entry.source,
-        )  # fmt: skip
+        row = as_in_memory(row, entry)
     if row.position <= backlog.purged_to or row.enqueued_ms <= backlog.expiry_cutoff_ms(now_ms):
         raise MessageNotAvailable
     return row

@@ -135,9 +135,8 @@ class Failures:
             self._remove(seq)
         for seq, update in changes.updated.items():
             record = self._records.get(str(seq))
-            if (
-                record is not None and update.queue and update.queue != record.queue
-            ):  # 0: on its way to another shard
+            # Queue 0: on its way to another shard.
+            if record is not None and update.queue not in (0, record.queue):
                 self._put(seq, MessageFailures(update.queue, record.reports))
         if changes.dropped or changes.purged:
             self._forget_emptied(commit)

@@ -23,7 +23,7 @@ from penstock.errors import FilterInvalid, KeyUnavailable, MessageNotAvailable, 
 from penstock.limits import SECOND
 from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter, RegexBudget
-from penstock.queues.messages import Content, State, decode_content
+from penstock.queues.messages import Content, State, as_in_memory, decode_content
 from penstock.queues.receipts import MessageIds
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
@@ -270,11 +270,7 @@ class Listing:
         for row in rows:
             entry = backlog.index.get(row.seq) if loaded else None
             if entry is not None:
-                row = row._replace(
-                    position=entry.position, enqueued_ms=entry.enqueued_ms, due_ms=entry.due_ms,
-                    receives=entry.receives, receives_before=entry.receives_before,
-                    first_received_ms=entry.first_received_ms,
-                )  # fmt: skip
+                row = as_in_memory(row, entry)
             elif loaded and backlog.knows(row.seq) and row.seq not in coming:
                 continue  # removed, which is not durable yet
             if row.position <= purged_to or row.enqueued_ms <= expired_ms:

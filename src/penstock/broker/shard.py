@@ -74,12 +74,10 @@ class Commit:
         self.changes = Changes(number, durable, later)
         self.done: Promise[None] = Promise()
         self.joining: dict[Participant, list[Entry]] = {}  # participant -> messages that join it
-        self.undo: dict[
-            tuple[RecordTable[Any], str], Any
-        ] = {}  # (table, key) -> the record before; None: there was none
-        self.noted: list[
-            tuple[int, EventKind, str]
-        ] = []  # seq, event, detail: for the history, once it is durable
+        # (table, key) -> the record before; None: there was none
+        self.undo: dict[tuple[RecordTable[Any], str], Any] = {}
+        # seq, event, detail: for the history, once it is durable
+        self.noted: list[tuple[int, EventKind, str]] = []
         self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
 
 
@@ -109,14 +107,10 @@ class Shard:
         dropped: to be asked before anything is answered from memory without a commit."""
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self.is_away = False  # the store cannot be reached, which is why
-        self._refused_number, self._refused_why, self._refused_logged_ms = (
-            -1,
-            "",
-            0,
-        )  # the last refused commit
-        self._unsettled: StoreAway | None = (
-            None  # why it cannot be known whether the commit under way was made
-        )
+        # The last refused commit.
+        self._refused_number, self._refused_why, self._refused_logged_ms = -1, "", 0
+        # Why it cannot be known whether the commit under way was made.
+        self._unsettled: StoreAway | None = None
         self._unknown_from_ms = 0  # when its answer was lost
         self._on_ended = on_ended
         self._owner = state.end.owner

@@ -1,4 +1,5 @@
-"""Queues at a glance: exact counts, the age of the oldest message, bytes, dead-letter wiring; sorted and paged.
+"""Queues at a glance: exact counts, the age of the oldest message, bytes, dead-letter wiring; sorted and paged. And
+what each shard says of itself and of its bulk tasks.
 
 Each owner answers with the first queues of its shards in the wanted order, so that a page of any size is made from as
 many short lists as there are owners. Only what the order needs is found for every queue; everything else for the

@@ -105,9 +105,8 @@ class Backlog(Generic[L]):
         self.purged_to = purged_to  # everything up to this position was purged
         self._new_lane = new_lane
         self.index: dict[int, Entry] = {}
-        self.holds: dict[
-            int, Hold
-        ] = {}  # of messages in flight, while memory is thrown away and loaded again
+        # Of messages in flight, by seq, while memory is thrown away and loaded again.
+        self.holds: dict[int, Hold] = {}
         self.lanes: dict[str | None, L] = {}
         self.to_refill: dict[
             str | None, L

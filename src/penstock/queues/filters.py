@@ -1,4 +1,4 @@
-"""Which messages of a queue somebody wants to see or change. All conditions of a filter must hold.
+"""Which messages of a queue are to be shown or changed. All conditions of a filter must hold.
 
 Some conditions are decided by what changes of a message (its row and state), which is cheap, the others by its
 content, which may have to be read. A regular expression can take for ever, and so can its compilation: the time of
@@ -191,7 +191,7 @@ def compile_pattern(text: str) -> regex.Pattern[str]:
     if _UNSUPPORTED.search(text):
         raise FilterInvalid("regex: write the pattern without the flag x, and without recursion such as (?R)")
     # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.
-    # Groups are not told from what looks like one, so that nothing can hide from the estimate.
+    # What only looks like a group counts as one, so that nothing can hide from the estimate.
     repeats = prod(max(2, int(times or 0)) for times in _REPEATED_GROUP.findall(text))
     if repeats * (len(text) + sum(map(int, _REPEATED.findall(text)))) > _PATTERN_SIZE_MAX:
         raise FilterInvalid(

@@ -112,6 +112,14 @@ class Entry(msgspec.Struct, gc=False):
     hold: Hold | None = None  # by the last receive, where it is known
 
 
+def as_in_memory(row: EntryRow, entry: Entry) -> EntryRow:
+    """A stored message as memory has it, which may be ahead of the store."""
+    return row._replace(
+        position=entry.position, enqueued_ms=entry.enqueued_ms, due_ms=entry.due_ms, receives=entry.receives,
+        receives_before=entry.receives_before, first_received_ms=entry.first_received_ms, source=entry.source,
+    )  # fmt: skip
+
+
 def entry_of(row: EntryRow) -> Entry:
     """A message as the store has it, without its content."""
     return Entry(

@@ -78,13 +78,13 @@ class Reloading:
         self._parts = parts
         self.load: Callable[[], Config] = lambda: parts.config
         """Reads the settings again, as at the start. Raises ConfigError."""
-        self.tell_others: Callable[[], None] = lambda: None
-        """Other processes of the server have to reload, too."""
+        self.reload_others: Callable[[], None] = lambda: None
+        """Makes the other processes of the server reload, too."""
 
     async def requested(self) -> ReloadReport:
         """By a client of this process."""
         report = await self.run()
-        self.tell_others()
+        self.reload_others()
         return report
 
     async def run(self) -> ReloadReport:

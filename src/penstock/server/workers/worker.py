@@ -133,7 +133,7 @@ class WorkerServer:
             return self._failed(error)
         parts.warns_of_disk = self._assignment.number == 1
         parts.reloading.load = self._settings
-        parts.reloading.tell_others = lambda: self._control.report(ReloadAll())
+        parts.reloading.reload_others = lambda: self._control.report(ReloadAll())
         try:
             self._show_health()
             if self._assignment.at_once:

@@ -19,7 +19,7 @@ from penstock.errors import MessageInFlight
 from penstock.limits import SECOND
 from penstock.names import Arn, QueueName
 from penstock.queues.messages import Attribute
-from penstock.services.admin.faults import admin_fault, invalid
+from penstock.services.admin.faults import IN_FLIGHT, admin_fault, invalid
 from penstock.services.admin.messages import present_message
 from penstock.services.admin.resources import Admin, authorize_target, queue_named
 from penstock.services.admin.shown import choice_of, wall_time
@@ -165,11 +165,10 @@ async def _send_to(admin: Admin, request: VersionedRequest, call: Call, target: 
 
 def _in_flight(queue: LiveQueue, seq: int) -> Fault:
     holder = queue.holder(seq)
-    text = "The message was received and is hidden: wait until it is deleted or visible again."
-    if holder is not None:
-        held = f"{holder.by} at {holder.address} holds it until {wall_time(holder.until_ms)}."
-        text = f"{text} {held}"
-    return admin_fault("MessageInFlight", text)
+    if holder is None:
+        return admin_fault("MessageInFlight", IN_FLIGHT)
+    held = f"{holder.by} at {holder.address} holds it until {wall_time(holder.until_ms)}."
+    return admin_fault("MessageInFlight", f"{IN_FLIGHT} {held}")
 
 
 def _checked_edit(admin: Admin, request: EditMessageRequest) -> Edit:

@@ -34,16 +34,15 @@ STATUS = {
     "AccessDenied": 403,
 }
 
+IN_FLIGHT = "The message was received and is hidden: wait until it is deleted or visible again."
+
 _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
     QueueMissing: ("QueueDoesNotExist", "The queue does not exist in this account and region."),
     MessageNotAvailable: (
         "MessageDoesNotExist",
         "The queue holds no message with this id: it was deleted, moved or has expired.",
     ),
-    MessageInFlight: (
-        "MessageInFlight",
-        "The message was received and is hidden: wait until it is deleted or visible again.",
-    ),
+    MessageInFlight: ("MessageInFlight", IN_FLIGHT),
     TaskMissing: (
         "TaskDoesNotExist",
         "The queue has no task with this id: it was never started, or ended long ago and was forgotten.",
