@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.output import Output
-from penstock.client.api import ApiError, ApiSession, Unavailable
+from penstock.client.api import ApiError, ApiSession, Json, Unavailable
 from penstock.client.credentials import ProfileError
 from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
 
@@ -53,15 +53,13 @@ class Target:
         """By a flag of this command."""
         return bool(self._flags.get("url") or self._flags.get("context"))
 
-    def sqs(self, action: str, **members: Any) -> dict[str, Any]:
+    def sqs(self, action: str, **members: Any) -> Json:
         """Members that are None are left out."""
         return self.session.sqs(
             action, **{name: value for name, value in members.items() if value is not None}
         )
 
-    def admin(
-        self, method: str, path: str, query: dict[str, Any] | None = None, body: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def admin(self, method: str, path: str, query: Json | None = None, body: Json | None = None) -> Json:
         return self.session.admin(method, path, query, body)
 
     @property
@@ -87,7 +85,7 @@ class Target:
                 "GetQueueUrl", QueueName=queue_name(queue), QueueOwnerAWSAccountId=queue_account(queue)
             )
         except ApiError as error:
-            if error.code.endswith(("NonExistentQueue", "QueueDoesNotExist")):
+            if error.is_missing_queue:
                 raise self.no_queue(queue) from None
             raise
         return str(answer["QueueUrl"])
@@ -131,7 +129,7 @@ def with_target(function: F) -> F:
         except ApiError as error:
             if error.status == 403 and target.endpoint.credentials is None:
                 error.message += " No keys were found: set AWS_ACCESS_KEY_ID, or give --profile or --context."
-            refused(error)
+            raise Breakdown(str(error)) from None
         except Unavailable as error:
             chosen_by = target.endpoint.chosen_by
             raise Breakdown(f"{error} (endpoint from: {chosen_by}). Is the broker running?") from None
@@ -142,10 +140,6 @@ def with_target(function: F) -> F:
     for option in reversed(_OPTIONS):
         run = option(run)
     return run  # type: ignore[return-value]
-
-
-def refused(error: ApiError) -> NoReturn:
-    raise Breakdown(f"{error.code}: {error.message}") from None
 
 
 _OPTIONS = (

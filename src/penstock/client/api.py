@@ -26,6 +26,8 @@ _PIECE_BYTES = 256 * 1024
 _USER_AGENT = f"penstock/{__version__}"
 ADMIN_SERVICE = "penstock"  # in a signature
 
+Json = dict[str, Any]  # an object of a request or an answer
+
 
 class ApiError(Exception):
     """The server refused a request."""
@@ -36,6 +38,18 @@ class ApiError(Exception):
         self.message = message
         self.status = status
         self.request_id = request_id
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    @property
+    def is_denied(self) -> bool:
+        return self.code.startswith("AccessDenied")
+
+    @property
+    def is_missing_queue(self) -> bool:
+        """The admin API and the protocols of SQS have different codes for it."""
+        return self.code.endswith(("NonExistentQueue", "QueueDoesNotExist"))
 
 
 class Unavailable(Exception):
@@ -93,14 +107,12 @@ class ApiSession:
         reasons = _read_object(content).get("reasons")
         return "; ".join(map(str, reasons)) if isinstance(reasons, list) else f"status {response.status}"
 
-    def sqs(self, action: str, **members: Any) -> dict[str, Any]:
+    def sqs(self, action: str, **members: Any) -> Json:
         """Perform an action of SQS. Raises ApiError or Unavailable."""
         headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{action}"}
         return self._call("POST", "/", headers, members, "sqs", may_repeat=action.startswith(_READ_ONLY))
 
-    def admin(
-        self, method: str, path: str, query: dict[str, Any] | None = None, body: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def admin(self, method: str, path: str, query: Json | None = None, body: Json | None = None) -> Json:
         """Call the admin API: ``path`` is below ``/admin/v1``, with its parts already quoted (:func:`quoted`)."""
         pairs = {name: value for name, value in (query or {}).items() if value is not None}
         text = f"?{urlencode(pairs, doseq=True, quote_via=quote)}" if pairs else ""
@@ -140,11 +152,11 @@ class ApiSession:
         method: str,
         target: str,
         headers: dict[str, str],
-        members: dict[str, Any] | None,
+        members: Json | None,
         service: str,
         *,
         may_repeat: bool,
-    ) -> dict[str, Any]:
+    ) -> Json:
         body = b"" if members is None else json.dumps(members).encode()
         for attempt in range(1, _TRIES_MAX + 1):
             sent = dict(headers)
@@ -223,7 +235,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _read_object(content: bytes) -> dict[str, Any]:
+def _read_object(content: bytes) -> Json:
     try:
         read = json.loads(content) if content else {}
         if b"\\ud" in content.lower():

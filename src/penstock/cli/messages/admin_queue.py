@@ -10,10 +10,9 @@ import click
 from penstock.cli.arguments import DURATION
 from penstock.cli.failure import Failure
 from penstock.cli.target import Target, queue_account, queue_name
-from penstock.client.api import ApiError, quoted
+from penstock.client.api import ApiError, Json, quoted
 
 PAGE = 1000  # messages a request
-Json = dict[str, Any]
 
 
 class AdminQueue:
@@ -30,7 +29,7 @@ class AdminQueue:
         try:
             return self._target.admin(method, f"/queues/{quoted(self.name)}{path}", query, body)
         except ApiError as error:
-            if error.code == "QueueDoesNotExist" and not (body or {}).get("to"):
+            if error.is_missing_queue and not (body or {}).get("to"):
                 raise self._target.no_queue(self.name) from None
             raise  # with "to", it may be the other queue: the text says which
 

@@ -11,9 +11,9 @@ import click
 
 from penstock.cli.arguments import RATE, yes_option
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.admin_queue import AdminQueue, Json
+from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.target import Target
-from penstock.client.api import quoted
+from penstock.client.api import Json, quoted
 
 _POLL_S = 0.3
 

@@ -15,11 +15,11 @@ import click
 
 from penstock.cli.arguments import DURATION, MESSAGE_ID, id_argument, queue_argument, yes_option
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.admin_queue import AdminQueue, Json
-from penstock.cli.messages.sending import read_attribute, reason
+from penstock.cli.messages.admin_queue import AdminQueue
+from penstock.cli.messages.sending import read_attribute
 from penstock.cli.messages.view import show_message
 from penstock.cli.target import Target, with_target
-from penstock.client.api import ApiError, quoted
+from penstock.client.api import ApiError, Json, quoted
 
 _ids = click.argument("ids", nargs=-1, required=True, type=MESSAGE_ID, metavar="ID...")
 _version = click.option(
@@ -130,18 +130,18 @@ def _kept(body: str, id: str) -> str:
 def _what_happened(admin: AdminQueue, id: str, before: Json, error: ApiError) -> str:
     """The server's refusal, and for another version what the message is now."""
     if error.code != "VersionMismatch":
-        return reason(error)
+        return str(error)
     try:
         now = admin.message(id)
     except ApiError as gone:
-        return f"{reason(error)}; now: {reason(gone)}"
+        return f"{error}; now: {gone}"
     differing = [
         name for name in ("body", "attributes", "group", "position") if now.get(name) != before.get(name)
     ]
     what = (
         f"changed since it was read: {', '.join(differing)}" if differing else "not changed since it was read"
     )
-    return f"{reason(error)}; it has version {now['version']}, is {now['state'].replace('_', ' ')}, and was {what}"
+    return f"{error}; it has version {now['version']}, is {now['state'].replace('_', ' ')}, and was {what}"
 
 
 @click.command("reorder")
@@ -310,7 +310,7 @@ def _each(
         try:
             changed = change(admin, id)
         except ApiError as error:
-            errors.append(f"{id}: {reason(error)}")
+            errors.append(f"{id}: {error}")
             continue
         if "state" in changed:
             _show(

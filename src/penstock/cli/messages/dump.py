@@ -14,10 +14,10 @@ import click
 
 from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
-from penstock.cli.messages.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
 from penstock.cli.target import Target, with_target
-from penstock.client.api import ApiError
+from penstock.client.api import ApiError, Json
 
 STANDARD = Path("-")  # standard input or output
 _BODY_BYTES = 4 * 1024 * 1024  # of bodies in a page; longer ones are read one by one

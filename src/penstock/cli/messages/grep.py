@@ -10,11 +10,12 @@ import click
 
 from penstock.cli.arguments import queue_argument
 from penstock.cli.failure import Failure
-from penstock.cli.messages.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
 from penstock.cli.messages.dump import write_messages
 from penstock.cli.output import Styled, safe
 from penstock.cli.target import Target, with_target
+from penstock.client.api import Json
 
 _AROUND = 60  # characters beside what matches
 _TEXTS = {

@@ -14,10 +14,10 @@ import click
 
 from penstock.cli.arguments import RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure, printable
-from penstock.cli.messages.admin_queue import Json
 from penstock.cli.messages.dump import STANDARD
 from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, send_all, sqs_attribute
 from penstock.cli.target import Target, with_target
+from penstock.client.api import Json
 
 _ERRORS_SHOWN = 20
 

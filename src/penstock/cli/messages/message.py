@@ -13,13 +13,13 @@ import click
 from penstock.cli.arguments import DURATION, id_argument, queue_argument
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages import changes, send
-from penstock.cli.messages.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
 from penstock.cli.messages.view import show_message, show_messages
 from penstock.cli.output import safe
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
-from penstock.client.api import ApiError, quoted
+from penstock.client.api import ApiError, Json, quoted
 
 _POLL_S_MAX = 20  # of one ReceiveMessage
 

@@ -14,11 +14,10 @@ import click
 
 from penstock.cli.arguments import DURATION, RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.admin_queue import Json
 from penstock.cli.messages.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
-from penstock.client.api import ApiError, Unavailable
+from penstock.client.api import ApiError, Json, Unavailable
 
 
 @click.command("send")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from penstock.cli.failure import Failure
 from penstock.cli.target import Target
-from penstock.client.api import ApiError
 
 BATCH = 10
 _BATCH_BYTES = 1_000_000  # a batch of SQS may have 1 MiB in sum
@@ -112,7 +111,3 @@ def read_attribute(text: str) -> tuple[str, dict[str, str]]:
 def sqs_attribute(kind: str, value: str) -> dict[str, str]:
     member = "BinaryValue" if kind.partition(".")[0] == "Binary" else "StringValue"
     return {"DataType": kind, member: value}
-
-
-def reason(error: ApiError) -> str:
-    return f"{error.code}: {error.message}"

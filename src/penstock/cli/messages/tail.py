@@ -15,11 +15,11 @@ import click
 
 from penstock.cli.arguments import DurationArgument, queue_argument
 from penstock.cli.failure import printable
-from penstock.cli.messages.admin_queue import AdminQueue, Json, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.output import safe, shortened
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
-from penstock.client.api import Unavailable
+from penstock.client.api import Json, Unavailable
 
 _LAST_MAX = 1000
 _PAGE = 100  # while following: the last page is listed again and again

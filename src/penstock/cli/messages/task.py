@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from penstock.cli.arguments import QUEUE, queue_argument
-from penstock.cli.messages.admin_queue import AdminQueue, Json
+from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.messages.bulk import could_not, followed_task, report_task
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import shown_time
-from penstock.client.api import quoted
+from penstock.client.api import Json, quoted
 
 
 @click.group("task")

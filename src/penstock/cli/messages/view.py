@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from penstock.cli.messages.admin_queue import Json
 from penstock.cli.output import Cell, Output, Styled, cell_text, shortened
 from penstock.cli.times import shown_age, shown_time
+from penstock.client.api import Json
 
 _PLAIN_BODY = 80  # characters of a body in a table that is not shown in a terminal
 _BODY_MIN = 20

@@ -11,8 +11,9 @@ import click
 
 from penstock.cli.arguments import DURATION, QUEUE, queue_argument, yes_option
 from penstock.cli.failure import Failure
-from penstock.cli.queues.facts import Json, queue_arn, queue_facts
+from penstock.cli.queues.facts import queue_arn, queue_facts
 from penstock.cli.target import Target, queue_name, with_target
+from penstock.client.api import Json
 
 _SECONDS = {  # flag: attribute
     "visibility": "VisibilityTimeout",

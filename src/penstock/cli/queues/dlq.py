@@ -10,10 +10,11 @@ from penstock.cli.arguments import queue_argument, short_duration
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
-from penstock.cli.queues.facts import Json, list_queues, queue_facts
+from penstock.cli.queues.facts import list_queues, queue_facts
 from penstock.cli.queues.redrive import move_all
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import age_s, shown_time
+from penstock.client.api import Json
 
 _KEYS = ("source", "reason", "age")
 _AGES = ((3600, "under 1h"), (86_400, "1h to 1d"), (7 * 86_400, "1d to 7d"))

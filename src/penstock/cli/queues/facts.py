@@ -14,9 +14,7 @@ from typing import Any
 from penstock.cli.failure import Failure
 from penstock.cli.target import Target, queue_account, queue_name
 from penstock.cli.times import rfc3339
-from penstock.client.api import ApiError, quoted
-
-Json = dict[str, Any]
+from penstock.client.api import ApiError, Json, quoted
 
 SORTS = {  # as the admin API calls them: the member that each sorts by
     "name": "name",
@@ -72,7 +70,7 @@ def queue_facts(target: Target, queue: str) -> Json:
         try:
             return target.admin("GET", f"/queues/{quoted(queue_name(queue))}", query)
         except ApiError as error:
-            if error.code == "QueueDoesNotExist":
+            if error.is_missing_queue:
                 raise target.no_queue(queue) from None
             _note_denied(target, error)
     url = target.queue_url(queue)
@@ -116,7 +114,7 @@ def _pages(target: Target, action: str, member: str, **request: Any) -> Iterator
 
 
 def _note_denied(target: Target, error: ApiError) -> None:
-    if not error.code.startswith("AccessDenied") or target.endpoint.credentials is None:
+    if not error.is_denied or target.endpoint.credentials is None:
         raise error
     target.uses_admin = False
     target.out.note(f"{error.message.rstrip('.')}. Showing what SQS tells: counts are approximate.")

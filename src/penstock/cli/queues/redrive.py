@@ -8,9 +8,10 @@ import click
 
 from penstock.cli.arguments import QUEUE, RATE, queue_argument
 from penstock.cli.failure import Breakdown
-from penstock.cli.queues.facts import Json, list_queues, queue_arn
+from penstock.cli.queues.facts import list_queues, queue_arn
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import rfc3339, shown_time
+from penstock.client.api import Json
 
 _POLL_S = 0.3
 _TASKS_MAX = 10  # that SQS lists of a queue

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.arguments import DurationArgument, short_duration, short_size
-from penstock.cli.messages.admin_queue import Json
 from penstock.cli.output import Cell, cell_text, safe
 from penstock.cli.target import Target, with_target
-from penstock.client.api import ApiError, Unavailable
+from penstock.client.api import ApiError, Json, Unavailable
 
 if TYPE_CHECKING:
     from rich.table import Table

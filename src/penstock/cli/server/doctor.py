@@ -35,7 +35,6 @@ from penstock.client.api import ApiError, ApiSession, Unavailable
 
 _SAMPLE = 100  # messages of a page
 _PAGES_MAX = 5  # of the messages of a queue
-_DENIED = "AccessDenied"
 _COLOURS = {PROBLEM: "red", WARNING: "yellow", HINT: "cyan"}
 _EXIT_CODES = {PROBLEM: 3, WARNING: 1, HINT: 0}
 
@@ -106,7 +105,7 @@ def _of_server(target: Target) -> Iterator[Finding]:
     try:
         yield from server_findings(target.admin("GET", "/status"))
     except ApiError as error:
-        if error.code != _DENIED:  # the server belongs to one account, and others may use it
+        if not error.is_denied:  # the server belongs to one account, and others may use it
             raise
     unsigned = ApiSession.of(endpoint._replace(credentials=None))
     try:
@@ -128,11 +127,10 @@ def _is_local(url: str) -> bool:
 
 
 def _unreachable(target: Target, error: ApiError | Unavailable) -> Finding:
-    what = f"{error.code}: {error.message}" if isinstance(error, ApiError) else str(error)
     change = (
         f"check that the server runs and that the keys may look (endpoint from: {target.endpoint.chosen_by})"
     )
-    return Finding(PROBLEM, "not-looked-at", None, what, change, "penstock health")
+    return Finding(PROBLEM, "not-looked-at", None, str(error), change, "penstock health")
 
 
 # -- facts ---------------------------------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ def _queue_facts(target: Target, url: str, receives: int) -> QueueFacts | None:
             return QueueFacts(name, attributes)
         return _with_messages(AdminQueue(target, url), attributes, receives)
     except ApiError as error:
-        if error.code in ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"):
+        if error.is_missing_queue:
             return None
         raise
 
@@ -171,7 +169,7 @@ def _with_messages(queue: AdminQueue, attributes: dict[str, str], receives: int)
         in_flight = _sample(queue, {"state": "in_flight"}) if info["in_flight"] else []
         often = _sample(queue, {"receives_min": receives})
     except ApiError as error:
-        if error.code != _DENIED:
+        if not error.is_denied:
             raise
         return QueueFacts(queue.name, attributes)
     for message in in_flight:

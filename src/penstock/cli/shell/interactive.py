@@ -126,9 +126,7 @@ class Shell:
                 self._run(name, words[1:])
         except click.ClickException as error:
             _print_error(error.format_message())
-        except ApiError as error:
-            _print_error(f"{error.code}: {error.message}")
-        except (Unavailable, ValueError, OSError) as error:
+        except (ApiError, Unavailable, ValueError, OSError) as error:
             _print_error(str(error))
         except (click.Abort, KeyboardInterrupt):
             _print_error("interrupted")
