@@ -160,6 +160,11 @@ def short_duration(seconds: float | None) -> str | None:
     return " ".join(parts[:2]) or "0s"
 
 
+def short_age(seconds: float | None) -> str | None:
+    """In whole seconds."""
+    return None if seconds is None else short_duration(int(seconds))
+
+
 def short_size(count: int | None) -> str | None:
     """In the largest unit: "512B", "1.5KB"."""
     if count is None:

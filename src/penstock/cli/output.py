@@ -125,6 +125,10 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def counted_messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
 def _coloured(text: str, cell: object) -> str:
     return click.style(text, fg=cell.colour) if isinstance(cell, Styled) else text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.cli.arguments import short_duration
+from penstock.cli.arguments import short_age
 from penstock.cli.output import Output
 
 
@@ -20,7 +20,7 @@ def rfc3339(seconds: float) -> str:
 
 
 def shown_age(time: str) -> str:
-    return short_duration(float(int(age_s(time)))) or "0s"
+    return short_age(age_s(time)) or "0s"
 
 
 def shown_time(time: str, out: Output) -> str:
@@ -31,5 +31,5 @@ def shown_time(time: str, out: Output) -> str:
     now = datetime.now(UTC)
     form = "%H:%M:%S" if local.date() == now.astimezone().date() else "%Y-%m-%d %H:%M:%S"
     seconds = (now - local).total_seconds()
-    relative = f"{shown_age(time)} ago" if seconds >= 0 else f"in {short_duration(float(int(-seconds)))}"
+    relative = f"{shown_age(time)} ago" if seconds >= 0 else f"in {short_age(-seconds)}"
     return f"{local.strftime(form)} ({relative})"

@@ -20,7 +20,7 @@ CONTEXT_VARIABLE = "PENSTOCK_CONTEXT"
 
 
 class EndpointError(Exception):
-    """It cannot be told which server is meant; the text says what to do."""
+    """It is not clear which server is meant; the text says what to do."""
 
 
 class Context(NamedTuple):

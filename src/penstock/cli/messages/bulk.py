@@ -12,6 +12,7 @@ import click
 from penstock.cli.arguments import RATE, yes_option
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages.admin_queue import AdminQueue
+from penstock.cli.output import counted_messages
 from penstock.cli.target import Target
 from penstock.client.api import Json, quoted
 
@@ -77,8 +78,8 @@ def _counted(dry_run: Json) -> str:
     verb = "matches" if matched == 1 else "match"
     cannot = "".join(f", {each['count']} cannot ({each['reason']})" for each in dry_run["cannot"])
     if dry_run["complete"]:
-        return f"{_messages(matched)} of {looked_at} {verb}{cannot}"
-    return f"{_messages(matched)} {verb}" + (
+        return f"{counted_messages(matched)} of {looked_at} {verb}{cannot}"
+    return f"{counted_messages(matched)} {verb}" + (
         f"; of the first {looked_at} in the queue{cannot}" if cannot else ""
     )
 
@@ -105,7 +106,7 @@ def report_task(target: Target, task: Json, done: str) -> None:
     elif task["status"] == "running":
         target.out.line(f"task {task['id']} is running")
     else:
-        target.out.line(f"{_messages(task['done'])} {done}{could_not(task)}")
+        target.out.line(f"{counted_messages(task['done'])} {done}{could_not(task)}")
     if task["status"] == "failed":
         raise Breakdown(f"the task failed: {task.get('failure')}")
     if task["status"] == "cancelled":
@@ -114,10 +115,6 @@ def report_task(target: Target, task: Json, done: str) -> None:
 
 def could_not(task: Json) -> str:
     return "".join(f", {each['count']} could not ({each['reason']})" for each in task["cannot"])
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
 
 
 _OPTIONS = (

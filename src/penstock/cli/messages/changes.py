@@ -18,6 +18,7 @@ from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.messages.sending import read_attribute
 from penstock.cli.messages.view import show_message
+from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json, quoted
 
@@ -287,8 +288,7 @@ def delete(
         target.out.note("deleted")
         return
     target.need_penstock("message delete by id")
-    messages = "1 message" if len(ids) == 1 else f"{len(ids)} messages"
-    target.out.confirm(f"Delete {messages} of {AdminQueue(target, queue).name}?", yes)
+    target.out.confirm(f"Delete {counted_messages(len(ids))} of {AdminQueue(target, queue).name}?", yes)
     _each(
         target,
         queue,

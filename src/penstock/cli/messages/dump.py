@@ -16,6 +16,7 @@ from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
+from penstock.cli.queues.facts import messages_in
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json
 
@@ -74,9 +75,7 @@ def write_messages(
 ) -> int:
     """How many. After each page of a file it is saved where to go on."""
     state = _State.read(file, admin.name, filter) if resume else _State(file, admin.name, filter)
-    numbers = admin.call("GET")
-    unreadable = 0
-    total = numbers["visible"] + numbers["in_flight"] + numbers["delayed"]
+    unreadable, total = 0, messages_in(admin.call("GET"))
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:
         for page, after in admin.pages({**filter, "body_bytes": _BODY_BYTES}, state.after):
             for message in page[: None if maximum is None else maximum - state.count]:

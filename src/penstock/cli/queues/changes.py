@@ -11,7 +11,8 @@ import click
 
 from penstock.cli.arguments import DURATION, QUEUE, queue_argument, yes_option
 from penstock.cli.failure import Failure
-from penstock.cli.queues.facts import queue_arn, queue_facts
+from penstock.cli.output import counted_messages
+from penstock.cli.queues.facts import messages_in, queue_arn, queue_facts
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.client.api import Json
 
@@ -229,8 +230,7 @@ def delete(target: Target, queues: tuple[str, ...], yes: bool) -> None:
 
 
 def _counted(queue: Json) -> str:
-    total = queue["visible"] + queue["in_flight"] + queue["delayed"]
-    return "1 message" if total == 1 else f"{total} messages"
+    return counted_messages(messages_in(queue))
 
 
 def _report(target: Target, queue: Json, done: str, what: str) -> None:

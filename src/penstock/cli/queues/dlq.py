@@ -10,7 +10,7 @@ from penstock.cli.arguments import queue_argument, short_duration
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
-from penstock.cli.queues.facts import list_queues, queue_facts
+from penstock.cli.queues.facts import list_queues, messages_in, queue_facts
 from penstock.cli.queues.redrive import move_all
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import age_s, shown_time
@@ -68,11 +68,6 @@ def _summary(queue: Json) -> Json:
     if "oldest_age_s" in queue:  # Amazon SQS does not tell it
         summary["oldest_age_s"] = queue["oldest_age_s"]
     return summary | {"sources": queue.get("sources") or []}
-
-
-def messages_in(queue: Json) -> int:
-    """In any state."""
-    return int(queue["visible"] + queue["in_flight"] + queue["delayed"])
 
 
 @command.command("show")

@@ -83,6 +83,11 @@ def queue_facts(target: Target, queue: str) -> Json:
     return facts
 
 
+def messages_in(queue: Json) -> int:
+    """In any state."""
+    return int(queue["visible"] + queue["in_flight"] + queue["delayed"])
+
+
 def queue_urls(target: Target, prefix: str = "") -> Iterator[str]:
     return _pages(target, "ListQueues", "QueueUrls", QueueNamePrefix=prefix or None)
 

@@ -1,4 +1,4 @@
-"""``penstock queue``: look at queues. Commands that change them are in ``queue_changes``."""
+"""``penstock queue``: look at queues. The commands that change them are in ``changes``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import count, islice
 
 import click
 
-from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_duration, short_size
+from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_age, short_duration, short_size
 from penstock.cli.output import Cell, Output, Styled
 from penstock.cli.queues.changes import create, delete, purge, set_
 from penstock.cli.queues.facts import SORTS, list_queues, queue_facts, queue_urls
@@ -19,7 +19,7 @@ from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
 
 _NUMBERS_OF_SQS = ("visible", "in_flight", "delayed")
-NUMBERS = (
+_NUMBERS = (
     *_NUMBERS_OF_SQS, "bytes", "oldest_age_s", "sent_rate", "received_rate", "deleted_rate",
     "waiting_receives",
 )  # fmt: skip
@@ -122,18 +122,14 @@ def _print_table(out: Output, queues: Sequence[Json]) -> None:
 
 def _row(queue: Json, exact: bool) -> list[Cell]:
     is_dlq = queue["is_dead_letter_queue"]
-    # Dead letters are what someone has to look at.
+    # Dead letters are what a person on call looks for first.
     visible = Styled(queue["visible"], "red") if is_dlq and queue["visible"] else queue["visible"]
-    age = short_duration(_whole(queue.get("oldest_age_s")))
+    age = short_age(queue.get("oldest_age_s"))
     rates = [age, queue["sent_rate"], queue["received_rate"], queue["deleted_rate"]] if exact else []
     kind = f"{queue['kind']} dlq" if is_dlq else queue["kind"]
     return [
         queue["name"], kind, visible, queue["in_flight"], queue["delayed"], *rates, queue.get("dead_letter_queue"),
     ]  # fmt: skip
-
-
-def _whole(seconds: float | None) -> float | None:
-    return None if seconds is None else float(int(seconds))
 
 
 @command.command("show")
@@ -163,7 +159,7 @@ def show(target: Target, queue: str) -> None:
 
 def _print_summary(out: Output, facts: Json) -> None:
     age = facts.get("oldest_age_s")
-    oldest = f"; the oldest is {short_duration(_whole(age))} old" if age is not None else ""
+    oldest = f"; the oldest is {short_age(age)} old" if age is not None else ""
     dead_letters = None
     if "dead_letter_queue" in facts:
         dead_letters = f"to {facts['dead_letter_queue']} after {facts['max_receives']} receives"
@@ -213,7 +209,7 @@ def _indented(document: str) -> str:
 
 @command.command("stat")
 @click.argument("queue", type=QUEUE)
-@click.argument("numbers", nargs=-1, type=click.Choice(NUMBERS), metavar="[NUMBER]...")
+@click.argument("numbers", nargs=-1, type=click.Choice(_NUMBERS), metavar="[NUMBER]...")
 @click.option("--watch", "-w", is_flag=True, help="Go on printing, a line each time.")
 @click.option(
     "--interval",
@@ -247,7 +243,7 @@ def stat(
         if number:
             time.sleep(interval)
         facts = queue_facts(target, queue)
-        names = numbers or (NUMBERS if "bytes" in facts else _NUMBERS_OF_SQS)
+        names = numbers or (_NUMBERS if "bytes" in facts else _NUMBERS_OF_SQS)
         values = [_number(facts.get(name)) for name in names]
         now = rfc3339(time.time())
         if target.out.as_json:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.arguments import QUEUE, RATE, queue_argument
 from penstock.cli.failure import Breakdown
+from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import list_queues, queue_arn
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import rfc3339, shown_time
@@ -68,7 +69,8 @@ def move_all(target: Target, queue: str, to: str | None, rate: float | None, *, 
     if target.out.as_json:
         target.out.json(_shown(task))
     elif wait:
-        target.out.line(f"{task['Status'].lower()}: {_moved(task)}")
+        moved = counted_messages(task.get("ApproximateNumberOfMessagesMoved", 0))
+        target.out.line(f"{task['Status'].lower()}: {moved} moved")
     else:
         target.out.line(f"started to move {_about(task)} of {queue_name(source)}")
     if wait and task["Status"] != "COMPLETED":
@@ -156,14 +158,9 @@ def _followed(target: Target, source: str, handle: str) -> Json:
     return task
 
 
-def _moved(task: Json) -> str:
-    moved = task.get("ApproximateNumberOfMessagesMoved", 0)
-    return f"{moved} message{'' if moved == 1 else 's'} moved"
-
-
 def _about(task: Json) -> str:
     total = task.get("ApproximateNumberOfMessagesToMove")
-    return "the messages" if total is None else f"{total} message{'' if total == 1 else 's'}"
+    return "the messages" if total is None else counted_messages(total)
 
 
 def _shown(task: Json) -> Json:

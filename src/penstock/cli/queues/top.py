@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.arguments import DurationArgument, short_duration, short_size
+from penstock.cli.arguments import DurationArgument, short_age, short_size
 from penstock.cli.output import Cell, cell_text, safe
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json, Unavailable
@@ -131,10 +131,9 @@ class _View:
 
 
 def _row(queue: Json) -> list[Cell]:
-    age = queue.get("oldest_age_s")
     return [
         queue["name"], queue["visible"], queue["in_flight"], queue["delayed"],
-        None if age is None else short_duration(float(int(age))),
+        short_age(queue.get("oldest_age_s")),
         float(queue["sent_rate"]), float(queue["received_rate"]), float(queue["deleted_rate"]),
         short_size(queue["bytes"]), queue.get("dead_letter_queue"),
     ]  # fmt: skip

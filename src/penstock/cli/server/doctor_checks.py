@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from penstock.cli.arguments import short_duration, short_size
+from penstock.cli.output import counted_messages
 
 PROBLEM, WARNING, HINT = "problem", "warning", "hint"
 
@@ -43,7 +44,7 @@ class Thresholds(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """``info`` and ``messages`` come from the admin API, and are empty where there is none."""
+    """``info``, ``in_flight`` and ``often_received`` come from the admin API, and are empty where there is none."""
 
     name: str
     attributes: Mapping[str, str]
@@ -160,7 +161,8 @@ def consumers(queue: QueueFacts, site: Site) -> Iterator[Finding]:
             WARNING,
             "no-consumers",
             queue.name,
-            f"{_messages(info['visible'])} waiting for up to {short_duration(age_s)}, and no consumer receives",
+            f"{counted_messages(info['visible'])} waiting for up to {short_duration(age_s)}, "
+            "and no consumer receives",
             "start consumers, and check that they use this queue, account and region",
             f"penstock queue show {_word(queue.name)}",
         )
@@ -219,7 +221,7 @@ def poison(queue: QueueFacts, site: Site) -> Iterator[Finding]:
             WARNING,
             "poison-message",
             queue.name,
-            f"{_messages(len(queue.often_received))} received {site.thresholds.receives} times or more; "
+            f"{counted_messages(len(queue.often_received))} received {site.thresholds.receives} times or more; "
             f"{worst['id']} {worst['receives']} times",
             "look at it, then correct it or send it to the dead-letter queue",
             f"penstock message get {_word(queue.name)} {worst['id']}",
@@ -232,7 +234,7 @@ def dead_letters(queue: QueueFacts, site: Site) -> Iterator[Finding]:
             WARNING,
             "dead-letters",
             queue.name,
-            f"{_messages(queue.waiting)} in the dead-letter queue",
+            f"{counted_messages(queue.waiting)} in the dead-letter queue",
             "find out why, then redrive or delete them",
             f"penstock dlq show {_word(queue.name)}",
         )
@@ -304,10 +306,6 @@ def not_allowed(queues: list[str]) -> Iterator[Finding]:
             "attach the policy penstock-read-only to their user",
             "penstock policy attach penstock-read-only --user USER",
         )  # fmt: skip
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _many(value: Any) -> list[Any]:
