@@ -1,4 +1,4 @@
-"""One queue in the admin API: its messages page by page, one message, changes of it."""
+"""One queue in the admin API: its messages page by page, changes of one; and the flags that choose messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from penstock.cli.arguments import DURATION
 from penstock.cli.failure import Failure
 from penstock.cli.target import Target, queue_account, queue_name
+from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, quoted
 
 PAGE = 1000  # messages a request
@@ -73,6 +74,32 @@ class AdminQueue:
     def whole(self, message: Json) -> Json:
         """With all of its body, of which a page has only the beginning if it is long."""
         return self.message(message["id"]) if message.get("body_cut") else message
+
+
+def as_listed(received: Json) -> Json:
+    """A message of ReceiveMessage with the members that the admin API has for it, as far as SQS gives them."""
+    system = received.get("Attributes") or {}
+    listed: Json = {
+        "id": received["MessageId"],
+        "sent_at": rfc3339(int(system["SentTimestamp"]) / 1000),
+        "receives": int(system["ApproximateReceiveCount"]),
+        "sender": system.get("SenderId"),
+        "body": received["Body"],
+        "group": system.get("MessageGroupId"),
+        "dedup_id": system.get("MessageDeduplicationId"),
+        "sequence_number": system.get("SequenceNumber"),
+        "source": system.get("DeadLetterQueueSourceArn"),
+        "trace": system.get("AWSTraceHeader"),
+        "attributes": {
+            name: listed_attribute(value) for name, value in (received.get("MessageAttributes") or {}).items()
+        },
+    }
+    return {name: value for name, value in listed.items() if value not in (None, {})}
+
+
+def listed_attribute(value: Json) -> Json:
+    """Of an attribute as SQS has it."""
+    return {"type": value["DataType"], "value": value.get("StringValue", value.get("BinaryValue"))}
 
 
 def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.arguments import DURATION, MESSAGE_ID, id_argument, queue_argument, yes_option
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.messages.admin_queue import AdminQueue
+from penstock.cli.messages.admin_queue import AdminQueue, listed_attribute
 from penstock.cli.messages.sending import read_attribute
 from penstock.cli.messages.view import show_message
 from penstock.cli.output import counted_messages
@@ -99,8 +99,7 @@ def _changed_attributes(message: Json, set_: tuple[str, ...], removed: tuple[str
             raise Failure(f'the message has no attribute "{name}"')
         del attributes[name]
     for name, value in map(read_attribute, set_):
-        text = value.get("StringValue", value.get("BinaryValue"))
-        attributes[name] = {"type": value["DataType"], "value": text}
+        attributes[name] = listed_attribute(value)
     return attributes
 
 

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
-from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
 from penstock.cli.queues.facts import messages_in
 from penstock.cli.target import Target, with_target
@@ -74,7 +74,7 @@ def write_messages(
     target: Target, admin: AdminQueue, filter: Json, file: Path, maximum: int | None, *, resume: bool = False
 ) -> int:
     """How many. After each page of a file it is saved where to go on."""
-    state = _State.read(file, admin.name, filter) if resume else _State(file, admin.name, filter)
+    state = _DumpState.read(file, admin.name, filter) if resume else _DumpState(file, admin.name, filter)
     unreadable, total = 0, messages_in(admin.call("GET"))
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:
         for page, after in admin.pages({**filter, "body_bytes": _BODY_BYTES}, state.after):
@@ -105,7 +105,7 @@ def _line(admin: AdminQueue, message: Json) -> bytes | None:
         return None
 
 
-class _State:
+class _DumpState:
     """Where a dump is, in a small file beside it."""
 
     def __init__(
@@ -116,7 +116,7 @@ class _State:
         self._path = None if file == STANDARD else file.with_name(f"{file.name}.state")
 
     @classmethod
-    def read(cls, file: Path, queue: str, filter: Json) -> _State:
+    def read(cls, file: Path, queue: str, filter: Json) -> _DumpState:
         path = file.with_name(f"{file.name}.state")
         try:
             saved = json.loads(path.read_bytes())
@@ -167,7 +167,7 @@ def _received(target: Target, url: str, file: Path, visibility_s: int) -> int:
             while messages := _next_messages(target, url, visibility_s):
                 for message in messages:
                     if message["MessageId"] not in handles:
-                        stream.write(json.dumps(_as_listed(message), ensure_ascii=False).encode() + b"\n")
+                        stream.write(json.dumps(as_listed(message), ensure_ascii=False).encode() + b"\n")
                     handles[message["MessageId"]] = message["ReceiptHandle"]
                 progress(len(handles))
         finally:
@@ -190,27 +190,3 @@ def _make_visible(target: Target, url: str, handles: list[str]) -> None:
             for i, handle in enumerate(handles[start : start + BATCH])
         ]
         target.sqs("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)
-
-
-def _as_listed(message: Json) -> Json:
-    """A message that was received, with the members that the admin API has for it, as far as SQS says them."""
-    from penstock.cli.times import rfc3339
-
-    system = message.get("Attributes") or {}
-    listed: Json = {
-        "id": message["MessageId"],
-        "sent_at": rfc3339(int(system["SentTimestamp"]) / 1000),
-        "receives": int(system["ApproximateReceiveCount"]),
-        "sender": system.get("SenderId"),
-        "body": message["Body"],
-        "group": system.get("MessageGroupId"),
-        "dedup_id": system.get("MessageDeduplicationId"),
-        "sequence_number": system.get("SequenceNumber"),
-        "source": system.get("DeadLetterQueueSourceArn"),
-        "trace": system.get("AWSTraceHeader"),
-        "attributes": {
-            name: {"type": each["DataType"], "value": each.get("StringValue", each.get("BinaryValue"))}
-            for name, each in (message.get("MessageAttributes") or {}).items()
-        },
-    }
-    return {name: value for name, value in listed.items() if value not in (None, {})}

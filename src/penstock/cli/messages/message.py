@@ -13,12 +13,12 @@ import click
 from penstock.cli.arguments import DURATION, id_argument, queue_argument
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages import changes, send
-from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
+from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
-from penstock.cli.messages.view import show_message, show_messages
+from penstock.cli.messages.view import show_message, show_messages, shown_attributes
 from penstock.cli.output import safe
 from penstock.cli.target import Target, with_target
-from penstock.cli.times import rfc3339, shown_time
+from penstock.cli.times import shown_time
 from penstock.client.api import ApiError, Json, quoted
 
 _POLL_S_MAX = 20  # of one ReceiveMessage
@@ -116,22 +116,14 @@ def _show_received(target: Target, message: Json) -> None:
     if target.out.as_json:
         target.out.json_line(message)
         return
-    system = message.get("Attributes") or {}
-    sent = rfc3339(int(system["SentTimestamp"]) / 1000)
-    attributes = sorted((message.get("MessageAttributes") or {}).items())
+    listed = as_listed(message)
     target.out.record(
         [
-            ("id", message["MessageId"]),
-            ("sent", shown_time(sent, target.out)),
-            ("receives", system.get("ApproximateReceiveCount")),
-            ("group", system.get("MessageGroupId")),
-            *(
-                (
-                    f"attribute {name}",
-                    f"{each.get('StringValue', each.get('BinaryValue'))} ({each['DataType']})",
-                )
-                for name, each in attributes
-            ),
+            ("id", listed["id"]),
+            ("sent", shown_time(listed["sent_at"], target.out)),
+            ("receives", listed["receives"]),
+            ("group", listed.get("group")),
+            *shown_attributes(listed),
             ("receipt handle", message["ReceiptHandle"]),
         ]
     )

@@ -48,7 +48,7 @@ def show_message(out: Output, message: Json) -> None:
             ("sender", message["sender"]),
             *((name.replace("_", " "), message.get(name)) for name in _TEXTS),
             *((name[:-3].replace("_", " "), _time(out, message.get(name))) for name in _times(message)),
-            *((f"attribute {name}", _attribute(value)) for name, value in _attributes(message)),
+            *shown_attributes(message),
             ("held by", _holder(out, holder) if holder else None),
             ("failure", _failure(out, failure) if failure else None),
         ]
@@ -73,12 +73,10 @@ def _times(message: Json) -> tuple[str, ...]:
     return _TIMES[1:] if "unreadable" in message else _TIMES
 
 
-def _attributes(message: Json) -> list[tuple[str, Json]]:
-    return sorted((message.get("attributes") or {}).items())
-
-
-def _attribute(value: Json) -> str:
-    return f"{value['value']} ({value['type']})"
+def shown_attributes(message: Json) -> list[tuple[str, str]]:
+    """Lines of a record."""
+    attributes = sorted((message.get("attributes") or {}).items())
+    return [(f"attribute {name}", f"{each['value']} ({each['type']})") for name, each in attributes]
 
 
 def _time(out: Output, time: str | None) -> str | None:

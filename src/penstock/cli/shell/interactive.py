@@ -16,7 +16,7 @@ from penstock import __version__
 from penstock.cli.arguments import QUEUE
 from penstock.cli.failure import Failure
 from penstock.cli.output import safe
-from penstock.cli.shell.operations import QueueOperations
+from penstock.cli.shell.operations import QueueOperations, not_found
 from penstock.cli.shell.view import Found
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Unavailable
@@ -24,7 +24,6 @@ from penstock.client.api import ApiError, Unavailable
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
-_LISTED = 10
 _PROMPT = ">> Enter command: "
 _WITH_ARGUMENTS = ("use", "id", "h", "?", "help")
 
@@ -178,22 +177,19 @@ class Shell:
             self._target.out.line(f"* ID: {name} ({id})")
 
     def _purge(self, arguments: list[str]) -> None:
-        operations = self._chosen()
-        count = operations.count()
+        count, ids = self._chosen().purge(yes="--yes" in arguments)
         if not count:
             click.echo("Message table is empty ... nothing to remove!")
             return
-        self._target.out.confirm(f"Remove all {count} messages of {operations.queue}?", "--yes" in arguments)
-        ids = operations.purge()
         self._current = None
         click.echo("List messages of removed IDs:")
-        for id in ids or ():
+        for id in ids:
             self._target.out.line(f"* ID: {id}")
-        if count > len(ids or ()):
-            click.echo(f"... and {count - len(ids or ())} more")
+        if count > len(ids):
+            click.echo(f"... and {count - len(ids)} more")
 
     def _ls(self, arguments: list[str]) -> None:
-        found = self._chosen().first(_LISTED)
+        found = self._chosen().first()
         click.echo("List messages of first 10 IDs:" if found else "Queue is empty!")
         for each in found:
             dead_letter = ", queue_type: DLQ" if each.is_dead_letter else ""
@@ -213,10 +209,7 @@ class Shell:
             return
         if len(arguments) > 1:
             raise Failure("which message? id ID")
-        found = self._chosen().find(arguments[0])
-        if found is None:
-            raise Failure(f"message not found, ID: {arguments[0]}")
-        self._current = found
+        self._current = found = self._chosen().find(arguments[0])
         _show(f"Message's [{found.id}] record dump:", found.dump())
 
     # -- with the current message --------------------------------------------------------------------------------
@@ -273,7 +266,7 @@ class Shell:
         found = self._chosen().refreshed(picked)
         if found is None:
             self._current = None
-            raise Failure(f"message not found, ID: {picked.id}")
+            raise not_found(picked.id)
         self._current = found
         return found
 

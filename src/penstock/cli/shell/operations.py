@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages.admin_queue import AdminQueue
+from penstock.cli.queues.facts import messages_in
 from penstock.cli.shell.view import (
     IDS_MAX,
     Found,
@@ -29,6 +30,7 @@ from penstock.client.api import ApiError, quoted
 TEST_NAMES = ("A-101", "A-202", "A-303", "A-404")
 _NAME = "id"  # the attribute with the name of a test message: ids are made by the server
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_LISTED_MAX = 10
 _ARRIVES_WITHIN_S = 5  # a message for a queue of another shard is handed over
 _POLL_S = 0.05
 
@@ -58,16 +60,17 @@ class QueueOperations:
         """Statistics of the dead-letter queue."""
         queue = self._dead_letter_queue()
         if queue is None:
-            raise Failure(f"{self.queue} has no dead-letter queue: {_adding_one(self.queue)}")
+            adding_one = f"penstock queue set {self.queue} --dead-letter-queue NAME --max-receives 5"
+            raise Failure(f"{self.queue} has no dead-letter queue: {adding_one}")
         if not self._target.is_penstock:
             return dead_letter_stats(sum(self._counts(self._target.queue_url(queue))), None)
         info = self._info(queue)
-        total = info["visible"] + info["in_flight"] + info["delayed"]
-        return dead_letter_stats(total, self._ids(queue))
+        return dead_letter_stats(messages_in(info), self._ids(queue))
 
-    def first(self, limit: int) -> list[Found]:
-        """Of the queue, then of its dead-letter queue."""
+    def first(self) -> list[Found]:
+        """Ten of the queue, then of its dead-letter queue."""
         self._target.need_penstock("ls")
+        limit = _LISTED_MAX
         dead_letters = self._dead_letter_queue()
         found = [
             Found(self.queue, dead_letters == self.queue, each) for each in self._some(self.queue, limit)
@@ -78,7 +81,7 @@ class QueueOperations:
             ]
         return found
 
-    def find(self, id: str) -> Found | None:
+    def find(self, id: str) -> Found:
         """By id, or by the name of a test message; in the queue, then in its dead-letter queue."""
         self._target.need_penstock("looking at a message by its id")
         for queue in dict.fromkeys([self.queue, self._dead_letter_queue()]):
@@ -88,7 +91,7 @@ class QueueOperations:
                 return self._found(queue, message)
             for named in self._named(queue, id, 1):
                 return self._found(queue, named)
-        return None
+        raise not_found(id)
 
     def refreshed(self, found: Found) -> Found | None:
         if not self._target.is_penstock:
@@ -134,14 +137,15 @@ class QueueOperations:
             sent[name] = str(answer["MessageId"])
         return sent
 
-    def count(self) -> int:
-        return sum(self._counts(self.url))
-
-    def purge(self) -> list[str] | None:
-        """Remove all messages; the first ids of them, None where they cannot be listed."""
-        ids = self._ids(self.queue) if self._target.is_penstock else None
+    def purge(self, *, yes: bool) -> tuple[int, list[str]]:
+        """Ask, then remove all messages. Their number, and the first ids where these can be listed."""
+        count = sum(self._counts(self.url))
+        if not count:
+            return 0, []
+        self._target.out.confirm(f"Remove all {count} messages of {self.queue}?", yes)
+        ids = self._ids(self.queue) if self._target.is_penstock else []
         self._target.sqs("PurgeQueue", QueueUrl=self.url)
-        return ids
+        return count, ids
 
     # -- changing one message ------------------------------------------------------------------------------------
 
@@ -275,8 +279,8 @@ class QueueOperations:
         return visible, in_flight, delayed
 
 
-def _adding_one(queue: str) -> str:
-    return f"penstock queue set {queue} --dead-letter-queue NAME --max-receives 5"
+def not_found(id: str) -> Breakdown:
+    return Breakdown(f"message not found, ID: {id}")
 
 
 def _payload(name: str) -> dict[str, Any]:

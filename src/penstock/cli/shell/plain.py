@@ -9,13 +9,10 @@ from typing import Any
 import click
 
 from penstock.cli.arguments import id_argument, queue_argument, yes_option
-from penstock.cli.failure import Breakdown
 from penstock.cli.output import safe
 from penstock.cli.shell.operations import QueueOperations
 from penstock.cli.shell.view import Found
 from penstock.cli.target import Target, with_target
-
-_LISTED = 10
 
 COMMANDS: dict[str, click.Command] = {}
 
@@ -72,7 +69,7 @@ def ls(target: Target, queue: str) -> None:
     Example:
       penstock ls orders
     """
-    found = QueueOperations(target, queue).first(_LISTED)
+    found = QueueOperations(target, queue).first()
     statuses = [{"id": each.id, "status": each.status, "queue_type": each.queue_type} for each in found]
     _print({"statuses": statuses or None})
 
@@ -102,11 +99,8 @@ def purge(target: Target, queue: str, yes: bool) -> None:
       penstock purge orders
       penstock purge orders --yes
     """
-    operations = QueueOperations(target, queue)
-    count = operations.count()
-    if count:
-        target.out.confirm(f"Remove all {count} messages of {operations.queue}?", yes)
-    _print({"successes": (operations.purge() or None) if count else None, "failures": None})
+    _, ids = QueueOperations(target, queue).purge(yes=yes)
+    _print({"successes": ids or None, "failures": None})
 
 
 COMMANDS["purge"] = purge
@@ -128,8 +122,6 @@ def _on_message(
         def run(target: Target, queue: str, id: str, receipt_handle: str | None = None) -> None:
             operations = QueueOperations(target, queue)
             found = operations.find(id)
-            if found is None:
-                raise Breakdown(f"message not found, ID: {id}")
             if receipt_handle is not None:
                 operations.hold(found.id, receipt_handle)
             printed = function(operations, found)

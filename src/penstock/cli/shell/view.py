@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from penstock.cli.messages.admin_queue import as_listed
 from penstock.cli.times import rfc3339
 
 IDS_MAX = 100  # that statistics name
@@ -88,16 +89,11 @@ def dead_letter_stats(total: int, ids: list[str] | None) -> dict[str, Any]:
 
 
 def received_message(answer: dict[str, Any]) -> Message:
-    """A message of ReceiveMessage in the form of the admin API, for servers that have none."""
-    attributes = answer["Attributes"]
-    sent_at = rfc3339(int(attributes["SentTimestamp"]) / 1000)
-    return {
-        "id": answer["MessageId"],
+    """A message of ReceiveMessage as the admin API would list it, for servers that have none."""
+    listed = as_listed(answer)
+    first_received = int(answer["Attributes"]["ApproximateFirstReceiveTimestamp"])
+    return listed | {
         "state": "in_flight",
-        "body": answer["Body"],
-        "receives": int(attributes["ApproximateReceiveCount"]),
-        "sent_at": sent_at,
-        "enqueued_at": sent_at,
-        "first_received_at": rfc3339(int(attributes["ApproximateFirstReceiveTimestamp"]) / 1000),
-        "group": attributes.get("MessageGroupId"),
+        "enqueued_at": listed["sent_at"],
+        "first_received_at": rfc3339(first_received / 1000),
     }
