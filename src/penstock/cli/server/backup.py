@@ -1,4 +1,4 @@
-"""``penstock backup``."""
+"""``penstock backup``: copy the data directory on this machine, or ask a running server for a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``penstock check``."""
+"""``penstock check``: everything that serve would refuse, without starting it, and where each setting comes from."""
 
 from __future__ import annotations
 

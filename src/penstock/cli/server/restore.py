@@ -1,4 +1,4 @@
-"""``penstock restore``."""
+"""``penstock restore``: make a data directory from a backup, or only check the backup."""
 
 from __future__ import annotations
 

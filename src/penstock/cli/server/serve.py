@@ -1,4 +1,4 @@
-"""``penstock serve``."""
+"""``penstock serve``: start the broker and serve until a signal."""
 
 from __future__ import annotations
 
