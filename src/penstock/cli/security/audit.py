@@ -1,4 +1,4 @@
-"""``penstock audit``."""
+"""``penstock audit``: search the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``penstock env``."""
+"""``penstock env``: the environment variables with which a client acts as a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``penstock import-config``."""
+"""``penstock import-config``: the configuration of ElasticMQ or GoAWS as one of Penstock."""
 
 from __future__ import annotations
 

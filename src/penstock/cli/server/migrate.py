@@ -1,4 +1,4 @@
-"""``penstock migrate``."""
+"""``penstock migrate``: copy all queues and messages into another store, and compare them."""
 
 from __future__ import annotations
 
