@@ -34,6 +34,7 @@ def test_messages_move_between_queues_of_all_workers(workers: CommandLine) -> No
     for source, target in itertools.pairwise(queues):
         workers.done("message", "move", source, id, "--to", target)
         arrived(workers, target, "hello")
+    assert workers.json("message", "get", queues[-1], id)["version"] == 6
     workers.done("message", "edit", queues[-1], id, "--body", "bye")
     assert [bodies(workers, queue) for queue in queues] == [[], [], [], [], [], ["bye"]]
     events = [event["event"] for event in workers.json("message", "trace", queues[-1], id)["events"]]
@@ -44,8 +45,10 @@ def test_dead_letters_of_all_workers(workers: CommandLine) -> None:
     pairs = [new_pair(workers) for _ in range(4)]
     for queue, dead_letters in pairs:
         id = workers.done("message", "send", queue, "x").strip()
+        workers.done("message", "reset", queue, id)
         workers.done("message", "fail", queue, id)
         arrived(workers, dead_letters, "x")
+        assert workers.json("message", "get", dead_letters, id)["version"] == 2
     listed = {row["name"]: row for row in workers.json_lines("dlq", "ls")}
     for queue, dead_letters in pairs:
         assert (listed[dead_letters]["messages"], listed[dead_letters]["sources"]) == (1, [queue])

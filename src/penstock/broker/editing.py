@@ -65,8 +65,8 @@ class Editing:
         self._last: Promise[None] | None = None  # done when the edit under way is
 
     # Each of these raises MessageNotAvailable, MessageInFlight, or ContentOutdated if the message does not have the
-    # version ``if_version``; and NotPossible. Then nothing is changed. A message that stays in its queue has the next
-    # version afterwards. ``by``: who wants it, for the history of the message.
+    # version ``if_version``; and NotPossible. Then nothing is changed. The message has the next version
+    # afterwards, except a dead letter. ``by``: who wants it, for the history of the message.
 
     async def edit(
         self,

@@ -57,7 +57,7 @@ class Inbox:
         now_ms, number = shard.clock.now_ms(), shard.next_number()
         entry = Entry(
             number, position_of(number), message.group, now_ms - message.age_ms, 0, message.receives,
-            first_received_ms=message.first_received_ms, content=message.content,
+            first_received_ms=message.first_received_ms, content=message.content, version=message.version,
         )  # fmt: skip
         if message.is_dead_letter:
             entry = dead_letter(entry, number, message.source.arn, queue.settings, now_ms)
@@ -65,6 +65,7 @@ class Inbox:
             id = None if message.keeps_id else queue.rules.message_id(number)
             wall_ms = shard.clock.wall_ms()
             entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
+            entry.version = message.version
         self._catalogue.deliver(message.target, entry, None)
         if message.failures:
             self._failures.add(queue.id, number, message.failures)

@@ -87,6 +87,7 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     content: bytes
     failures: tuple[FailureReport, ...] = ()
     keeps_id: bool = False  # an operator moves it
+    version: int = 1  # that it has in the other queue
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):

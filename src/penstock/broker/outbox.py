@@ -304,6 +304,7 @@ class Route:
 def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) -> HandedMessage:
     departure, row = leaving.departure, leaving.row
     assert leaving.content is not None
+    keeps_id = departure.move is Move.MOVE
     return HandedMessage(
         position=leaving.position,
         target=departure.target,
@@ -315,7 +316,8 @@ def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) 
         first_received_ms=row.first_received_ms,
         content=leaving.content,
         failures=failures if departure.move is not None or departure.task is None else (),
-        keeps_id=departure.move is Move.MOVE,
+        keeps_id=keeps_id,
+        version=row.version + keeps_id if keeps_id or departure.is_dead_letter else 1,
     )
 
 

@@ -50,6 +50,7 @@ class MessageEntry(Protocol):
     source: str | None
     content: bytes | None
     size: int
+    version: int
     commit: int  # number of the commit that carries its last change
 
 
@@ -181,7 +182,7 @@ class Changes:
         self.bytes += size
         self.added.append(_new(EntryRow, (
             entry.seq, queue, entry.position, entry.group, entry.enqueued_ms, entry.due_ms, entry.receives,
-            entry.receives_before, entry.first_received_ms, entry.source, content, size, 1,
+            entry.receives_before, entry.first_received_ms, entry.source, content, size, entry.version,
         )))  # fmt: skip
         count = self.counts.get(queue)
         if count is None:
