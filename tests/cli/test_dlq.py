@@ -142,6 +142,13 @@ def test_a_queue_that_is_no_dead_letter_queue(penstock: CommandLine) -> None:
     assert bodies(penstock, queue) == ["x"]
 
 
+def test_one_message_is_not_many(penstock: CommandLine) -> None:
+    _, dead_letters = with_dead_letters(penstock, 1)
+    assert penstock.done("dlq", "redrive", dead_letters, "--dry-run") == "1 message\n"
+    question = penstock.failed("dlq", "redrive", dead_letters, code=2)
+    assert question.startswith(f"Move 1 message of {dead_letters} to ")
+
+
 def test_an_empty_dead_letter_queue(penstock: CommandLine) -> None:
     _, dead_letters = new_pair(penstock)
     shown = penstock("dlq", "show", dead_letters)

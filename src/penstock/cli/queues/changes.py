@@ -159,7 +159,7 @@ def _attributes(target: Target, flags: Json, redrive: Json) -> dict[str, str]:
     if redrive:
         found["RedrivePolicy"] = json.dumps(redrive)
     if flags["policy"] is not None:
-        found["Policy"] = flags["policy"].read_text(encoding="utf-8")
+        found["Policy"] = flags["policy"].read_text(encoding="utf-8").strip()
     return found | _pairs(flags["attribute"], "--attribute")
 
 

@@ -10,6 +10,7 @@ from penstock.cli.arguments import queue_argument, short_duration
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, chosen, with_filter
 from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_flags
+from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import list_queues, messages_in, queue_facts
 from penstock.cli.queues.redrive import move_all
 from penstock.cli.target import Target, queue_name, with_target
@@ -166,8 +167,11 @@ def redrive(target: Target, queue: str, to: str | None, task: TaskFlags, **flags
             f"{name} is not the dead-letter queue of any queue: move messages with penstock grep --move-to"
         )
     if task.dry_run or not count:
-        target.out.json({"matched": count}) if target.out.as_json else target.out.line(f"{count} messages")
+        if target.out.as_json:
+            target.out.json({"matched": count})
+        else:
+            target.out.line(counted_messages(count))
         return
     where = queue_name(to) if to else _SOURCES
-    target.out.confirm(f"Move {count} messages of {name} to {where}?", task.yes)
+    target.out.confirm(f"Move {counted_messages(count)} of {name} to {where}?", task.yes)
     move_all(target, queue, to, task.rate, wait=not task.no_wait)
