@@ -150,7 +150,7 @@ class StoreAway(StoreError):
 
 
 class StoreLost(StoreError):
-    """The shard is no longer ours: someone else wrote at our position."""
+    """The shard is no longer ours: another process wrote at our position."""
 
 
 class StoreClosed(StoreError):

@@ -29,5 +29,5 @@ def test_messages_that_cannot_be_decrypted(tmp_path: Path) -> None:
         assert text.endswith("(encrypted with a key that cannot be used)\n") and "1970" not in text
         file = tmp_path / "dump.jsonl"
         noted = penstock("dump", queue, str(file)).stderr
-        assert noted == "without a body, because its key cannot be used: 1\nwrote 1 messages\n"
+        assert noted == "without a body, because its key cannot be used: 1\nwrote 1 message\n"
         assert "line 1: expected a JSON object" in penstock("load", new_queue(penstock), str(file)).stderr

@@ -62,7 +62,7 @@ class Permission(Protocol):
 
 
 class ProtectedResource(Protocol):
-    """What the action acts on. It need not exist: a caller without permission is not told whether it does."""
+    """What the action acts on. It need not exist: a caller without permission does not learn whether it does."""
 
     @property
     def arn(self) -> str: ...

@@ -16,6 +16,7 @@ from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
+from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import messages_in
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json
@@ -67,7 +68,7 @@ def command(
             "dump needs Penstock to read messages without receiving them. With Amazon SQS, give --receive: that"
             " counts as a receive, and can send messages to the dead-letter queue"
         )
-    target.out.note(f"wrote {count} messages")
+    target.out.note(f"wrote {counted_messages(count)}")
 
 
 def write_messages(

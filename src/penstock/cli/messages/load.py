@@ -16,6 +16,7 @@ from penstock.cli.arguments import RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure, printable
 from penstock.cli.messages.dump import STANDARD
 from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, send_all, sqs_attribute
+from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.client.api import Json
 
@@ -73,7 +74,7 @@ def command(
     if target.out.as_json:
         target.out.json({"sent": sent, "refused": refused.count})
     else:
-        target.out.line(f"sent {sent} messages")
+        target.out.line(f"sent {counted_messages(sent)}")
     if refused.count:
         raise Breakdown("1 line was refused" if refused.count == 1 else f"{refused.count} lines were refused")
 

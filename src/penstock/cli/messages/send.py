@@ -15,6 +15,7 @@ import click
 from penstock.cli.arguments import DURATION, RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure
 from penstock.cli.messages.sending import BATCH, MessageToSend, Outcome, Pace, read_attribute, send_all
+from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, Unavailable
@@ -79,7 +80,7 @@ def send(
                 progress(report.sent + report.refused)
         except (ApiError, Unavailable):
             if report.sent:
-                target.out.note(f"{report.sent} messages were sent before")
+                target.out.note(f"{counted_messages(report.sent)} sent before")
             raise
     report.end()
 
@@ -165,7 +166,9 @@ class _SendReport:
         if not self._out.as_json and not self._is_one:
             seconds = time.monotonic() - self._started
             per_second = self.sent / seconds if seconds else 0
-            self._out.line(f"sent {self.sent} messages in {seconds:.1f} s ({per_second:.0f} a second)")
+            self._out.line(
+                f"sent {counted_messages(self.sent)} in {seconds:.1f} s ({per_second:.0f} a second)"
+            )
         if self.refused:
             more = f" (and {self.refused - 1} more)" if self.refused > 1 else ""
             raise Breakdown(f"{self._first_error}{more}")

@@ -7,6 +7,7 @@ import click
 from penstock.cli.arguments import QUEUE, queue_argument
 from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.messages.bulk import could_not, followed_task, report_task
+from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, queue_name, with_target
 from penstock.cli.times import shown_time
 from penstock.client.api import Json, quoted
@@ -100,7 +101,7 @@ def cancel(target: Target, queue: str, id: str) -> None:
     if target.out.as_json:
         target.out.json(task)
     else:
-        target.out.line(f"{task['status']} after {task['done']} messages")
+        target.out.line(f"{task['status']} after {counted_messages(task['done'])}")
 
 
 def _show(target: Target, task: Json) -> None:

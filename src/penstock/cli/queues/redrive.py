@@ -131,7 +131,7 @@ def cancel(target: Target, queue: str) -> None:
     if target.out.as_json:
         target.out.json({"queue": queue_name(source), "status": "cancelling", "done": moved})
     else:
-        target.out.line(f"cancelled after {moved} messages")
+        target.out.line(f"cancelled after {counted_messages(moved)}")
 
 
 def _tasks(target: Target, source: str) -> list[Json]:

@@ -121,7 +121,7 @@ def queue_by_name(sqs: Sqs, request: GetQueueUrlRequest, call: Call) -> QueueRes
         if isinstance(found, AbsentQueue):
             sqs.missed(name)
         return found
-    # SQS: a caller of another account without permission is not told whether the queue exists.
+    # SQS: a caller of another account without permission does not learn whether the queue exists.
     if call.principal is None or not can_exist(name):
         raise queue_not_accessible()
     return queue_resource(sqs, name, missing=queue_not_accessible(), is_hidden=True)

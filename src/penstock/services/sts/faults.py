@@ -31,7 +31,7 @@ def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, SignatureMissing):
         return _fault("MissingAuthenticationToken", 403, "Request is missing Authentication Token")
     if isinstance(error, AccessDenied):
-        # AWS: the caller is told neither whether the role exists nor which policy denied it.
+        # AWS: the caller learns neither whether the role exists nor which policy denied it.
         asked = error.question
         return access_denied(
             f"User: {asked.principal.arn} is not authorized to perform: {asked.action} on resource: {asked.resource}"
