@@ -108,7 +108,7 @@ def test_the_shell(reader: Reader) -> None:
 
 
 def test_every_check_of_the_doctor_is_documented() -> None:
-    source = (ROOT / "src/penstock/cli").glob("doctor*.py")
+    source = (ROOT / "src/penstock/cli/server").glob("doctor*.py")
     names = re.compile(r'(?:PROBLEM|WARNING|HINT)[^"\n]*,\s+"([a-z-]+)"')
     checks = {name for file in source for name in names.findall(file.read_text())}
     documented = set(re.findall(r"^\| `([a-z-]+)` \| (?:hint|warning|problem)", _TEXT, re.MULTILINE))

@@ -76,6 +76,7 @@ class InTerminal:
         if self.pid == 0:
             for standard in (1, 2):  # with output to the terminal, nohup would write a file here
                 os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), standard)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
             command = [*prefix, *serve]
             os.execvp(command[0], command)
 
