@@ -4,24 +4,29 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.ready
-
 .PHONY: help setup serve test test-cluster test-failover test-clients fuzz bench check docs format clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## create a virtual environment in .venv with everything the other targets need
+$(BIN)/python:
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Penstock needs Python 3.11 or newer. Install one, or select it: make serve PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml
-	@test -x $(BIN)/python || $(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "Penstock needs Python 3.11 or newer. Install one, or select it: make setup PYTHON=/path/to/python3"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+# Two marks of what is installed: what serving needs, and the tools of developers in addition.
+$(VENV)/.serves: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-serve: setup ## start the broker; ARGS="--port 9400 --memory" is passed on
+$(VENV)/.develops: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $(VENV)/.serves $@
+
+setup: $(VENV)/.develops ## create a virtual environment in .venv with the tools of developers
+
+serve: $(VENV)/.serves ## start the broker; ARGS="--port 9400 --memory" is passed on
 	@exec $(BIN)/penstock serve $(ARGS)
 
 test: setup ## run the tests; ARGS="-k fifo" is passed on

@@ -1,3 +1,3 @@
 """Penstock: a durable, self-hosted message broker that speaks Amazon SQS."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
