@@ -1,0 +1,1 @@
+"""Values over time: buckets, series and statistics. Pure: no clock, no IO."""

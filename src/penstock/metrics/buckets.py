@@ -1,0 +1,109 @@
+"""A bucket: what is kept of all values of a metric within a period.
+
+Count, sum, minimum and maximum are exact and can be merged. Percentiles need more than these four: a sketch counts
+values by their logarithm, so that a value read from it is wrong by at most one percent. A bucket whose values are all
+the same needs none, and most buckets are such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+VALUE_MAX = 2.0**360
+"""Values beyond this, and the smallest ones other than zero, are not accepted in metrics."""
+
+_BASE = 1.02
+_LOG_BASE = math.log(_BASE)
+_ZERO_KEY = 0
+_OFFSET = math.ceil(math.log(VALUE_MAX) / _LOG_BASE) + 1  # keys of all positive values are positive
+_KEYS_MAX = 1024  # from one to half a billion times as much
+
+Sketch = dict[int, float]
+"""How many values there are by key: 0 for zero, else the rounded logarithm."""
+
+
+def sketch_key(value: float) -> int:
+    return round(math.log(value) / _LOG_BASE) + _OFFSET if value > 1 / VALUE_MAX else _ZERO_KEY
+
+
+def sketched_value(key: int) -> float:
+    return math.exp((key - _OFFSET) * _LOG_BASE) if key else 0.0
+
+
+class Bucket(msgspec.Struct, array_like=True):
+    """``sketch`` is None if all values are the same; or if their distribution is not known, or some are negative."""
+
+    count: float
+    sum: float
+    min: float
+    max: float
+    sketch: Sketch | None = None
+
+    @classmethod
+    def of(cls, value: float, count: float = 1.0) -> Bucket:
+        """So many values that are the same."""
+        return cls(count, value * count, value, value)
+
+    @classmethod
+    def of_all(cls, values: Iterable[tuple[float, float]]) -> Bucket:
+        """Values, each with how often it occurs; at least one."""
+        buckets = (cls.of(value, count) for value, count in values)
+        merged = next(buckets)
+        for bucket in buckets:
+            merged.merge(bucket)
+        return merged
+
+    @property
+    def is_constant(self) -> bool:
+        return self.min == self.max
+
+    @property
+    def has_distribution(self) -> bool:
+        """Can percentiles be computed?"""
+        return self.min >= 0 and (self.sketch is not None or self.is_constant)
+
+    def copy(self) -> Bucket:
+        sketch = None if self.sketch is None else dict(self.sketch)
+        return Bucket(self.count, self.sum, self.min, self.max, sketch)
+
+    def merge(self, other: Bucket) -> None:
+        sketch: Sketch | None = None
+        if self.has_distribution and other.has_distribution and not self._is_same(other):
+            sketch = self.sketch if self.sketch is not None else _sketch_of(self)
+            for key, count in (other.sketch or _sketch_of(other)).items():
+                sketch[key] = sketch.get(key, 0) + count
+            if len(sketch) > _KEYS_MAX:
+                sketch = _shortened(sketch)
+        self.sketch = sketch
+        self.count += other.count
+        self.sum += other.sum
+        self.min = min(self.min, other.min)
+        self.max = max(self.max, other.max)
+
+    def _is_same(self, other: Bucket) -> bool:
+        """Are all values of both one and the same?"""
+        return self.is_constant and other.is_constant and self.min == other.min
+
+    def distribution(self) -> Iterator[tuple[float, float]]:
+        """Values in ascending order, each with how often it occurs. Only if ``has_distribution``."""
+        if self.sketch is None:
+            yield self.min, self.count
+            return
+        for key in sorted(self.sketch):
+            yield min(max(sketched_value(key), self.min), self.max), self.sketch[key]
+
+
+def _sketch_of(bucket: Bucket) -> Sketch:
+    return {sketch_key(bucket.min): bucket.count}
+
+
+def _shortened(sketch: Sketch) -> Sketch:
+    """The smallest values count as one: of a distribution as wide as this, only the large ones matter."""
+    keys = sorted(sketch)
+    kept = keys[-_KEYS_MAX:]
+    shortened = {key: sketch[key] for key in kept}
+    shortened[kept[0]] += sum(sketch[key] for key in keys[:-_KEYS_MAX])
+    return shortened

@@ -1,0 +1,203 @@
+"""Buckets and series, against plain lists of values."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from penstock.metrics.buckets import Bucket, sketch_key, sketched_value
+from penstock.metrics.series import (
+    DAY_S,
+    HOUR_S,
+    LEVELS,
+    MetricKey,
+    Series,
+    merged_points,
+    pack_buckets,
+    unpack_buckets,
+)
+from penstock.metrics.statistics import SIMPLE, statistic
+
+START_S = 1_700_000_000 // HOUR_S * HOUR_S
+
+
+def bucket_of(*values: float) -> Bucket:
+    return Bucket.of_all([(value, 1) for value in values])
+
+
+def test_dimensions_of_a_key_are_sorted() -> None:
+    one = MetricKey.of("Shop", "Orders", [("Shop", "b"), ("City", "a")])
+    assert one == MetricKey.of("Shop", "Orders", [("City", "a"), ("Shop", "b")])
+    assert one.dimensions == (("City", "a"), ("Shop", "b"))
+
+
+def test_a_bucket_has_the_simple_statistics() -> None:
+    bucket = bucket_of(10, 2, 30)
+    assert {name: of(bucket) for name, of in SIMPLE.items()} == {
+        "SampleCount": 3, "Sum": 42, "Average": 14, "Minimum": 2, "Maximum": 30,
+    }  # fmt: skip
+
+
+def test_equal_values_need_no_sketch() -> None:
+    bucket = bucket_of(5, 5, 5)
+    assert bucket.sketch is None
+    assert statistic("p50")(bucket) == 5
+
+
+@pytest.mark.parametrize("value", [1e-9, 0.02, 1, 7.5, 1024, 1e12])
+def test_a_sketch_is_exact_to_one_percent(value: float) -> None:
+    assert sketched_value(sketch_key(value)) == pytest.approx(value, rel=0.01)
+
+
+def test_percentiles_are_those_of_the_sorted_values_within_one_percent() -> None:
+    rng = random.Random(7)
+    values = [rng.lognormvariate(3, 2) for _ in range(5000)]
+    bucket = Bucket.of_all([(value, 1) for value in values])
+    values.sort()
+    for percent in (0, 1, 10, 50, 90, 99, 99.9, 100):
+        expected = values[max(0, -int(-len(values) * percent // 100) - 1)]
+        assert statistic(f"p{percent}")(bucket) == pytest.approx(expected, rel=0.0101), percent
+
+
+def test_trimmed_statistics() -> None:
+    bucket = bucket_of(*range(1, 101))
+    assert statistic("TM(10%:90%)")(bucket) == pytest.approx(50.5, rel=0.01)
+    assert statistic("tm90")(bucket) == pytest.approx(45.5, rel=0.01)
+    assert statistic("IQM")(bucket) == pytest.approx(50.5, rel=0.01)
+    assert statistic("TC(:20.5)")(bucket) == 20
+    assert statistic("TS(:3.5)")(bucket) == pytest.approx(6, rel=0.01)
+    assert statistic("PR(:25.5)")(bucket) == 25
+    assert statistic("PR(75.5:)")(bucket) == 25
+    assert statistic("wm99")(bucket) == pytest.approx(50.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "p", "p101", "p-1", "Median", "TM(:)", "TM(5:3)", "TM(5%:9)", "PR(1%:2%)", "TM(1%:200%)", "p50 "],
+)
+def test_names_that_are_no_statistic_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="invalid"):
+        statistic(name)
+
+
+def test_statistics_without_their_values_have_no_percentiles() -> None:
+    known_only_by_sums = Bucket(3, 42, 2, 30)
+    assert statistic("p50")(known_only_by_sums) is None
+    merged = bucket_of(1, 2)
+    merged.merge(known_only_by_sums)
+    assert statistic("p50")(merged) is None
+    assert statistic("TM(1%:9%)")(bucket_of(-1, 1)) is None
+    assert merged.count == 5
+
+
+def test_a_sketch_of_a_very_wide_distribution_stays_bounded() -> None:
+    bucket = bucket_of(*(1.03**power for power in range(2000)))
+    assert len(bucket.sketch or {}) <= 1024
+    assert sum((bucket.sketch or {}).values()) == 2000
+    assert statistic("p99")(bucket) == pytest.approx(1.03**1979, rel=0.02)
+
+
+def test_packing_keeps_buckets() -> None:
+    buckets = {
+        60: Bucket.of(1, 5),
+        120: Bucket.of(2.5),
+        180: bucket_of(1, 2, 700),
+        3600: Bucket(3, 42, 2, 30),
+        3660: Bucket.of(0, 7),
+        7200: Bucket(2, 1e18, 1, 1e18 - 1),
+    }
+    packed = pack_buckets(buckets)
+    assert unpack_buckets(packed) == buckets
+    assert len(pack_buckets({START_S + 60 * each: Bucket.of(1, 9) for each in range(100)})) < 320
+    with pytest.raises(ValueError):
+        unpack_buckets(packed[:-1])
+
+
+def test_a_series_reads_back_what_was_added_in_any_order() -> None:
+    """Against all values, over two days; every period of the reading is a sum of a plain list."""
+    rng = random.Random(3)
+    series, values = Series(), list[tuple[int, float]]()
+    for _ in range(3000):
+        at_s, value = START_S + rng.randrange(2 * DAY_S), float(rng.randrange(100))
+        series.add(value, at_s)
+        values.append((at_s, value))
+    for period_s in (60, 300, 900, 3600, DAY_S):
+        for start_s in (START_S, START_S + 7 * 60):
+            points = series.read(start_s, START_S + 2 * DAY_S, period_s)
+            expected = dict[int, list[float]]()
+            for at_s, value in values:
+                minute_s = at_s // 60 * 60
+                if minute_s >= start_s:
+                    expected.setdefault(start_s + (minute_s - start_s) // period_s * period_s, []).append(
+                        value
+                    )
+            if start_s % period_s == 0 or period_s == 60:
+                assert {at_s: (each.count, each.sum, each.min, each.max) for at_s, each in points} == {
+                    at_s: (len(found), sum(found), min(found), max(found)) for at_s, found in expected.items()
+                }
+
+
+def test_seconds_are_kept_only_of_values_with_high_resolution() -> None:
+    series = Series()
+    series.add(1, START_S + 0.5)
+    series.add(2, START_S + 1.5, high_resolution=True)
+    assert series.read(START_S, START_S + 60, 1) == [(START_S + 1, Bucket.of(2))]
+    assert [bucket.sum for _, bucket in series.read(START_S, START_S + 60, 60)] == [3]
+
+
+def test_old_values_are_read_from_coarser_buckets_and_end() -> None:
+    series = Series()
+    for minute in range(0, 100 * 24 * 60, 30):
+        series.add(1, START_S + 60 * minute)
+    now_s = START_S + 100 * DAY_S
+    removed = series.trim(now_s)
+    assert {chunk.bucket_s for chunk in removed} == {60, 300}
+    # All of it in hours, no part of it twice.
+    assert sum(bucket.count for _, bucket in series.read(START_S, now_s, HOUR_S)) == 100 * 48
+    # In minutes only the last fifteen days.
+    minutes = series.read(START_S, now_s, 60)
+    assert now_s - 15 * DAY_S - 2 * HOUR_S <= minutes[0][0] <= now_s - 15 * DAY_S
+    assert series.read(START_S, now_s, 300)[0][0] <= now_s - 63 * DAY_S
+    series.trim(now_s + 500 * DAY_S)
+    assert series.chunks() == set()
+    assert series.read(START_S, now_s, HOUR_S) == []
+
+
+def test_a_series_is_stored_by_chunks_and_as_a_whole() -> None:
+    series = Series()
+    for minute in range(1000):
+        series.add(minute % 7, START_S + 60 * minute, high_resolution=minute > 990)
+    changed = set(series.changed)
+    assert changed == series.chunks()
+    series.changed.clear()
+    other = Series()
+    for id in changed:
+        packed = series.chunk(id)
+        assert packed is not None
+        other.put_chunk(id, packed)
+    end_s = START_S + 1000 * 60
+    assert other.read(START_S, end_s, 300) == series.read(START_S, end_s, 300)
+    again = Series.unpack(series.pack())
+    assert again.read(START_S, end_s, 60) == series.read(START_S, end_s, 60)
+    series.add(1, end_s - 1)
+    assert {chunk.bucket_s for chunk in series.changed} == {60, 300, 3600}
+
+
+def test_a_full_series_is_bounded() -> None:
+    """A value in every minute for twice as long as it is kept: buckets, and about how many bytes they take."""
+    series = Series((LEVELS[1],))
+    for minute in range(30 * 24 * 60):
+        series.add(minute % 50, START_S + 60 * minute)
+        if minute % 1440 == 0:
+            series.trim(START_S + 60 * minute)
+    end_s = START_S + 30 * DAY_S
+    series.trim(end_s)
+    assert 15 * 1440 <= len(series.read(START_S, end_s, 60)) <= 15 * 1440 + 120
+    assert series.size < 250_000
+
+
+def test_points_are_merged_by_windows_from_the_start() -> None:
+    points = [(60, Bucket.of(1)), (120, Bucket.of(2)), (360, Bucket.of(3)), (420, Bucket.of(9))]
+    merged = merged_points(points, 120, 420, 300)
+    assert [(at_s, bucket.sum) for at_s, bucket in merged] == [(120, 5)]
