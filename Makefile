@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-.PHONY: help setup serve test test-cluster test-failover test-clients fuzz bench check docs format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients test-package package fuzz bench check docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,6 +24,13 @@ $(VENV)/.develops: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $(VENV)/.serves $@
 
+# Tools that need other versions than those in .venv: a group of pyproject.toml each.
+.tools/%/.ready: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv .tools/$*
+	.tools/$*/bin/python -m pip install --quiet --upgrade 'pip>=25.1,<27'
+	.tools/$*/bin/python -m pip install --quiet --group $*
+	@touch $@
+
 setup: $(VENV)/.develops ## create a virtual environment in .venv with the tools of developers
 
 serve: $(VENV)/.serves ## start the broker; ARGS="--port 9400 --memory" is passed on
@@ -37,6 +44,15 @@ test-cluster: setup ## kill, pause and cut off nodes of a cluster under load; RO
 
 test-failover: setup ## kill a PostgreSQL primary under load and promote its standby; takes a minute
 	$(BIN)/python -m pytest -s tests/store/failover.py $(ARGS)
+
+package: .tools/package/.ready ## build the wheel and the source distribution in dist
+	rm -rf dist
+	.tools/package/bin/python -m build --outdir dist .
+	.tools/package/bin/twine check --strict dist/*
+	.tools/package/bin/check-wheel-contents dist/*.whl
+
+test-package: setup package ## install what is in dist into empty environments and use it
+	$(BIN)/python -m pytest tests/package.py $(ARGS)
 
 bench: setup ## compare with other servers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
@@ -63,4 +79,4 @@ format: setup ## format the code
 	$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench .fuzz build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench .fuzz build dist .tools

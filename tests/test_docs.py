@@ -18,6 +18,7 @@ import yaml
 
 import compatibility
 import reference
+from documents import DOCUMENTS, ROOT, anchors, blocks, links
 from e2e.process import ServerProcess
 from penstock.cli import main
 from penstock.server.reload import RUN_TIME
@@ -26,31 +27,8 @@ from penstock.server.settings.load import load_config
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
 
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-    ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
 EXAMPLE = ROOT / "docs/examples/penstock.toml"
-
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"(?:^|[`/ ])penstock ([a-z][a-z-]+)((?: [a-z-]+)?)", re.MULTILINE)
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def blocks(document: Path, language: str) -> list[str]:
-    return [text for kind, text in _BLOCK.findall(document.read_text()) if kind == language]
-
-
-def anchors(document: Path) -> set[str]:
-    """As GitHub makes them of headings."""
-    prose = _BLOCK.sub("", document.read_text())
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in _HEADING.findall(prose)}
 
 
 # -- settings ------------------------------------------------------------------------------------------------
@@ -229,7 +207,7 @@ def test_every_command_exists(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_has_a_target(document: Path) -> None:
-    for link in _LINK.findall(document.read_text()):
+    for link in links(document.read_text()):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")

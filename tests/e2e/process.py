@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -18,9 +19,9 @@ READY_WITHIN_S = 30  # it takes a fraction of a second; a busy machine may be sl
 class ServerProcess:
     """Started and ready once it is made. What it logs is read all the time, or it would stall on a full pipe."""
 
-    def __init__(self, *arguments: str, prefix: Sequence[str] = ()) -> None:
-        """``prefix``: of the command, which runs it elsewhere."""
-        command = [*prefix, sys.executable, "-m", "penstock", "serve", "--log-format", "json"]
+    def __init__(self, *arguments: str, prefix: Sequence[str] = (), python: Path | None = None) -> None:
+        """``prefix``: of the command, which runs it elsewhere. ``python``: of another environment."""
+        command = [*prefix, str(python or sys.executable), "-m", "penstock", "serve", "--log-format", "json"]
         if "--port" not in arguments:
             command += ["--port", "0"]
         self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,33 @@
+"""Reading the documents of the project: their code blocks, headings and links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(document.read_text()) if kind == language]
+
+
+def links(text: str) -> list[str]:
+    return _LINK.findall(text)
+
+
+def anchors(document: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    prose = _BLOCK.sub("", document.read_text())
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in _HEADING.findall(prose)}
