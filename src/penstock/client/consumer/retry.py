@@ -1,0 +1,130 @@
+"""What follows a failure: another attempt after a pause, or the dead-letter queue.
+
+A pause is a visibility timeout: the queue keeps the message hidden and delivers it again, to any worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.client.codec import DecodeError
+
+VISIBILITY_S_MAX: Final = 43_200  # SQS: a message is hidden for at most twelve hours from its receive on
+
+
+class Retry(Exception):
+    """Raised by a handler: not now. ``after``: seconds until the next attempt; None: as the policy says.
+
+    It is an attempt like any other: the receive count grows, and ``attempts_max`` counts."""
+
+    def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        super().__init__(reason or "the handler asked for another attempt")
+        if after is not None and not 0 <= after <= VISIBILITY_S_MAX:
+            raise ValueError(
+                f"invalid value {after} for after: expected seconds from 0 to {VISIBILITY_S_MAX}"
+            )
+        self.after = after
+
+
+class GiveUp(Exception):
+    """Raised by a handler: further attempts are useless. The message goes to the dead-letter queue at once."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the handler gave up")
+
+
+Backoff = Callable[[int], float]
+"""Seconds to wait after this attempt; the first is 1. A function of your own is one, too."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same pause after every attempt."""
+
+    seconds: float
+
+    def __call__(self, attempt: int) -> float:
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Each pause is ``factor`` times the one before, up to ``longest``.
+
+    ``jitter``: the part of a pause that is random, so that what failed together does not come back
+    together."""
+
+    first: float = 1.0
+    factor: float = 2.0
+    longest: float = 900.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or self.factor < 1 or self.longest < self.first or not 0 <= self.jitter <= 1:
+            raise ValueError(
+                f"invalid {self}: expected 0 <= first <= longest, factor >= 1, jitter from 0 to 1"
+            )
+
+    def __call__(self, attempt: int) -> float:
+        # The exponent is bounded: a float overflows, and a message can be received any number of times.
+        return min(self.longest, self.first * self.factor ** min(attempt - 1, 64))
+
+
+class _GiveUpAtOnce:
+    def __repr__(self) -> str:
+        return "GIVE_UP"
+
+
+GIVE_UP: Final = _GiveUpAtOnce()
+"""In ``by_type`` of a policy: further attempts are useless."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``by_type``: another pause, or ``GIVE_UP``, for some exceptions; the nearest base class counts.
+
+    ``attempts_max``: give up after so many; None: the ``maxReceiveCount`` of the queue alone decides."""
+
+    backoff: Backoff = field(default_factory=Exponential)
+    by_type: Mapping[type[BaseException], Backoff | _GiveUpAtOnce] = field(default_factory=dict)
+    attempts_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.attempts_max is not None and self.attempts_max < 1:
+            raise ValueError(
+                f"invalid value {self.attempts_max} for attempts_max: expected 1 or more, or None"
+            )
+
+    def pause_s(self, error: BaseException, attempt: int, chance: float) -> float | None:
+        """Seconds until the next attempt after this error; None: give up. ``chance``: at random from 0 to 1."""
+        if isinstance(error, GiveUp) or (self.attempts_max is not None and attempt >= self.attempts_max):
+            return None
+        if isinstance(error, Retry) and error.after is not None:
+            return error.after
+        backoff = self._backoff_for(error)
+        return None if isinstance(backoff, _GiveUpAtOnce) else spread(backoff, attempt, chance)
+
+    def _backoff_for(self, error: BaseException) -> Backoff | _GiveUpAtOnce:
+        for kind in type(error).__mro__:
+            if kind in self.by_type:
+                return self.by_type[kind]
+            if kind is DecodeError:
+                return GIVE_UP  # the same body cannot be read at the next attempt either
+        return self.backoff
+
+
+def spread(backoff: Backoff, attempt: int, chance: float) -> float:
+    """The pause of a backoff, with its jitter. What a function of the user returns is bounded."""
+    seconds = backoff(attempt)
+    seconds -= seconds * getattr(backoff, "jitter", 0.0) * chance
+    return min(max(0.0, seconds), VISIBILITY_S_MAX) if math.isfinite(seconds) else VISIBILITY_S_MAX
+
+
+def visibility_s(pause_s: float, held_s: float) -> int:
+    """The visibility timeout for a pause, of a message that was received ``held_s`` ago.
+
+    SQS: whole seconds, and twelve hours in all."""
+    return max(0, min(math.ceil(pause_s), VISIBILITY_S_MAX - math.ceil(held_s) - 1))
