@@ -115,7 +115,7 @@ class StandardSchedule:
         return max(0, free + ahead - self._handled - len(self._waiting))
 
 
-class _Group:
+class _HeldGroup:
     __slots__ = ("running", "waiting")
 
     def __init__(self) -> None:
@@ -128,14 +128,14 @@ class FifoSchedule:
         self._concurrency = concurrency
         self._ahead = ahead
         self._batch_size = batch_size
-        self._groups: dict[str, _Group] = {}  # those with messages here
+        self._groups: dict[str, _HeldGroup] = {}  # those with messages here
         self._ready: deque[str] = deque()  # that wait and do not run, in the order in which they can
         self._running = 0
         self._careful_until = 0.0
 
     def add(self, leases: list[Lease], now: float) -> None:
         for lease in leases:
-            group = self._groups.setdefault(group_of(lease), _Group())
+            group = self._groups.setdefault(group_of(lease), _HeldGroup())
             if not group.waiting and group.running is None:
                 self._ready.append(group_of(lease))
             group.waiting.append(lease)
