@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.client.consumer.leases import Lease, Leases
+from penstock.client.consumer.leases import HeldLeases, Lease
 
 HOUR = 3600.0
 
@@ -11,7 +11,7 @@ def seconds(due: list[tuple[Lease, int]]) -> dict[str, int]:
     return {lease.message: each for lease, each in due}
 
 
-def extend(leases: Leases, now: float) -> dict[str, int]:
+def extend(leases: HeldLeases, now: float) -> dict[str, int]:
     """What a server that answers at once would do."""
     due = leases.due(now)
     for lease, each in due:
@@ -20,7 +20,7 @@ def extend(leases: Leases, now: float) -> dict[str, int]:
 
 
 def test_extended_at_half_of_the_visibility_timeout() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     lease = leases.take("a", 100.0)
     assert leases.next_at() == 115
     assert leases.due(114.9) == []
@@ -29,7 +29,7 @@ def test_extended_at_half_of_the_visibility_timeout() -> None:
 
 
 def test_what_is_due_soon_is_extended_in_the_same_request() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     for name, at in (("a", 0.0), ("b", 3.0), ("c", 10.0)):
         leases.take(name, at)
     assert extend(leases, 15.0) == {"a": 30, "b": 30}
@@ -37,7 +37,7 @@ def test_what_is_due_soon_is_extended_in_the_same_request() -> None:
 
 
 def test_not_extended_beyond_the_maximum() -> None:
-    leases = Leases(30, 50)
+    leases = HeldLeases(30, 50)
     lease = leases.take("a", 0.0)
     assert extend(leases, 15.0) == {"a": 30}
     assert extend(leases, 30.0) == {"a": 20}, "until second 50"
@@ -48,7 +48,7 @@ def test_not_extended_beyond_the_maximum() -> None:
 
 
 def test_the_time_that_a_message_waits_does_not_count_for_its_handler() -> None:
-    leases = Leases(30, 50)
+    leases = HeldLeases(30, 50)
     lease = leases.take("a", 0.0)
     extend(leases, 15.0)
     extend(leases, 30.0)
@@ -59,7 +59,7 @@ def test_the_time_that_a_message_waits_does_not_count_for_its_handler() -> None:
 
 
 def test_a_handler_asks_for_more_time() -> None:
-    leases = Leases(30, 50)
+    leases = HeldLeases(30, 50)
     lease = leases.take("a", 0.0)
     leases.begin(lease, 0.0)
     leases.extend(lease, 100, 20.0)
@@ -71,7 +71,7 @@ def test_a_handler_asks_for_more_time() -> None:
 
 
 def test_without_heartbeats_only_what_the_handler_asks_for_is_extended() -> None:
-    leases = Leases(30, HOUR, heartbeat=False)
+    leases = HeldLeases(30, HOUR, heartbeat=False)
     lease = leases.take("a", 0.0)
     assert leases.next_at() == 30 and leases.due(20.0) == []
     leases.extend(lease, 5, 20.0)
@@ -82,7 +82,7 @@ def test_without_heartbeats_only_what_the_handler_asks_for_is_extended() -> None
 
 
 def test_a_request_without_an_answer_is_repeated_until_the_message_is_lost() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     lease = leases.take("a", 0.0)
     now, tries = 0.0, 0
     while not leases.ended(now):
@@ -95,14 +95,14 @@ def test_a_request_without_an_answer_is_repeated_until_the_message_is_lost() -> 
 
 
 def test_a_late_answer_counts_from_when_it_was_asked_for() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     lease = leases.take("a", 0.0)
     leases.extended(lease, 30, asked_at=15.0)  # answered at second 29
     assert lease.until == 45
 
 
 def test_a_message_that_the_queue_refuses_is_lost() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     lease, other = leases.take("a", 0.0), leases.take("b", 0.0)
     leases.refused(lease)
     assert lease.is_lost and not leases.release(lease)
@@ -110,6 +110,6 @@ def test_a_message_that_the_queue_refuses_is_lost() -> None:
 
 
 def test_what_is_settled_is_not_extended() -> None:
-    leases = Leases(30, HOUR)
+    leases = HeldLeases(30, HOUR)
     assert leases.release(leases.take("a", 0.0))
     assert leases.due(100.0) == [] and leases.ended(100.0) == []

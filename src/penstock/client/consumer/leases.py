@@ -35,7 +35,7 @@ class Lease:
         self.is_lost = False
 
 
-class Leases:
+class HeldLeases:
     """Of one consumer."""
 
     def __init__(self, visibility_s: int, processing_s_max: float, *, heartbeat: bool = True) -> None:
