@@ -14,7 +14,7 @@ from penstock.auth.identity.admin import add_key, add_role, add_user, attach, pu
 from penstock.auth.identity.file import changed_file
 from penstock.auth.identity.model import CredentialsContent
 from penstock.auth.principal import Principal
-from penstock.clock import ManualClock
+from penstock.testing.clock import ManualClock
 
 HOME, ABROAD = "111122223333", "444455556666"
 ROOT_KEY = RootKey(bytes(range(32)))

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "server": {"metrics", "queues", "store", "broker", "cluster", "wire", "auth", "services"},
     "migrate": {"queues", "broker", "services", "server", "store"},
     "client": {"auth.sigv4.canonical"},
+    "testing": {"broker"},
     "cli": {"auth", "client", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }

@@ -49,24 +49,3 @@ class SystemClock:
         # If the wall clock went back while the server was down, no time has passed.
         down_ms = max(0, self.wall_ms() - last_wall_ms)
         self._base_ms = last_now_ms + down_ms - time.monotonic_ns() // 1_000_000
-
-
-class ManualClock:
-    """A clock that tests advance."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.ms = now_ms
-        self.wall_offset_ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def wall_ms(self) -> int:
-        return self.ms + self.wall_offset_ms
-
-    def advance(self, ms: int) -> None:
-        assert ms >= 0, "time does not run back"
-        self.ms += ms
-
-    def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
-        self.ms = max(self.ms, last_now_ms)

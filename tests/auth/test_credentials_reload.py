@@ -15,7 +15,7 @@ from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.admin import add_role, find_user, put_policy, trust_document
 from penstock.auth.identity.file import changed_file
 from penstock.auth.identity.model import CredentialsContent
-from penstock.clock import ManualClock
+from penstock.testing.clock import ManualClock
 
 
 @pytest.fixture

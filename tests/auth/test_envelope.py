@@ -11,10 +11,10 @@ from penstock.auth.encryption import envelope
 from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
-from penstock.clock import ManualClock
 from penstock.errors import DecryptionFailed, KeyDisabled, KeyMissing, KeyUnavailable
 from penstock.limits import MINUTE, SECOND
 from penstock.names import KeyUse, Space
+from penstock.testing.clock import ManualClock
 
 HERE = Space("111122223333", "eu-west-1")
 MANAGED = KeyUse(HERE, None, 5 * MINUTE)

@@ -12,9 +12,9 @@ import pytest
 
 from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKey
-from penstock.clock import ManualClock
 from penstock.errors import KeyMissing
 from penstock.names import Space
+from penstock.testing.clock import ManualClock
 
 HERE = Space("111122223333", "eu-west-1")
 THERE = Space("444455556666", "us-east-1")

@@ -13,7 +13,7 @@ from penstock.broker.catalogue import QUEUES, key_use
 from penstock.broker.encryption import Reencryption, ReencryptionProgress
 from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
-from sim.runtime import SimulatedRuntime
+from penstock.testing.runtime import SimulatedRuntime
 from sim.world import FaultyStore, World, name_of
 
 SPACE = name_of("any").space

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from penstock.broker.shard import Commit, Shard
-from penstock.clock import ManualClock
 from penstock.errors import StoreAway, StoreBroken, StoreClosed, StoreError, StoreLost, StoreUnknown
 from penstock.limits import SECOND, Limits
 from penstock.promise import Promise, run_detached
@@ -16,7 +15,8 @@ from penstock.queues.messages import Entry
 from penstock.store.changes import Changes, RecordKind
 from penstock.store.memory import MemoryStore
 from penstock.store.port import JournalEnd, Mark, StoreStatus
-from sim.runtime import SimulatedRuntime
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
 
 
 class Alarm(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from identities import allow, document
 from penstock.auth.encryption.root_key import read_root_key_file
 from penstock.auth.identity import Credentials
 from penstock.cli import main
-from penstock.clock import ManualClock
+from penstock.testing.clock import ManualClock
 
 HOME = "000000000000"
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"

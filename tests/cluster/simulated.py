@@ -23,7 +23,6 @@ import msgspec
 
 from penstock.broker.runtime import Done
 from penstock.broker.shard import RecordTable, Shard
-from penstock.clock import ManualClock
 from penstock.cluster.membership import TIMES, Membership, Times
 from penstock.errors import PenstockError, StoreError, StoreLost, StoreRefused, StoreUnknown
 from penstock.limits import Limits
@@ -32,6 +31,7 @@ from penstock.store.changes import Changes, RecordKind
 from penstock.store.leases import ClusterView, LeaseRow, NodeRow
 from penstock.store.memory import MemoryStore
 from penstock.store.port import JournalEnd, Mark, ShardState
+from penstock.testing.clock import ManualClock
 
 T = TypeVar("T")
 STEP_S = 0.01

@@ -23,7 +23,6 @@ from penstock.auth.authorize import authorize
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
 from penstock.broker.shard import Shard
-from penstock.clock import ManualClock
 from penstock.errors import StoreError
 from penstock.limits import Limits
 from penstock.names import Space
@@ -31,9 +30,10 @@ from penstock.services import sqs, sts
 from penstock.store.changes import Changes
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Mark
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
-from sim.runtime import SimulatedRuntime
 
 REGION = "us-east-1"
 LONGEST_POLL_MS = 20_000

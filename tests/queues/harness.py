@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.clock import ManualClock
 from penstock.errors import PenstockError
 from penstock.limits import Limits
 from penstock.names import QueueName
@@ -34,6 +33,7 @@ from penstock.queues.receipts import MessageIds, Receipt, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
 from penstock.store.changes import Changes, DedupRow, EntryRow
+from penstock.testing.clock import ManualClock
 
 SECRET = b"s" * 32
 

@@ -15,7 +15,6 @@ from penstock.broker.catalogue import QUEUES
 from penstock.broker.encryption import ReencryptionProgress
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
-from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
 from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
@@ -30,7 +29,8 @@ from penstock.store.encrypted import EncryptedStore
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
-from sim.runtime import SimulatedRuntime
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
 from sim.world import Caller
 
 T = TypeVar("T")

@@ -23,9 +23,9 @@ from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.identity.admin import add_key, add_user
 from penstock.auth.identity.file import changed_file, read_file
 from penstock.auth.identity.model import all_keys
-from penstock.clock import ManualClock
 from penstock.names import KeyUse, Space
 from penstock.server.replace_root_key import replace_in_files
+from penstock.testing.clock import ManualClock
 
 HERE = Space(HOME, "eu-west-1")
 OLD, NEW, OTHER = (RootKey(bytes([number]) * 32) for number in (1, 2, 3))

@@ -18,10 +18,10 @@ from e2e.conftest import sqs_client
 from e2e.process import ServerProcess
 from e2e.waiting import until
 from penstock import __version__
-from penstock.clock import ManualClock
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName
 from penstock.services.sqs.region_hints import RegionHints
+from penstock.testing.clock import ManualClock
 
 ACCOUNT = "123456789012"
 SECRET = "the-secret-body"

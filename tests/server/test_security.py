@@ -27,7 +27,6 @@ from penstock.auth.encryption.root_key import RootKeyError
 from penstock.auth.identity import CredentialsError
 from penstock.auth.identity.admin import find_user, remove
 from penstock.broker.encryption import Reencryption
-from penstock.clock import ManualClock
 from penstock.errors import StoreRefused
 from penstock.server.audit.file import AuditFile
 from penstock.server.audit.rate_cap import EVENTS_MAX, WINDOW_MS
@@ -41,6 +40,7 @@ from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import OutdatedMessages
+from penstock.testing.clock import ManualClock
 from penstock.wire.faults import wrong_signature
 from penstock.wire.service import Fault
 

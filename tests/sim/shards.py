@@ -13,7 +13,7 @@ from penstock.limits import Limits
 from penstock.names import shard_of
 from penstock.promise import Promise
 from penstock.queues.receipts import ReceiptSigner
-from sim.runtime import SimulatedRuntime
+from penstock.testing.runtime import SimulatedRuntime
 from sim.world import ROOMY, FaultyStore, World, name_of
 
 SHARDS = 3

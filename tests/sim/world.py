@@ -25,7 +25,6 @@ from penstock.broker.encryption import KeyGuard
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.shard import Shard
-from penstock.clock import ManualClock
 from penstock.errors import PenstockError, StoreError, StoreFull
 from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName, Requester
@@ -36,7 +35,8 @@ from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.changes import Changes, EntryRow
 from penstock.store.port import LAST, Mark, Selection, StoreStatus
 from penstock.store.sqlite.store import SqliteStore
-from sim.runtime import SimulatedRuntime
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
 
 T = TypeVar("T")
 

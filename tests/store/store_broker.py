@@ -10,13 +10,13 @@ from store_driver import Driver
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
-from penstock.clock import ManualClock
 from penstock.limits import Limits
 from penstock.names import QueueName
 from penstock.promise import start
 from penstock.queues.messages import Outgoing, Received
 from penstock.queues.settings import QueueSettings, Redrive
-from sim.runtime import SimulatedRuntime
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
 from sim.world import Caller
 
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_en
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKey
 from penstock.broker.catalogue import QUEUES, key_use
-from penstock.clock import ManualClock
 from penstock.errors import KeyDisabled, KeyMissing, StoreLost, StoreRefused
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Attribute, Content, encode_content
@@ -25,6 +24,7 @@ from penstock.store.encrypted import KEY_VERSIONS, EncryptedStore
 from penstock.store.port import LAST, Mark, OutdatedMessages, Selection
 from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.store import SqliteStore
+from penstock.testing.clock import ManualClock
 
 HERE = Space("000000000000", "eu-west-1")
 BODY, NAME, VALUE, BINARY = "body-of-a-secret", "secret-attribute", "value-of-secret", b"binary-secret"

@@ -11,9 +11,9 @@ from identities import ROOT_KEY
 from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKeyError
-from penstock.clock import ManualClock
 from penstock.errors import DecryptionFailed, KeyUnavailable
 from penstock.names import KeyUse, Space
+from penstock.testing.clock import ManualClock
 
 _HERE = Space("111122223333", "us-east-1")
 _SEQ = 7

@@ -1,4 +1,4 @@
-"""A runtime without threads or waiting: everything that the real one does, in steps, under a clock that tests turn.
+"""A runtime without threads or waiting: all that the real one does, in steps, under a clock that tests control.
 
 The loop runs its callbacks in the order in which they were given. The two threads of the store run their jobs in
 order too: running a job and reporting its outcome to the loop are two steps, and much can happen between them.
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.broker.runtime import Done
-from penstock.clock import ManualClock
 from penstock.promise import Promise
+from penstock.testing.clock import ManualClock
 
 T = TypeVar("T")
 Step = Callable[[], None]
@@ -139,7 +139,7 @@ class SimulatedRuntime:
         while (due_ms := self.next_timer_ms()) is not None and due_ms <= until_ms:
             self.clock.advance(max(0, due_ms - self.clock.now_ms()))
             self.run_until_idle()
-        self.clock.advance(until_ms - self.clock.now_ms())
+        self.clock.advance(max(0, until_ms - self.clock.now_ms()))
 
     def next_timer_ms(self) -> int | None:
         while self._timers and self._timers[0][2].cancelled:
