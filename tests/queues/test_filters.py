@@ -174,6 +174,8 @@ def test_a_body_that_is_not_json_does_not_match(body: str) -> None:
         ({"regex": "(?P<n>(?&n)a)"}, "without recursion"),
         ({"regex": "(?P<n>(?P>n)a)"}, "without recursion"),
         ({"regex": "(?ix:a b)"}, "the flag x"),
+        ({"regex": "(?u)(?a)b"}, "mutually incompatible"),
+        ({"regex": "(?V0)(?V1)b"}, "mutually incompatible"),
     ],
 )
 def test_what_is_wrong_says_what_to_write(conditions: dict[str, object], text: str) -> None:

@@ -199,5 +199,5 @@ def compile_pattern(text: str) -> regex.Pattern[str]:
         )
     try:
         return regex.compile(text)
-    except (regex.error, OverflowError, RecursionError) as error:
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:  # ValueError: flags that exclude each other
         raise FilterInvalid(f"regex: {error}; write a regular expression as Python's re takes it") from None
