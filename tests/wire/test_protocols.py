@@ -306,11 +306,21 @@ def test_a_uri_of_no_action(request_: PlainRequest) -> None:
     assert Client("rest-json").send(request_).status in (400, 404)
 
 
-def test_a_request_signed_for_another_service_is_not_found_by_its_path() -> None:
+def test_a_path_that_a_service_does_not_have_is_refused_in_its_protocol() -> None:
+    response = Client("rest-json").send(rest(b"POST", b"/things/" + b"x" * 1000 + b"?a=b"))
+    assert response.status == 404
+    assert (b"X-Amzn-Errortype", b"UnknownOperationException") in response.headers
+    assert response.body.startswith(b'{"message":"There is no POST /things/xxx')
+    assert len(response.body) < 400
+
+
+def test_a_refusal_of_a_request_signed_for_another_service_names_the_right_one() -> None:
     client = Client("rest-json")
     client("PutThing", Name="x")
     assert client.send(rest(b"GET", b"/things/x"), signed_for="things").status == 200
-    assert client.send(rest(b"GET", b"/things/x"), signed_for="sqs").status == 404
+    response = client.send(rest(b"GET", b"/things/x"), signed_for="sqs")
+    assert response.status == 403
+    assert b"scoped to correct service: 'things'" in response.body
 
 
 def test_a_header_holds_no_line_break() -> None:

@@ -199,5 +199,10 @@ def compile_pattern(text: str) -> regex.Pattern[str]:
         )
     try:
         return regex.compile(text)
-    except (regex.error, ValueError, OverflowError, RecursionError) as error:  # ValueError: flags that exclude each other
+    except (
+        regex.error,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # ValueError: flags that exclude each other
         raise FilterInvalid(f"regex: {error}; write a regular expression as Python's re takes it") from None

@@ -18,7 +18,7 @@ import msgspec
 from penstock.errors import NotOwned, SignatureMissing, StoreError
 from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
-from penstock.wire.faults import internal_error, invalid_action, store_fault, wrong_service
+from penstock.wire.faults import internal_error, invalid_action, no_such_path, store_fault, wrong_service
 from penstock.wire.json import FRAMEWORK_ERRORS, JSON_TYPES, JsonProtocol
 from penstock.wire.query import Form, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
@@ -59,6 +59,7 @@ PassOn = Callable[[Any, Done, int], None]
 
 _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128
+_PATH_SHOWN_MAX = 256
 _QUERY_JSON = QueryJsonWriter()
 _BARE_XML = QueryProtocol("")
 _BARE_CBOR = CborProtocol("")
@@ -94,6 +95,9 @@ class Dispatcher:
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
         self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
         self._uris: list[tuple[UriTemplate, _Route]] = []  # REST-JSON
+        self._roots: dict[
+            bytes, _Route
+        ] = {}  # one action of each REST service, by the first part of its paths
         self._operations: dict[tuple[bytes, bytes], _Route] = {}  # CBOR, by service and action
         for service in services:
             self._add(service)
@@ -116,6 +120,7 @@ class Dispatcher:
                         self._queries.setdefault(route.action.name, []).append(route)
                 case "rest-json":
                     self._uris += [(UriTemplate(route.action.http), route) for route in routes]
+                    self._roots |= {_first_part(route.action.http.encode()): route for route in routes}
                 case "rpc-v2-cbor":
                     prefix = service.target_prefix.encode()
                     self._operations |= {(prefix, route.action.name.encode()): route for route in routes}
@@ -179,6 +184,8 @@ class Dispatcher:
                 labels = template.match(request)
                 if labels is not None:
                     return route, route.writer, RestRequest(request, labels)
+        if (near := self._roots.get(_first_part(request.target))) is not None:
+            return near.writer.error(_not_in_service(near.service, request, call), call.request_id)
         if is_query(request):
             return self._find_query(request, call)
         return FRAMEWORK_ERRORS.error(_unknown_action(""), call.request_id)
@@ -277,6 +284,21 @@ def refusal(fault: Fault, request_id: str, request: HttpRequest) -> Response:
 
 def _wants_json(request: HttpRequest) -> bool:
     return b"application/json" in request.headers.get(b"accept", b"").lower()
+
+
+def _first_part(target: bytes) -> bytes:
+    """``admin`` of ``/admin/v1/queues?limit=1``; of a template, ``{Name}`` matches no request."""
+    return target.partition(b"?")[0].partition(b"/")[2].partition(b"/")[0]
+
+
+def _not_in_service(service: Service, request: HttpRequest, call: Call) -> Fault:
+    """Why no action of a REST service took a request to one of its paths."""
+    if call.signed_for is not None and call.signed_for != service.signing_name:
+        return wrong_service(service.signing_name)
+    path = request.target.partition(b"?")[0][:_PATH_SHOWN_MAX].decode("latin-1")
+    return no_such_path(
+        f"There is no {request.method.decode('latin-1')} {path} in the service {service.signing_name}."
+    )
 
 
 def _unknown_action(target: str) -> Fault:

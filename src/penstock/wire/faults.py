@@ -23,6 +23,10 @@ def invalid_action(message: str) -> Fault:
     return _fault("UnknownOperationException", "InvalidAction", 400, message)
 
 
+def no_such_path(message: str) -> Fault:
+    return _fault("UnknownOperationException", "InvalidAction", 404, message)
+
+
 def access_denied(message: str) -> Fault:
     return _fault("AccessDeniedException", "AccessDenied", 403, message)
 
