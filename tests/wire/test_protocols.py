@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
+import re
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
+import msgspec
 import pytest
 from botocore.awsrequest import HeadersDict
 from botocore.model import ServiceModel
@@ -13,13 +18,15 @@ from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 from things import things_service
 
-from http_requests import PlainRequest
+from http_requests import FORM, PlainRequest, json_request
 from penstock.names import Space
+from penstock.wire.cbor import encode
+from penstock.wire.compression import UNCOMPRESSED_BYTES_MAX
 from penstock.wire.dispatch import Dispatcher, refusal
 from penstock.wire.faults import service_unavailable
 from penstock.wire.service import Call, ProtocolName, Response
 
-_SCALARS = {"S": "string", "I": "integer", "B": "boolean", "F": "double", "Raw": "blob"}
+_SCALARS = {"S": "string", "I": "integer", "B": "boolean", "F": "double", "Raw": "blob", "T": "timestamp"}
 
 
 def _members(**members: str) -> dict[str, Any]:
@@ -36,6 +43,8 @@ _PUT = _members(
     Note="S",
     Tags="Tags",
     Parts="Parts",
+    Made="T",
+    Changed="Times",
 )
 _PUT["members"]["Name"] |= {"location": "uri", "locationName": "Name"}
 _PUT["members"]["Trace"] |= {"location": "header", "locationName": "X-Trace"}
@@ -52,6 +61,8 @@ _THING = _members(
     Note="S",
     Tags="Tags",
     Parts="Parts",
+    Made="T",
+    Changed="Times",
 )
 _THING["members"]["Trace"] |= {"location": "header", "locationName": "X-Trace"}
 _NAME = _members(Name="S")
@@ -66,6 +77,7 @@ _FILE["members"]["Type"] |= {"location": "header", "locationName": "X-Type"}
 SHAPES = {
     **{name: {"type": kind} for name, kind in _SCALARS.items()},
     "Texts": {"type": "list", "member": {"shape": "S"}},
+    "Times": {"type": "list", "member": {"shape": "T"}},
     "Tags": {"type": "map", "key": {"shape": "S"}, "value": {"shape": "S"}},
     "Part": _members(Label="S", Data="Raw"),
     "Parts": {"type": "list", "member": {"shape": "Part"}},
@@ -81,6 +93,7 @@ OPERATIONS = {
     "ReadFile": ("GET", "/whole/{Key+}", "Keyed", "File"),
 }
 PROTOCOLS: dict[ProtocolName, dict[str, str]] = {
+    "query": {"protocol": "query"},
     "json-1.0": {"protocol": "json", "jsonVersion": "1.0"},
     "json-1.1": {"protocol": "json", "jsonVersion": "1.1"},
     "rest-json": {"protocol": "rest-json"},
@@ -96,7 +109,7 @@ def model(protocol: ProtocolName) -> ServiceModel:
             "http": {"method": "POST" if at_root else method, "requestUri": "/" if at_root else uri},
             "input": {"shape": given},
             "errors": [{"shape": "ThingNotFound"}],
-            **({"output": {"shape": result}} if result else {}),
+            **({"output": {"shape": result, "resultWrapper": f"{name}Result"}} if result else {}),
         }
         for name, (method, uri, given, result) in OPERATIONS.items()
     }
@@ -122,8 +135,9 @@ def _all_in_body(shape: dict[str, Any]) -> dict[str, Any]:
 class Client:
     """``client("PutThing", Name="a")`` gives what boto3 would."""
 
-    def __init__(self, protocol: ProtocolName) -> None:
-        self.dispatcher = Dispatcher([things_service(protocol)])
+    def __init__(self, protocol: ProtocolName, *, has_query_mode: bool = False) -> None:
+        service = msgspec.structs.replace(things_service(protocol), has_query_mode=has_query_mode)
+        self.dispatcher = Dispatcher([service])
         self.last: Response
         self._kind = PROTOCOLS[protocol]["protocol"]
         self._model = model(protocol)
@@ -136,7 +150,8 @@ class Client:
         query = request["query_string"]
         target = request["url_path"] + ("?" + urlencode(query, doseq=True) if query else "")
         headers = {name.lower().encode(): str(value).encode() for name, value in request["headers"].items()}
-        body = request["body"].encode() if isinstance(request["body"], str) else bytes(request["body"])
+        sent = urlencode(request["body"]) if self._kind == "query" else request["body"]
+        body = sent.encode() if isinstance(sent, str) else bytes(sent)
         self.send(PlainRequest(request["method"].encode(), target.encode(), headers, body))
         response = {
             "status_code": self.last.status,
@@ -163,7 +178,9 @@ THING = {
     "Weight": 2.5,
     "Note": "line\r\nline é😀",
     "Tags": {"k": "v", "empty": ""},
-    "Parts": [{"Label": "x", "Data": b"\x00\xff"}, {}],
+    "Parts": [{"Label": "x", "Data": b"\x00\xff"}, {"Label": "y"}],
+    "Made": datetime(2025, 12, 17, 13, 23, tzinfo=UTC),
+    "Changed": [datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)],
 }
 
 
@@ -190,7 +207,7 @@ def test_absent_members_stay_absent(client: Client) -> None:
 def test_an_action_without_a_result(client: Client) -> None:
     reply = client("DeleteThing", Name="x")
     assert reply["ResponseMetadata"]["HTTPStatusCode"] in (200, 204)
-    assert client.last.body == b""
+    assert client.last.body == b"" or client._kind == "query"
 
 
 def test_an_error_of_the_service(client: Client) -> None:
@@ -207,6 +224,10 @@ def test_an_unexpected_error(client: Client) -> None:
 
 
 def test_a_body_that_cannot_be_decoded(client: Client) -> None:
+    if client._kind == "query":
+        response = client.send(PlainRequest(headers={b"content-type": FORM}, body=b"Action=PutThing&Name=%"))
+        assert response.status == 400 and b"MalformedInput" in response.body
+        return
     client("PutThing", Name="x", Note="y")
     paths = {"PutThing": b"/service/ThingService/operation/PutThing"}
     headers = {b"smithy-protocol": b"rpc-v2-cbor"} if client._kind == "smithy-rpc-v2-cbor" else {}
@@ -225,6 +246,7 @@ def test_a_body_that_cannot_be_decoded(client: Client) -> None:
         ("json-1.1", b"application/x-amz-json-1.1"),
         ("rest-json", b"application/json"),
         ("rpc-v2-cbor", b"application/cbor"),
+        ("query", b"text/xml"),
     ],
 )
 def test_the_content_type_is_that_of_the_protocol(protocol: ProtocolName, content_type: bytes) -> None:
@@ -233,6 +255,108 @@ def test_the_content_type_is_that_of_the_protocol(protocol: ProtocolName, conten
         client("PutThing", Name="there")
         client("GetThing", Name=name)
         assert dict(client.last.headers)[b"Content-Type"] == content_type
+
+
+def test_a_time_that_is_none(client: Client) -> None:
+    """JSON and CBOR have numbers for times, of which few are times."""
+    kind = {"json": json_request, "smithy-rpc-v2-cbor": cbor_request}.get(client._kind)
+    if kind is None:
+        return
+    for body in (b'{"Name":"x","Made":-1}', b'{"Name":"x","Made":1e300}', b'{"Name":"x","Made":"NaN"}'):
+        response = client.send(kind("ThingService.PutThing", body))
+        assert (response.status, b"SerializationException" in response.body) == (400, True)
+
+
+def cbor_request(target: str, body: bytes) -> PlainRequest:
+    path = "/service/" + target.replace(".", "/operation/")
+    content = encode(json.loads(body))
+    return PlainRequest(b"POST", path.encode(), {b"smithy-protocol": b"rpc-v2-cbor"}, content)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2025-12-17T13:23:00Z", 1_765_977_780.0),
+        ("2025-12-17T13:23:00.250Z", 1_765_977_780.25),
+        ("2025-12-17T14:23:00+01:00", 1_765_977_780.0),
+        ("2025-12-17T13:23:00", 1_765_977_780.0),
+        ("2025-12-17", 1_765_929_600.0),
+    ],
+)
+def test_a_time_of_the_query_protocol(text: str, seconds: float) -> None:
+    body = f"Action=PutThing&Name=x&Made={quote(text)}".encode()
+    client = Client("query")
+    client.send(PlainRequest(headers={b"content-type": FORM}, body=body))
+    shown = re.search(b"<Made>(.*)</Made>", client.last.body)
+    assert shown is not None
+    assert datetime.fromisoformat(shown[1].decode()).timestamp() == seconds
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "0000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9" * 400])
+def test_a_wrong_time_of_the_query_protocol(text: str) -> None:
+    body = f"Action=PutThing&Name=x&Made={text}".encode()
+    response = Client("query").send(PlainRequest(headers={b"content-type": FORM}, body=body))
+    assert response.status == 400, response.body
+
+
+# Compressed bodies.
+
+
+def compressed(target: str, body: bytes, encoding: bytes = b"gzip") -> PlainRequest:
+    request = cbor_request(target, b"{}")
+    request.body = body
+    request.headers[b"content-encoding"] = encoding
+    return request
+
+
+def test_a_compressed_body() -> None:
+    client = Client("rpc-v2-cbor")
+    content = encode({"Name": "x", "Note": "long " * 10_000})
+    assert client.send(compressed("ThingService.PutThing", gzip.compress(content))).status == 200
+    assert client("GetThing", Name="x")["Note"] == "long " * 10_000
+    assert client.send(compressed("ThingService.PutThing", content, b"identity")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "message"),
+    [
+        (b"no gzip", b"gzip", b"not valid gzip"),
+        (gzip.compress(b"cut short")[:-3], b"gzip", b"not valid gzip"),
+        (gzip.compress(b"x") + b"more", b"gzip", b"not valid gzip"),
+        (b"x", b"br", b"expected gzip"),
+        (gzip.compress(bytes(UNCOMPRESSED_BYTES_MAX + 1)), b"gzip", b"more than"),
+    ],
+    ids=["not gzip", "cut short", "something behind it", "another encoding", "too large"],
+)
+def test_a_wrong_compressed_body(body: bytes, encoding: bytes, message: bytes) -> None:
+    response = Client("rpc-v2-cbor").send(compressed("ThingService.PutThing", body, encoding))
+    assert response.status == 400
+    assert message in response.body
+
+
+# Statuses of newer and of older clients; actions that are not there.
+
+
+@pytest.mark.parametrize("protocol", ["json-1.0", "rpc-v2-cbor"])
+def test_a_status_of_the_query_protocol_is_for_clients_that_ask_for_it(protocol: ProtocolName) -> None:
+    client = Client(protocol, has_query_mode=True)
+    request = json_request if protocol == "json-1.0" else cbor_request
+    asked = request("ThingService.GetThing", b'{"Name":"nothing"}')
+    assert client.send(asked).status == 400
+    asked.headers[b"x-amzn-query-mode"] = b"true"
+    assert client.send(asked).status == 404
+
+
+def test_an_action_that_is_not_supported_is_named(client: Client) -> None:
+    wanted = {
+        "query": PlainRequest(headers={b"content-type": FORM}, body=b"Action=PaintThing"),
+        "json": json_request("ThingService.PaintThing", b"{}"),
+        "smithy-rpc-v2-cbor": cbor_request("ThingService.PaintThing", b"{}"),
+    }.get(client._kind)
+    if wanted is not None:
+        response = client.send(wanted)
+        assert response.status == 400
+        assert b"The action PaintThing of things is not supported by this server." in response.body
 
 
 # REST-JSON

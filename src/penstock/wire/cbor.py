@@ -15,7 +15,7 @@ import msgspec
 from penstock.wire.faults import malformed_input
 from penstock.wire.json import error_members
 from penstock.wire.service import Action, Fault, HttpRequest, Response, error_headers
-from penstock.wire.shapes import struct_shape, utf8_text
+from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape, utf8_text
 from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
 
 _NAME = b"rpc-v2-cbor"
@@ -31,6 +31,7 @@ _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}  # bytes that follow with the argument
 _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 _SIMPLE_VALUES = {20: False, 21: True, 22: None, 23: None}  # 23 is undefined
 _BREAK = object()
+_TIME = b"\xc1"  # tag 1: seconds since 1970
 
 
 def is_cbor(request: HttpRequest) -> bool:
@@ -46,46 +47,53 @@ def service_and_action(request: HttpRequest) -> tuple[bytes, bytes]:
 class CborProtocol:
     """RPC v2 CBOR as one service speaks it."""
 
-    __slots__ = ("_namespace",)
+    __slots__ = ("_is_plain", "_namespace")
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, is_plain: bool = False) -> None:
+        """``is_plain``: for clients that do not expect the statuses of the Query protocol."""
         self._namespace = namespace
+        self._is_plain = is_plain
 
     def decoder(self, action: Action) -> CborDecoder:
-        return CborDecoder(action.request)
+        return CborDecoder(action.request, action.members_max)
 
     def success(self, action: Action, response: Any, request_id: str) -> Response:
         headers = [_SMITHY_PROTOCOL, (b"x-amzn-RequestId", request_id.encode())]
         if response is None:
             return Response(200, headers)
+        assert action.response is not None, f"{action.name} has no response"
         headers.append((b"Content-Type", _CONTENT_TYPE))
-        return Response(200, headers, encode(msgspec.to_builtins(response, builtin_types=(bytes,))))
+        parts: list[bytes] = []
+        _write_shaped(parts, response, struct_shape(action.response))
+        return Response(200, headers, b"".join(parts))
 
     def error(self, fault: Fault, request_id: str) -> Response:
         headers = error_headers(fault, _CONTENT_TYPE, request_id)
         headers += [_SMITHY_PROTOCOL, (b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode())]
-        return Response(fault.status, headers, encode(error_members(fault, self._namespace)))
+        status = fault.plain_status if self._is_plain else fault.status
+        return Response(status, headers, encode(error_members(fault, self._namespace)))
 
 
 class CborDecoder:
     """Decodes the requests of one action."""
 
-    __slots__ = ("_shape",)
+    __slots__ = ("_members_max", "_shape")
 
-    def __init__(self, request: type[msgspec.Struct]) -> None:
+    def __init__(self, request: type[msgspec.Struct], members_max: int = 0) -> None:
         self._shape = struct_shape(request)
+        self._members_max = members_max
 
     def __call__(self, body: bytes) -> msgspec.Struct:
         """Raises Fault, whatever the bytes are."""
-        value = decode(body) if body else {}
+        value = decode(body, self._members_max) if body else {}
         if not isinstance(value, dict):
             raise malformed_input("The request body must be a CBOR map.")
-        return read_struct(value, self._shape, MemberBudget())
+        return read_struct(value, self._shape, MemberBudget(self._members_max))
 
 
-def decode(data: bytes) -> Any:
-    """The one data item that ``data`` holds. Raises Fault."""
-    reader = _ItemReader(data)
+def decode(data: bytes, members_max: int = 0) -> Any:
+    """The one data item that ``data`` holds. Raises Fault. ``members_max``: of all arrays and maps; 0: as usual."""
+    reader = _ItemReader(data, members_max or ALL_MEMBERS_MAX)
     try:
         value = reader.item(0)
     except (ValueError, struct.error):
@@ -98,11 +106,11 @@ def decode(data: bytes) -> Any:
 class _ItemReader:
     """Reads data items one after the other. Raises ValueError if they are not well-formed."""
 
-    __slots__ = ("_data", "_members_left", "at")
+    __slots__ = ("_data", "_members_left", "_members_max", "at")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, members_max: int) -> None:
         self._data = data
-        self._members_left = ALL_MEMBERS_MAX
+        self._members_max = self._members_left = members_max
         self.at = 0
 
     def item(self, depth: int) -> Any:
@@ -197,7 +205,7 @@ class _ItemReader:
     def _count_member(self) -> None:
         self._members_left -= 1
         if self._members_left < 0:
-            raise too_many_members(ALL_MEMBERS_MAX)
+            raise too_many_members(self._members_max)
 
 
 def encode(value: Any) -> bytes:
@@ -205,6 +213,31 @@ def encode(value: Any) -> bytes:
     parts: list[bytes] = []
     _write(parts, value)
     return b"".join(parts)
+
+
+def _write_shaped(parts: list[bytes], value: Any, shape: Shape) -> None:
+    """A value whose type is known, which says what is a time. Members that are None are left out."""
+    match shape:
+        case Scalar():
+            if shape.is_time:
+                parts.append(_TIME)
+            _write(parts, float(value) if shape.type is float else value)
+        case ListOf():
+            parts.append(_head(_ARRAY, len(value)))
+            for member in value:
+                _write_shaped(parts, member, shape.member)
+        case MapOf():
+            parts.append(_head(_MAP, len(value)))
+            for key, member in value.items():
+                _write(parts, key)
+                _write_shaped(parts, member, shape.value)
+        case StructOf():
+            members = [(field, getattr(value, field.name)) for field in shape.fields]
+            members = [(field, member) for field, member in members if member is not None]
+            parts.append(_head(_MAP, len(members)))
+            for field, member in members:
+                _write(parts, field.name)
+                _write_shaped(parts, member, field.shape)
 
 
 def _write(parts: list[bytes], value: Any) -> None:

@@ -8,6 +8,7 @@ logged without the text of the error.
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,9 +19,10 @@ import msgspec
 from penstock.errors import NotOwned, SignatureMissing, StoreError
 from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
+from penstock.wire.compression import uncompressed
 from penstock.wire.faults import internal_error, invalid_action, no_such_path, store_fault, wrong_service
 from penstock.wire.json import FRAMEWORK_ERRORS, JSON_TYPES, JsonProtocol
-from penstock.wire.query import Form, is_query, read_query
+from penstock.wire.query import PARAMETERS_MAX, Form, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
 from penstock.wire.rest_json import RestJsonProtocol, RestRequest, UriTemplate
 from penstock.wire.service import (
@@ -60,6 +62,7 @@ PassOn = Callable[[Any, Done, int], None]
 _log = logging.getLogger("penstock.wire")
 _ACTION_SHOWN_MAX = 128
 _PATH_SHOWN_MAX = 256
+_ACTION = re.compile(rb"(?:^|&)Action=([A-Za-z]{1,128})(?:&|$)")
 _QUERY_JSON = QueryJsonWriter()
 _BARE_XML = QueryProtocol("")
 _BARE_CBOR = CborProtocol("")
@@ -73,6 +76,11 @@ class _Route(msgspec.Struct, frozen=True):
     decode: Callable[[Any], msgspec.Struct]
     writer: ResponseWriter
     recorded: bool  # even if it succeeds
+    plain_writer: ResponseWriter | None = None  # if clients without x-amzn-query-mode get other statuses
+
+    def writer_for(self, request: HttpRequest) -> ResponseWriter:
+        plain = self.plain_writer
+        return self.writer if plain is None or b"x-amzn-query-mode" in request.headers else plain
 
 
 _Found = tuple[_Route, ResponseWriter, Any]
@@ -92,6 +100,8 @@ class Dispatcher:
         self._authorize = authorize
         self._pass_on = pass_on
         self._targets: dict[bytes | None, _Route] = {}  # AWS JSON, by X-Amz-Target
+        self._moded_targets: dict[bytes | None, _Route] = {}  # those with a query mode
+        self._unsupported: dict[str, str] = {}  # by action: the service that has it
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
         self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
         self._uris: list[tuple[UriTemplate, _Route]] = []  # REST-JSON
@@ -105,15 +115,19 @@ class Dispatcher:
         self.methods = {b"POST", b"GET", *(template.method for template, _ in self._uris)}
 
     def _add(self, service: Service) -> None:
+        self._unsupported |= dict.fromkeys(service.unsupported, service.signing_name)
         for name in service.protocols:
             protocol = _protocol(name, service)
+            plain = _protocol(name, service, is_plain=True) if service.has_query_mode else None
             routes = [
-                _Route(service, action, protocol.decoder(action), protocol, self._records(action))
+                _Route(service, action, protocol.decoder(action), protocol, self._records(action), plain)
                 for action in service.actions.values()
             ]
             match name:
                 case "json-1.0" | "json-1.1":
-                    self._targets |= {f"{service.target_prefix}.{r.action.name}".encode(): r for r in routes}
+                    targets = self._targets if plain is None else self._moded_targets
+                    for route in routes:
+                        targets[f"{service.target_prefix}.{route.action.name}".encode()] = route
                 case "query":
                     self._xml[service.version] = protocol
                     for route in routes:
@@ -167,18 +181,23 @@ class Dispatcher:
 
     def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
         """The action, how to write its response, and what to decode; or the response to a request for no action."""
+        if b"content-encoding" in request.headers:
+            try:
+                request = uncompressed(request)
+            except Fault as fault:
+                return refusal(fault, call.request_id, request)
         target = request.headers.get(b"x-amz-target")
         if target and not is_query(request):
-            route = self._targets.get(target)
-            if route is None:
-                return FRAMEWORK_ERRORS.error(_unknown_action(target.decode("latin-1")), call.request_id)
-            return route, route.writer, request.body
+            found = self._targets.get(target) or self._moded_targets.get(target)
+            if found is None:
+                return FRAMEWORK_ERRORS.error(self._unknown(target.decode("latin-1")), call.request_id)
+            return found, found.writer_for(request), request.body
         if is_cbor(request):
             name = service_and_action(request)
-            route = self._operations.get(name)
-            if route is None:
-                return _BARE_CBOR.error(_unknown_action(name[1].decode("latin-1")), call.request_id)
-            return route, route.writer, request.body
+            found = self._operations.get(name)
+            if found is None:
+                return _BARE_CBOR.error(self._unknown(name[1].decode("latin-1")), call.request_id)
+            return found, found.writer_for(request), request.body
         for template, route in self._uris:
             if call.signed_for is None or call.signed_for == route.service.signing_name:
                 labels = template.match(request)
@@ -188,12 +207,12 @@ class Dispatcher:
             return near.writer.error(_not_in_service(near.service, request, call), call.request_id)
         if is_query(request):
             return self._find_query(request, call)
-        return FRAMEWORK_ERRORS.error(_unknown_action(""), call.request_id)
+        return FRAMEWORK_ERRORS.error(self._unknown(""), call.request_id)
 
     def _find_query(self, request: HttpRequest, call: Call) -> _Found | Response:
         wants_json = _wants_json(request)
         try:
-            form = read_query(request)
+            form = read_query(request, self._parameters_max(request))
         except Fault as fault:
             return (_QUERY_JSON if wants_json else self._xml_writer("")).error(fault, call.request_id)
         if not form.action:
@@ -201,24 +220,41 @@ class Dispatcher:
         route = _choose(self._queries.get(form.action, ()), form, call)
         if route is None:
             writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
-            return writer.error(_unknown_action(form.action), call.request_id)
+            return writer.error(self._unknown(form.action), call.request_id)
         return route, _QUERY_JSON if wants_json else route.writer, form
+
+    def _parameters_max(self, request: HttpRequest) -> int:
+        """Some actions have larger requests than others."""
+        found = _ACTION.search(request.body)
+        routes = self._queries.get(found[1].decode(), ()) if found is not None else ()
+        return max([PARAMETERS_MAX, *(route.action.members_max for route in routes)])
+
+    def _unknown(self, target: str) -> Fault:
+        if not target:
+            return invalid_action("The request must name its action in the header X-Amz-Target.")
+        action = target.rpartition(".")[2]
+        if (service := self._unsupported.get(action)) is not None:
+            return invalid_action(f"The action {action} of {service} is not supported by this server.")
+        action = (
+            action[:_ACTION_SHOWN_MAX].encode("utf-8", "replace").decode()
+        )  # a form may hold lone surrogates
+        return invalid_action(f"The action {action} is not valid for this endpoint.")
 
     def _xml_writer(self, version: str) -> ResponseWriter:
         """For a request that no action takes."""
         return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
 
-def _protocol(name: ProtocolName, service: Service) -> WireProtocol:
+def _protocol(name: ProtocolName, service: Service, *, is_plain: bool = False) -> WireProtocol:
     match name:
         case "json-1.0" | "json-1.1":
-            return JsonProtocol(service.shape_namespace, name)
+            return JsonProtocol(service.shape_namespace, name, is_plain=is_plain)
         case "query":
             return QueryProtocol(service.xml_namespace)
         case "rest-json":
             return RestJsonProtocol()
         case "rpc-v2-cbor":
-            return CborProtocol(service.shape_namespace)
+            return CborProtocol(service.shape_namespace, is_plain=is_plain)
 
 
 def _choose(routes: Iterable[_Route], form: Form, call: Call) -> _Route | None:
@@ -299,14 +335,6 @@ def _not_in_service(service: Service, request: HttpRequest, call: Call) -> Fault
     return no_such_path(
         f"There is no {request.method.decode('latin-1')} {path} in the service {service.signing_name}."
     )
-
-
-def _unknown_action(target: str) -> Fault:
-    if not target:
-        return invalid_action("The request must name its action in the header X-Amz-Target.")
-    action = target.rpartition(".")[2][:_ACTION_SHOWN_MAX]
-    action = action.encode("utf-8", "replace").decode()  # a form may hold lone surrogates
-    return invalid_action(f"The action {action} is not valid for this endpoint.")
 
 
 def _to_fault(error: BaseException, service: Service, call: Call) -> Fault:

@@ -32,36 +32,48 @@ _TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
 class JsonDecoder:
     """Decodes the requests of one action."""
 
-    __slots__ = ("_decode", "_shape")
+    __slots__ = ("_decode", "_members_max", "_shape")
 
-    def __init__(self, request: type[msgspec.Struct]) -> None:
+    def __init__(self, request: type[msgspec.Struct], members_max: int = 0) -> None:
+        """``members_max``: of all lists and maps of a request; 0: as many as usual."""
         self._decode = msgspec.json.Decoder(request).decode
         self._shape = struct_shape(request)
+        self._members_max = members_max
 
     def __call__(self, body: bytes) -> msgspec.Struct:
         """Raises Fault, whatever the bytes are."""
-        if len(body) > _SMALL_BYTES and body.count(b",") > ALL_MEMBERS_MAX:
-            _check_members(body)
+        if len(body) > _SMALL_BYTES:
+            members_max = self._members_max or ALL_MEMBERS_MAX
+            if body.count(b",") > members_max:
+                _check_members(body, members_max)
         try:
             return self._decode(body or b"{}")
         except (ValueError, RecursionError) as error:
             if str(error).startswith(_TOO_LONG):
                 raise too_many_members(MEMBERS_MAX) from None
-            return read_struct(read_object(body), self._shape, MemberBudget())
+            return read_struct(read_object(body), self._shape, MemberBudget(self._members_max))
 
 
 class JsonProtocol:
     """AWS JSON as one service speaks it."""
 
-    __slots__ = ("_content_type", "_namespace")
+    __slots__ = ("_content_type", "_is_plain", "_namespace")
 
-    def __init__(self, namespace: str, name: Literal["json-1.0", "json-1.1"] = "json-1.0") -> None:
-        """``namespace`` is that of the service's own errors; those of the framework have theirs."""
+    def __init__(
+        self,
+        namespace: str,
+        name: Literal["json-1.0", "json-1.1"] = "json-1.0",
+        *,
+        is_plain: bool = False,
+    ) -> None:
+        """``namespace`` is that of the service's own errors; those of the framework have theirs. ``is_plain``: for
+        clients that do not expect the statuses of the Query protocol."""
         self._namespace = namespace
+        self._is_plain = is_plain
         self._content_type = (b"Content-Type", f"application/x-amz-{name}".encode())
 
     def decoder(self, action: Action) -> JsonDecoder:
-        return JsonDecoder(action.request)
+        return JsonDecoder(action.request, action.members_max)
 
     def success(self, action: Action, response: Any, request_id: str) -> Response:
         body = b"" if response is None else _encode(response)
@@ -70,16 +82,20 @@ class JsonProtocol:
     def error(self, fault: Fault, request_id: str) -> Response:
         headers = error_headers(fault, self._content_type[1], request_id)
         headers.append((b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode()))
-        return Response(fault.status, headers, _encode(error_members(fault, self._namespace)))
+        status = fault.plain_status if self._is_plain else fault.status
+        return Response(status, headers, _encode(error_members(fault, self._namespace)))
 
 
 FRAMEWORK_ERRORS = JsonProtocol(FRAMEWORK_NAMESPACE)
 """Writes errors that no service gave."""
 
 
-def error_members(fault: Fault, namespace: str) -> dict[str, str]:
-    namespace = namespace if fault.modelled else FRAMEWORK_NAMESPACE
-    return {"__type": f"{namespace}#{fault.shape}", "message": fault.message}
+def error_members(fault: Fault, namespace: str) -> dict[str, Any]:
+    namespace = fault.namespace or (namespace if fault.modelled else FRAMEWORK_NAMESPACE)
+    shown: dict[str, Any] = {"__type": f"{namespace}#{fault.shape}"}
+    if fault.message:
+        shown["message"] = fault.message
+    return shown | fault.members
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -105,12 +121,12 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
-def _check_members(body: bytes) -> None:
+def _check_members(body: bytes, members_max: int) -> None:
     """Millions of members would block the event loop for most of a second, even if no field knows them."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Every other piece between quotes is outside of text. So many quotes are too many members by themselves: each
     # member has at most two texts, its name and its value.
-    outside = body.split(b'"', 4 * ALL_MEMBERS_MAX + 4)[::2]
-    if len(outside) > 2 * ALL_MEMBERS_MAX + 2 or b"".join(outside).count(b",") > ALL_MEMBERS_MAX:
-        raise too_many_members(ALL_MEMBERS_MAX)
+    outside = body.split(b'"', 4 * members_max + 4)[::2]
+    if len(outside) > 2 * members_max + 2 or b"".join(outside).count(b",") > members_max:
+        raise too_many_members(members_max)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from penstock.wire.shapes import (
     blob,
     is_integer,
     struct_shape,
+    time_of,
     unicode_text,
     utf8_text,
 )
@@ -92,22 +94,24 @@ def is_query(request: HttpRequest) -> bool:
     return request.method != b"POST" or is_form(request) or b"Action=" in query
 
 
-def read_query(request: HttpRequest) -> Form:
+def read_query(request: HttpRequest, parameters_max: int = 0) -> Form:
+    """``parameters_max``: of an action whose requests may have more than those of others."""
     path, _, query = request.target.partition(b"?")
     # HEAD must not do anything, so it asks for nothing.
     sources = [] if request.method == b"HEAD" else [query]
     if request.method == b"POST" and is_form(request):
         sources.append(request.body)
-    tree = read_form(*sources)
+    tree = read_form(*sources, parameters_max=parameters_max)
     # Amazon's own examples write a queue's URL with a slash at its end.
     resource = unquote(path.decode("latin-1"), errors="replace").rstrip("/")
     return Form(tree, resource, tree.text("Action"), tree.text("Version"))
 
 
-def read_form(*sources: bytes) -> Branch:
+def read_form(*sources: bytes, parameters_max: int = 0) -> Branch:
     """The parameters of a query string and of a body, as one tree. Of a parameter given twice the first counts."""
-    if sum(source.count(b"&") for source in sources) >= PARAMETERS_MAX:
-        raise malformed_input(f"The request has more than {PARAMETERS_MAX} parameters.")
+    most = parameters_max or PARAMETERS_MAX
+    if sum(source.count(b"&") for source in sources) >= most:
+        raise malformed_input(f"The request has more than {most} parameters.")
     tree = Branch()
     for source in sources:
         for parameter in source.split(b"&"):
@@ -192,7 +196,7 @@ def _field(branch: Branch, field: Field, where: str) -> Any:
 def _value(branch: Branch, shape: Shape, spelling: Spelling, where: str, *, any_text: bool = False) -> Any:
     match shape:
         case Scalar():
-            return None if branch.value is None else read_scalar(branch.value, shape.type, any_text=any_text)
+            return None if branch.value is None else read_scalar(branch.value, shape, any_text=any_text)
         case ListOf():
             return _list(branch, shape, spelling, where)
         case MapOf():
@@ -234,8 +238,9 @@ def _numbered(branch: Branch, spelling: Spelling, where: str) -> Iterator[tuple[
         yield f"{where}.{number}", branch.below[number]
 
 
-def read_scalar(text: str, wanted: type, *, any_text: bool = False) -> Any:
+def read_scalar(text: str, shape: Scalar, *, any_text: bool = False) -> Any:
     """A value that was sent as text, as a scalar of the type that its field has. Raises Fault."""
+    wanted = shape.type
     if wanted is str:
         return unicode_text(text, any_text=any_text)
     if wanted is bytes:
@@ -244,6 +249,8 @@ def read_scalar(text: str, wanted: type, *, any_text: bool = False) -> Any:
         if text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
         raise malformed_input("STRING_VALUE can not be converted to a Boolean")
+    if shape.is_time:
+        return time_of(_seconds(text))
     if wanted is float:
         try:
             return float(text)
@@ -252,3 +259,12 @@ def read_scalar(text: str, wanted: type, *, any_text: bool = False) -> Any:
     if _INTEGER.fullmatch(text) and is_integer(number := int(text)):
         return number
     raise malformed_input("STRING_VALUE can not be converted to an Integer")
+
+
+def _seconds(text: str) -> float:
+    """Of a time in ISO 8601. One without a zone is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise malformed_input("STRING_VALUE can not be converted to a Timestamp") from None

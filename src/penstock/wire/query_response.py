@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.clock import iso_time
 from penstock.wire.query import FormDecoder
 from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import (
@@ -106,7 +107,7 @@ def escaped(text: str) -> str:
 def _write(parts: list[str], name: str, value: Any, shape: Shape, spelling: Spelling) -> None:
     match shape:
         case Scalar():
-            parts.append(f"<{name}>{_text(value)}</{name}>")
+            parts.append(f"<{name}>{_time(value) if shape.is_time else _text(value)}</{name}>")
         case StructOf():
             _write_struct(parts, name, value, shape)
         case ListOf() | MapOf() if spelling.item is None:
@@ -149,6 +150,12 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _time(seconds: float) -> str:
+    whole, milliseconds = divmod(round(seconds * 1000), 1000)
+    text = iso_time(whole)
+    return f"{text[:-1]}.{milliseconds:03d}Z" if milliseconds else text
 
 
 def _json_struct(struct: Any, shape: StructOf) -> dict[str, Any]:

@@ -174,9 +174,9 @@ def _placed_value(
             texts = [] if value is None else [value.decode("latin-1")]
     if isinstance(field.shape, ListOf):
         assert isinstance(field.shape.member, Scalar), f"{field.name}: a list of scalars"
-        return [read_scalar(text, field.shape.member.type) for text in texts] or None
+        return [read_scalar(text, field.shape.member) for text in texts] or None
     assert isinstance(field.shape, Scalar), f"{field.name}: a scalar, or a list of them"
-    return read_scalar(texts[0], field.shape.type, any_text=field.any_text) if texts else None
+    return read_scalar(texts[0], field.shape, any_text=field.any_text) if texts else None
 
 
 def _payload(field: Field, body: bytes) -> Any:

@@ -7,6 +7,7 @@ resource, authorises the call, runs the handler and encodes the struct that the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -19,6 +20,8 @@ TRACE_BYTES_MAX = 1024
 _MESSAGE_MAX = 4096
 
 Headers = list[tuple[bytes, bytes]]
+
+NO_MEMBERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class HttpRequest(Protocol):
@@ -95,7 +98,8 @@ class Fault(Exception):
     """An error as clients see it.
 
     ``shape`` is the last part of ``__type``; ``code`` is what older clients read (``x-amzn-query-error``, XML
-    ``Code``), and ``query_message`` the text where the Query protocol words it differently.
+    ``Code``), and ``query_message`` the text where the Query protocol words it differently. ``plain_status`` is that
+    of newer clients, of a service that has two (:attr:`Service.has_query_mode`). ``members``: beside the message.
     """
 
     def __init__(
@@ -107,6 +111,9 @@ class Fault(Exception):
         *,
         modelled: bool,
         query_message: str | None = None,
+        namespace: str = "",
+        plain_status: int | None = None,
+        members: Mapping[str, Any] = NO_MEMBERS,
     ) -> None:
         message = _bounded(message)
         super().__init__(message)
@@ -115,6 +122,9 @@ class Fault(Exception):
         self.status = status
         self.message = message
         self.modelled = modelled  # in the service's own model, or one of the framework's errors
+        self.namespace = namespace  # of the shape, if it is neither the service's nor the usual one
+        self.plain_status = status if plain_status is None else plain_status
+        self.members = dict(members)
         self.query_message = message if query_message is None else _bounded(query_message)
 
     @property
@@ -176,6 +186,9 @@ class Action(msgspec.Struct, frozen=True):
     audit: AuditRule = AuditRule()
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
+    members_max: int = (
+        0  # of all lists and maps of a request, if it may have more than those of other actions
+    )
 
 
 ProtocolName = Literal["json-1.0", "json-1.1", "query", "rest-json", "rpc-v2-cbor"]
@@ -194,6 +207,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     actions: Mapping[str, Action]
     to_fault: ToFault  # words a domain error; None if it has no words for it
     context: Any = None  # the first argument of the handlers: the broker
+    unsupported: frozenset[str] = frozenset()  # actions of the service that are not implemented
+    # Errors have the statuses of the Query protocol only for clients that say ``x-amzn-query-mode``.
+    has_query_mode: bool = False
 
     def with_context(self, context: Any) -> Service:
         service: Service = msgspec.structs.replace(self, context=context)

@@ -23,6 +23,9 @@ from penstock.wire.faults import invalid_parameter, malformed_input, missing_par
 MEMBERS_MAX = 2000
 """Of one list or map of a request; no service accepts nearly as many."""
 
+TIME_MAX = 253_402_300_799
+"""The last second of the year 9999."""
+
 AnyMember = TypeVar("AnyMember")
 Many = Annotated[list[AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
 Named = Annotated[dict[str, AnyMember], msgspec.Meta(max_length=MEMBERS_MAX)]
@@ -70,6 +73,13 @@ class AnyText(msgspec.Struct, frozen=True):
     """Text whose characters the handler checks itself, lone surrogates included."""
 
 
+class Timestamp(msgspec.Struct, frozen=True):
+    """A time in seconds since 1970: a number in JSON, with a tag in CBOR, ISO 8601 in the Query protocol."""
+
+
+Time = Annotated[float, Timestamp(), msgspec.Meta(ge=0, le=TIME_MAX)]
+
+
 class InPath(msgspec.Struct, frozen=True):
     """REST-JSON: a label of the URI template, ``/functions/{FunctionName}``."""
 
@@ -102,6 +112,7 @@ Place = InPath | InQuery | InHeader | Payload
 
 class Scalar(msgspec.Struct, frozen=True):
     type: type[str] | type[int] | type[float] | type[bool] | type[bytes]
+    is_time: bool = False
 
 
 class Spelling(msgspec.Struct, frozen=True):
@@ -171,7 +182,7 @@ def _field(name: str, hint: Any) -> Field:
     bare, notes = _bare(hint)
     marks = {type(note): note for note in notes}
     place = next((note for note in notes if isinstance(note, Place)), None)
-    shape = Scalar(bytes) if isinstance(place, Payload) and bare is Any else _shape(bare)
+    shape = Scalar(bytes) if isinstance(place, Payload) and bare is Any else _shape(hint)
     spelling = _spelling(name, shape, marks.get(Flat) or marks.get(Wrapped, Wrapped()))
     return Field(name, shape, spelling, AnyText in marks, FromPath in marks, place)
 
@@ -197,7 +208,7 @@ def _bare(hint: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape(hint: Any) -> Shape:
-    hint, _ = _bare(hint)
+    hint, notes = _bare(hint)
     if get_origin(hint) is list:
         member = _shape(get_args(hint)[0])
         return ListOf(member, _spelling("", member, Wrapped()))
@@ -207,7 +218,7 @@ def _shape(hint: Any) -> Shape:
     if issubclass(hint, msgspec.Struct):
         return struct_shape(hint)
     assert hint in (str, int, float, bool, bytes), f"no wire type for {hint}"
-    return Scalar(hint)
+    return Scalar(hint, any(isinstance(note, Timestamp) for note in notes))
 
 
 # Single values. What is not of its type is a SerializationException, in the same words in every protocol.
@@ -225,6 +236,12 @@ def is_integer(value: object) -> bool:
     return (
         isinstance(value, int) and not isinstance(value, bool) and -_INTEGER_MAX - 1 <= value <= _INTEGER_MAX
     )
+
+
+def time_of(seconds: float) -> float:
+    if not 0 <= seconds <= TIME_MAX:  # not a number is refused, too
+        raise malformed_input("The value is not a time between the years 1970 and 9999.")
+    return seconds
 
 
 def blob(text: str) -> bytes:

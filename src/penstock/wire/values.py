@@ -23,6 +23,7 @@ from penstock.wire.shapes import (
     blob,
     check_known,
     is_integer,
+    time_of,
     unicode_text,
 )
 
@@ -33,10 +34,11 @@ ALL_MEMBERS_MAX = 20_000
 class MemberBudget:
     """Counts the members of all lists and maps of one request."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_most")
 
-    def __init__(self) -> None:
-        self._left = ALL_MEMBERS_MAX
+    def __init__(self, members_max: int = 0) -> None:
+        """``members_max``: of an action whose requests may have more members than others; 0: as others."""
+        self._left = self._most = members_max or ALL_MEMBERS_MAX
 
     def spend(self, members: list[Any] | dict[str, Any]) -> None:
         """Before any of the members is read. Raises Fault."""
@@ -44,7 +46,7 @@ class MemberBudget:
             raise too_many_members(MEMBERS_MAX)
         self._left -= len(members)
         if self._left < 0:
-            raise too_many_members(ALL_MEMBERS_MAX)
+            raise too_many_members(self._most)
 
 
 def too_many_members(most: int) -> Fault:
@@ -68,7 +70,8 @@ def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -
 def _value(value: Any, shape: Shape, budget: MemberBudget, *, any_text: bool = False) -> Any:
     match shape:
         case Scalar():
-            return _scalar(value, shape.type, any_text)
+            scalar = _scalar(value, shape.type, any_text)
+            return time_of(scalar) if shape.is_time else scalar
         case ListOf():
             if not isinstance(value, list):
                 raise malformed_input(_misplaced(value) or "Expected list or null")

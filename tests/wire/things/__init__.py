@@ -17,5 +17,6 @@ def things_service(*protocols: ProtocolName) -> Service:
         protocols=protocols,
         actions=ACTIONS,
         to_fault=to_fault,
+        unsupported=frozenset({"PaintThing"}),
         context={},
     )

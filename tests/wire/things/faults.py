@@ -11,5 +11,7 @@ class ThingMissing(Exception):
 
 def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, ThingMissing):
-        return Fault("ThingNotFound", "Things.NotFound", 404, f"No thing {error}.", modelled=True)
+        return Fault(
+            "ThingNotFound", "Things.NotFound", 404, f"No thing {error}.", modelled=True, plain_status=400
+        )
     return None

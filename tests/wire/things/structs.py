@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.wire.shapes import InHeader, InPath, InQuery, Payload
+from penstock.wire.shapes import InHeader, InPath, InQuery, Payload, Time
 
 
 class Members(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -28,6 +28,8 @@ class PutThingRequest(Members):
     Note: str | None = None
     Tags: dict[str, str] | None = None
     Parts: list[Part] | None = None
+    Made: Time | None = None
+    Changed: list[Time] | None = None
 
 
 class Thing(Members):
@@ -40,6 +42,8 @@ class Thing(Members):
     Note: str | None = None
     Tags: dict[str, str] | None = None
     Parts: list[Part] | None = None
+    Made: Time | None = None
+    Changed: list[Time] | None = None
 
 
 class NameRequest(Members):
