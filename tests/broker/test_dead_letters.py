@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import StoreError
+from penstock.errors import HandleExpired, HandleInvalid, NotPossible, StoreError
 from penstock.limits import DAY, HOUR, MINUTE
-from penstock.queues.messages import Attribute
+from penstock.names import Requester
+from penstock.queues.messages import Attribute, Received
 from penstock.queues.settings import Redrive
 from sim.world import SECOND, World, name_of
 
+CONSUMER = Requester("alice (AKIA1)", "10.0.0.1", "consumer/1.0")
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
 
@@ -227,3 +229,80 @@ def test_a_refused_move_leaves_the_message_where_it_was(world: World) -> None:
     world.advance(MINUTE)
     world.receive(source)
     assert (world.counts(source), world.counts(dead)) == ((0, 0, 0), (1, 0, 0))
+
+
+def give_up(world: World, queue: str, message: Received) -> None:
+    live = world.queue(queue)
+    seq = world.stored_number(queue, message.handle)
+    world.do(world.broker.dead_letter(live, message.handle, seq, CONSUMER))
+
+
+@KINDS
+def test_a_receiver_gives_a_message_up(world: World, kind: str) -> None:
+    source, dead = make(world, kind, receives_max=5)
+    world.send(source, "m", group="g")
+    world.send(source, "next", group="g")
+    (message,) = world.receive(source, 1)
+    give_up(world, source, message)
+    assert world.bodies(source) == ["next"], "and the group goes on"
+    (letter,) = world.receive(dead)
+    assert (letter.content, letter.group) == (message.content, message.group)
+    assert letter.receives == 2 and letter.source == name_of(source).arn
+    seq = world.stored_number(dead, letter.handle)
+    given_up = [
+        each for each in world.queue(source).history(seq, gone=True).events if each.event == "dead_lettered"
+    ]
+    assert [(each.requester, each.detail) for each in given_up] == [(CONSUMER, f"to {dead}")]
+
+
+@KINDS
+def test_giving_up_survives_a_crash_and_is_all_or_nothing(world: World, kind: str) -> None:
+    source, dead = make(world, kind, receives_max=5)
+    world.send(source, "m", group="g")
+    (message,) = world.receive(source)
+    world.advance(SECOND // 2)  # the receive is written
+    world.refuse_next_commit()
+    with pytest.raises(StoreError):
+        give_up(world, source, message)
+    assert (world.counts(source), world.counts(dead)) == ((0, 1, 0), (0, 0, 0))
+    give_up(world, source, message)
+    world.crash()
+    assert (world.counts(source), world.counts(dead)) == ((0, 0, 0), (1, 0, 0))
+
+
+@KINDS
+def test_only_who_holds_a_message_can_give_it_up(world: World, kind: str) -> None:
+    source, dead = make(world, kind, receives_max=5)
+    world.send(source, "m", group="g")
+    (first,) = world.receive(source)
+    world.advance(SECOND)
+    with pytest.raises(HandleExpired):
+        give_up(world, source, first)
+    (second,) = world.receive(source)
+    with pytest.raises(HandleExpired):
+        give_up(world, source, first)
+    world.delete(source, second)
+    with pytest.raises(HandleExpired):
+        give_up(world, source, second)
+    assert world.counts(dead) == (0, 0, 0)
+
+
+@KINDS
+def test_a_message_is_given_up_after_a_restart(world: World, kind: str) -> None:
+    source, dead = make(world, kind, receives_max=5)
+    world.send(source, "m", group="g")
+    (message,) = world.receive(source)
+    world.restart()
+    give_up(world, source, message)
+    assert (world.counts(source), world.counts(dead)) == ((0, 0, 0), (1, 0, 0))
+
+
+def test_without_a_dead_letter_queue_a_message_cannot_be_given_up(world: World) -> None:
+    source, dead = make(world, "", receives_max=5)
+    world.send(source, "m")
+    (message,) = world.receive(source)
+    world.drop(dead)
+    with pytest.raises(NotPossible, match="no dead-letter queue"):
+        give_up(world, source, message)
+    with pytest.raises(HandleInvalid):
+        world.do(world.broker.dead_letter(world.queue(source), message.handle, 12345))

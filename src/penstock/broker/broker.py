@@ -339,6 +339,12 @@ class Broker:
     ) -> Coroutine[Any, None, Outcomes]:
         return queue.change_visibility(changes, requester)
 
+    def dead_letter(
+        self, queue: LiveQueue, handle: str, seq: int, requester: Requester | None = None
+    ) -> Coroutine[Any, None, QueueName]:
+        """Of a message in flight, by its receiver."""
+        return queue.dead_letter(handle, seq, requester)
+
     def counts(self, queue: LiveQueue) -> Coroutine[Any, None, Counts]:
         return queue.counts()
 

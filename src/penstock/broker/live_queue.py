@@ -28,7 +28,7 @@ from penstock.broker.queue_memory import QueueMemory
 from penstock.broker.rates import QueueRates
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Client, WaitingReceives
-from penstock.errors import NotOwned, PenstockError, StoreClosed, TooManyInFlight
+from penstock.errors import HandleInvalid, NotOwned, NotPossible, PenstockError, StoreClosed, TooManyInFlight
 from penstock.names import QueueName, Requester
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
@@ -331,6 +331,26 @@ class LiveQueue:
         return await self._apply_handles(
             [handle for handle, _ in changes], [hide_ms for _, hide_ms in changes], requester
         )
+
+    async def dead_letter(self, handle: str, seq: int, requester: Requester | None = None) -> QueueName:
+        """The receiver of this message sends it to the dead-letter queue; answers which. Raises NotPossible,
+        HandleInvalid, or HandleExpired if the receiver does not hold it any more."""
+        if not self.memory.loaded:
+            await self.memory.load()
+        shard, redrive = self._shard, self.settings.redrive
+        receipt = self._context.receipts.read(handle, self.id)
+        if receipt.seq != seq:
+            raise HandleInvalid
+        if redrive is None or not self._context.exists(redrive.target):
+            raise NotPossible("the queue has no dead-letter queue")
+        now_ms = shard.clock.now_ms()
+        self.rules.advance(now_ms, shard.changes)
+        entry = self.rules.give_up(receipt, now_ms, shard.changes)
+        self._context.dead_letter(entry, self, redrive.target, now_ms)
+        self.decided(now_ms)
+        await shard.settled()
+        self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
+        return redrive.target
 
     async def _apply_handles(
         self, handles: Sequence[str], hide_ms: Sequence[int] | None, requester: Requester | None

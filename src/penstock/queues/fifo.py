@@ -268,14 +268,6 @@ class FifoQueue(Queue):
 
     # -- receipts: only the latest receive's, and only while the message is hidden by it ---------------------
 
-    def _is_current(self, receipt: Receipt, entry: Entry) -> bool:
-        # An operator may have reset the count since: that is as if it had been sent then.
-        return (
-            entry.state is State.IN_FLIGHT
-            and entry.receives == receipt.receives
-            and entry.enqueued_ms <= receipt.received_ms
-        )
-
     def _refuse_delete(self, receipt: Receipt, entry: Entry | None) -> PenstockError | None:
         return None if entry is None or self._is_current(receipt, entry) else HandleExpired()
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from penstock.errors import PenstockError, VisibilityTooLong
+from penstock.errors import HandleExpired, PenstockError, VisibilityTooLong
 from penstock.limits import SECOND, Limits
 from penstock.queues.backlog import NEVER, Backlog, Budget
 from penstock.queues.dedup import DedupUsage
@@ -231,6 +231,25 @@ class Queue(ABC):
         elif entry.state is State.IN_FLIGHT:
             self._show_now(entry, now_ms, changes)
         return None
+
+    def give_up(self, receipt: Receipt, now_ms: int, changes: Changes) -> Entry:
+        """A message leaves this queue, by the will of the receiver that holds it. The caller says where it goes.
+
+        Raises HandleExpired if it is not in flight by this receive any more."""
+        entry = self.backlog.index.get(receipt.seq)
+        if entry is None or not self._is_current(receipt, entry):
+            raise HandleExpired
+        self._forget(entry, now_ms, changes.number)
+        return entry
+
+    def _is_current(self, receipt: Receipt, entry: Entry) -> bool:
+        """Is the message in flight by this receive?"""
+        # An operator may have reset the count since: that is as if it had been sent then.
+        return (
+            entry.state is State.IN_FLIGHT
+            and entry.receives == receipt.receives
+            and entry.enqueued_ms <= receipt.received_ms
+        )
 
     def _look_up(self, receipt: Receipt, now_ms: int, stored: Stored | None) -> Entry | None:
         """A message that is not in memory."""

@@ -94,6 +94,36 @@ def test_to_the_dead_letter_queue_and_back(api: ApiSession) -> None:
     assert bodies(api, "failing-dead") == []
 
 
+def test_its_receiver_gives_a_message_up(api: ApiSession) -> None:
+    url = make_with_dead_letters(api, "held")
+    id = send(api, url, "x")
+    (received,) = api.sqs("ReceiveMessage", QueueUrl=url)["Messages"]
+    api.admin("POST", path("held", id, "/failures"), body={"reason": "poison"})
+    give_up = path("held", id, "/dead-letter")
+    for body, expected in [
+        ({}, (409, "MessageInFlight")),
+        ({"receipt_handle": "x"}, (400, "InvalidParameter")),
+        ({"receipt_handle": received["ReceiptHandle"], "version": 1}, (400, "InvalidParameter")),
+    ]:
+        assert refusal(api.admin, "POST", give_up, body=body) == expected
+    body = {"receipt_handle": received["ReceiptHandle"]}
+    assert api.admin("POST", give_up, body=body) == {"queue": "held-dead", "id": id}
+    letter = until_there(api, "held-dead", id)
+    assert letter["source"].endswith(":held") and letter["failure"]["reason"] == "poison"
+    assert bodies(api, "held") == []
+
+
+def test_a_receiver_that_was_too_slow_gives_nothing_up(api: ApiSession) -> None:
+    url = make_with_dead_letters(api, "slow")
+    id = send(api, url, "x")
+    (received,) = api.sqs("ReceiveMessage", QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    body = {"receipt_handle": received["ReceiptHandle"]}
+    assert refusal(api.admin, "POST", path("slow", id, "/dead-letter"), body=body) == (
+        409, "ReceiptHandleExpired",
+    )  # fmt: skip
+    assert bodies(api, "slow") == ["x"]
+
+
 def test_a_message_is_moved_to_another_queue(api: ApiSession) -> None:
     id = send(api, make(api, "left"), "x")
     for n in range(4):  # of several shards

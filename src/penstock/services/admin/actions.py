@@ -80,7 +80,10 @@ _ROWS = (
     _change("ReorderMessage", f"POST {_MESSAGE}/reorder", st.ReorderMessageRequest, st.MessageInfo, reorder_message),
     _change("ReleaseMessage", f"POST {_MESSAGE}/release", st.VersionedRequest, st.MessageInfo, release_message),
     _change("ResetMessage", f"POST {_MESSAGE}/reset", st.VersionedRequest, st.MessageInfo, reset_message),
-    _change("DeadLetterMessage", f"POST {_MESSAGE}/dead-letter", st.VersionedRequest, st.Moved, dead_letter_message),
+    _change(
+        "DeadLetterMessage", f"POST {_MESSAGE}/dead-letter", st.DeadLetterMessageRequest, st.Moved,
+        dead_letter_message,
+    ),
     _change("RedriveMessage", f"POST {_MESSAGE}/redrive", st.VersionedRequest, st.Moved, redrive_message),
     _change(
         "MoveMessage", f"POST {_MESSAGE}/move", st.MoveMessageRequest, st.Moved, move_message,

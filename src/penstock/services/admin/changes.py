@@ -24,6 +24,7 @@ from penstock.services.admin.messages import present_message
 from penstock.services.admin.resources import Admin, authorize_target, queue_named
 from penstock.services.admin.shown import choice_of, wall_time
 from penstock.services.admin.structs import (
+    DeadLetterMessageRequest,
     EditMessageRequest,
     MessageAttribute,
     MessageInfo,
@@ -97,12 +98,22 @@ async def delete_message(admin: Admin, request: RemoveMessageRequest, call: Call
     await _change(admin, request.id, call, change)
 
 
-async def dead_letter_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
-    """Send a message to the dead-letter queue of its queue."""
-    redrive = call.resource.queue.settings.redrive
+async def dead_letter_message(admin: Admin, request: DeadLetterMessageRequest, call: Call) -> Moved:
+    """Send a message to the dead-letter queue of its queue. The receiver of a message in flight gives its receipt
+    handle."""
+    queue: LiveQueue = call.resource.queue
+    redrive = queue.settings.redrive
     if redrive is None:
         raise admin_fault("NotPossible", "The queue has no dead-letter queue: set its RedrivePolicy first.")
-    return await _send_to(admin, request, call, redrive.target)
+    if request.receipt_handle is None:
+        return await _send_to(admin, request, call, redrive.target)
+    if request.version is not None:
+        raise invalid(
+            "version", "none together with a receipt_handle, since nothing changes a message in flight"
+        )
+    seq = await admin.broker.inspection(queue).find(queue, request.id)
+    target = await admin.broker.dead_letter(queue, request.receipt_handle, seq, call.requester)
+    return Moved(queue=target.name, id=request.id)
 
 
 async def redrive_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:

@@ -7,6 +7,8 @@ from penstock.errors import (
     ContentOutdated,
     FilterInvalid,
     FilterTooSlow,
+    HandleExpired,
+    HandleInvalid,
     KeyUnavailable,
     MessageInFlight,
     MessageNotAvailable,
@@ -29,6 +31,7 @@ STATUS = {
     "TaskDoesNotExist": 404,
     "MessageInFlight": 409,
     "VersionMismatch": 409,
+    "ReceiptHandleExpired": 409,
     "NotPossible": 409,
     "InvalidParameter": 400,
     "AccessDenied": 403,
@@ -43,6 +46,14 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
         "The queue holds no message with this id: it was deleted, moved or has expired.",
     ),
     MessageInFlight: ("MessageInFlight", IN_FLIGHT),
+    HandleInvalid: (
+        "InvalidParameter",
+        "The receipt_handle is not one of this message: give the one of your last receive.",
+    ),
+    HandleExpired: (
+        "ReceiptHandleExpired",
+        "The message is not hidden by that receive any more: it is visible again, or was received since.",
+    ),
     TaskMissing: (
         "TaskDoesNotExist",
         "The queue has no task with this id: it was never started, or ended long ago and was forgotten.",

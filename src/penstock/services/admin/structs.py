@@ -192,6 +192,10 @@ class ReorderMessageRequest(VersionedRequest, kw_only=True):
     before: str | None = None  # id of a message
 
 
+class DeadLetterMessageRequest(VersionedRequest, kw_only=True):
+    receipt_handle: str | None = None  # of a message in flight, from its receiver
+
+
 class MoveMessageRequest(VersionedRequest, kw_only=True):
     to: str
 
