@@ -199,10 +199,6 @@ def compile_pattern(text: str) -> regex.Pattern[str]:
         )
     try:
         return regex.compile(text)
-    except (
-        regex.error,
-        ValueError,
-        OverflowError,
-        RecursionError,
-    ) as error:  # ValueError: flags that exclude each other
+    # ValueError: flags that exclude each other.
+    except (regex.error, ValueError, OverflowError, RecursionError) as error:
         raise FilterInvalid(f"regex: {error}; write a regular expression as Python's re takes it") from None

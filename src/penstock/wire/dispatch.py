@@ -105,9 +105,7 @@ class Dispatcher:
         self._queries: dict[str, list[_Route]] = {}  # Query, by action: services share names of actions
         self._xml: dict[str, ResponseWriter] = {}  # Query, by version: for errors
         self._uris: list[tuple[UriTemplate, _Route]] = []  # REST-JSON
-        self._roots: dict[
-            bytes, _Route
-        ] = {}  # one action of each REST service, by the first part of its paths
+        self._roots: dict[bytes, _Route] = {}  # REST-JSON, an action for each first part
         self._operations: dict[tuple[bytes, bytes], _Route] = {}  # CBOR, by service and action
         for service in services:
             self._add(service)
