@@ -1,0 +1,174 @@
+"""Where the bodies of messages go that are too large for a queue: a bucket of S3, or a directory.
+
+A pointer comes from a message, and so from anyone who may send one. A store reads and deletes only what is its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
+_UNFINISHED = ".part"
+
+
+class PayloadError(Exception):
+    """A payload cannot be stored or read."""
+
+
+class PayloadMissing(PayloadError):
+    """There is none: it was deleted, or is in another store."""
+
+
+class Pointer(NamedTuple):
+    """In the words of S3; a directory has the name of a bucket, too."""
+
+    bucket: str
+    key: str
+
+
+class PayloadStore(Protocol):
+    """Methods may block: they are called in a thread where that matters."""
+
+    def put(self, payload: bytes) -> Pointer:
+        """The payload is durable when this returns. Raises PayloadError."""
+
+    def get(self, pointer: Pointer) -> bytes:
+        """Raises PayloadMissing and PayloadError."""
+
+    def delete(self, pointer: Pointer) -> None:
+        """Also if there is none. Raises PayloadError."""
+
+
+class DirectoryStore:
+    """Files in a directory that all senders and receivers share, such as a network file system.
+
+    ``bucket`` is its name in pointers: the same for all who use this directory, whatever its path is.
+    """
+
+    def __init__(self, directory: str | Path, *, bucket: str = "penstock-payloads") -> None:
+        self._directory = Path(directory)
+        self._bucket = bucket
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def put(self, payload: bytes) -> Pointer:
+        pointer = Pointer(self._bucket, str(uuid4()))
+        file = self._directory / pointer.key
+        unfinished = file.with_name(f"{pointer.key}{_UNFINISHED}")
+        try:
+            with unfinished.open("xb") as target:
+                target.write(payload)
+                target.flush()
+                os.fsync(target.fileno())
+            unfinished.rename(file)
+            _sync(self._directory)
+        except OSError as error:
+            unfinished.unlink(missing_ok=True)
+            raise PayloadError(f'cannot write to "{self._directory}": {error.strerror}') from error
+        return pointer
+
+    def get(self, pointer: Pointer) -> bytes:
+        try:
+            return self._file(pointer).read_bytes()
+        except FileNotFoundError:
+            raise PayloadMissing(f'there is no payload "{pointer.key}" in "{self._directory}"') from None
+        except OSError as error:
+            raise PayloadError(f'cannot read from "{self._directory}": {error.strerror}') from error
+
+    def delete(self, pointer: Pointer) -> None:
+        try:
+            self._file(pointer).unlink(missing_ok=True)
+        except OSError as error:
+            raise PayloadError(f'cannot delete in "{self._directory}": {error.strerror}') from error
+
+    def delete_older_than(self, age_s: float) -> int:
+        """Delete payloads whose messages are gone without a delete: expired, purged, or never sent. How many.
+
+        SQS: a message exists for 14 days at most, and for the retention period of its queue.
+        """
+        limit_s = time.time() - age_s
+        old = [file for file in self._directory.iterdir() if _modified_s(file) < limit_s]
+        for file in old:
+            file.unlink(missing_ok=True)
+        return len(old)
+
+    def _file(self, pointer: Pointer) -> Path:
+        if pointer.bucket != self._bucket or not _FILE_NAME.fullmatch(pointer.key):
+            raise PayloadMissing(f'"{pointer.bucket}/{pointer.key}" is not in the store "{self._bucket}"')
+        return self._directory / pointer.key
+
+
+def _sync(directory: Path) -> None:
+    """A new name in a directory is durable when the directory is."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _modified_s(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:  # deleted meanwhile
+        return float("inf")
+
+
+class S3Store:
+    """A bucket of S3, or of a server that speaks S3.
+
+    ``client`` is a client of boto3 for S3; without one, boto3 makes it from its own settings. ``also_reads`` are
+    buckets whose payloads are read and deleted, too: those of other senders.
+    """
+
+    def __init__(
+        self, bucket: str, *, client: Any = None, key_prefix: str = "", also_reads: Iterable[str] = ()
+    ) -> None:
+        self._bucket = bucket
+        self._client = client or _s3_client()
+        self._key_prefix = key_prefix
+        self._reads = {bucket, *also_reads}
+
+    def put(self, payload: bytes) -> Pointer:
+        pointer = Pointer(self._bucket, f"{self._key_prefix}{uuid4()}")
+        self._call("put_object", pointer, Body=payload)
+        return pointer
+
+    def get(self, pointer: Pointer) -> bytes:
+        self._check(pointer)
+        answer = self._call("get_object", pointer)
+        try:
+            return bytes(answer["Body"].read())
+        except Exception as error:  # of botocore or urllib3: neither need be installed
+            raise PayloadError(f'cannot read from the bucket "{pointer.bucket}": {error}') from error
+
+    def delete(self, pointer: Pointer) -> None:
+        self._check(pointer)
+        self._call("delete_object", pointer)
+
+    def _check(self, pointer: Pointer) -> None:
+        if pointer.bucket not in self._reads:
+            raise PayloadMissing(
+                f'the payload is in the bucket "{pointer.bucket}": name it in also_reads if it may be read'
+            )
+
+    def _call(self, method: str, pointer: Pointer, **members: Any) -> Any:
+        try:
+            return getattr(self._client, method)(Bucket=pointer.bucket, Key=pointer.key, **members)
+        except Exception as error:
+            code = str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+            kind = PayloadMissing if code in ("NoSuchKey", "404") else PayloadError
+            raise kind(f'{method} in the bucket "{pointer.bucket}" failed: {error}') from error
+
+
+def _s3_client() -> Any:
+    try:
+        import boto3
+    except ImportError:
+        raise ImportError('payloads in S3 need boto3: pip install "penstock-mq[s3]"') from None
+    return boto3.client("s3")

@@ -1,0 +1,23 @@
+"""The trace that a message belongs to, as the system attribute AWSTraceHeader carries it.
+
+It is the current span of OpenTelemetry if the program uses that, or the trace that the runtime of an AWS function
+names in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+
+def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
+    """``Root=…;Parent=…;Sampled=…``; None: there is no trace."""
+    trace = sys.modules.get("opentelemetry.trace")  # without it there is no span
+    if trace is not None:
+        context = trace.get_current_span().get_span_context()
+        if context.is_valid:
+            root = f"{context.trace_id:032x}"
+            sampled = int(context.trace_flags.sampled)
+            return f"Root=1-{root[:8]}-{root[8:]};Parent={context.span_id:016x};Sampled={sampled}"
+    return environment.get("_X_AMZN_TRACE_ID") or None

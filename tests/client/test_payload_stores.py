@@ -1,0 +1,106 @@
+"""One contract for all stores of payloads, and what is special to each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.fake_s3 import FakeS3
+from penstock.client.payload_stores import (
+    DirectoryStore,
+    PayloadError,
+    PayloadMissing,
+    PayloadStore,
+    Pointer,
+    S3Store,
+)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FakeS3]:
+    with FakeS3() as running:
+        yield running
+
+
+@pytest.fixture(params=["directory", "S3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, s3: FakeS3) -> PayloadStore:
+    if request.param == "directory":
+        return DirectoryStore(tmp_path / "payloads", bucket="mine")
+    return S3Store("mine", client=s3.client())
+
+
+@pytest.mark.parametrize("payload", [b"", b"tea", bytes(range(256)) * 10_000])
+def test_a_payload_comes_back_until_it_is_deleted(store: PayloadStore, payload: bytes) -> None:
+    pointer = store.put(payload)
+    assert pointer.bucket == "mine"
+    assert store.get(pointer) == payload
+    store.delete(pointer)
+    with pytest.raises(PayloadMissing):
+        store.get(pointer)
+    store.delete(pointer)
+
+
+def test_equal_payloads_are_stored_apart(store: PayloadStore) -> None:
+    first, second = store.put(b"tea"), store.put(b"tea")
+    store.delete(first)
+    assert store.get(second) == b"tea"
+
+
+def test_another_bucket_is_not_touched(store: PayloadStore, s3: FakeS3) -> None:
+    s3.objects["theirs/secret"] = b"tea"
+    for act in (store.get, store.delete):
+        with pytest.raises(PayloadMissing, match="theirs"):
+            act(Pointer("theirs", "secret"))
+    assert s3.objects["theirs/secret"] == b"tea"
+
+
+@pytest.mark.parametrize("key", ["../secret", "/etc/passwd", "..", ".", "a/b", "", "a" * 300])
+def test_a_key_cannot_lead_out_of_the_directory(tmp_path: Path, key: str) -> None:
+    (tmp_path / "secret").write_text("tea")
+    store = DirectoryStore(tmp_path / "payloads", bucket="mine")
+    for act in (store.get, store.delete):
+        with pytest.raises(PayloadMissing):
+            act(Pointer("mine", key))
+    assert (tmp_path / "secret").exists()
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DirectoryStore(tmp_path)
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(PayloadError, match="No space left on device"):
+        store.put(b"tea")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_old_payloads_can_be_deleted(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    old, new = store.put(b"old"), store.put(b"new")
+    (tmp_path / "crashed.part").touch()
+    for name in (old.key, "crashed.part"):
+        os.utime(tmp_path / name, (0, 0))
+    assert store.delete_older_than(3600) == 2
+    assert store.get(new) == b"new"
+    with pytest.raises(PayloadMissing):
+        store.get(old)
+
+
+def test_s3_reads_the_buckets_that_it_may(s3: FakeS3) -> None:
+    s3.objects["theirs/tea"] = b"green"
+    store = S3Store("mine", client=s3.client(), key_prefix="orders/", also_reads=["theirs"])
+    assert store.get(Pointer("theirs", "tea")) == b"green"
+    assert store.put(b"black").key.startswith("orders/")
+
+
+def test_an_unreachable_s3_is_not_a_missing_payload() -> None:
+    with FakeS3() as s3:
+        store = S3Store("mine", client=s3.client())
+    with pytest.raises(PayloadError) as failed:
+        store.get(Pointer("mine", "tea"))
+    assert not isinstance(failed.value, PayloadMissing)
