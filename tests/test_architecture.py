@@ -169,11 +169,12 @@ def names_and_texts(tree: ast.AST) -> Iterator[tuple[Any, str]]:
 
 
 def test_no_class_name_is_used_twice() -> None:
+    """But for the client, whose names are for its users: they never see a class of the server."""
     places = defaultdict(list)
     for module, tree in MODULES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(module)
+                places[package(module) == "client", node.name].append(module)
     twice = {name: at for name, at in places.items() if len(at) > 1}
     assert twice == {}
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.credentials import ProfileError, SigningKeys, find_credentials, read_profile
+from penstock.client.api import run
+from penstock.client.credentials import KeySource, ProfileError, SigningKeys, find_credentials, read_profile
+from penstock.client.endpoint import Endpoint
+from penstock.client.http.blocking import BlockingNetwork
+from penstock.client.session import Session
 
 CONFIG = """\
 [default]
@@ -20,8 +24,8 @@ sqs =
   endpoint_url = http://10.0.0.1:9324
 [profile process]
 credential_process = {python} -c "{script}"
-[profile role]
-role_arn = arn:aws:iam::111122223333:role/ops
+[profile sso]
+sso_session = work
 [profile percent]
 aws_access_key_id = AKIAPERCENT
 aws_secret_access_key = 100%s%ecret
@@ -49,10 +53,16 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def found(files: dict[str, str], name: str | None = None, **variables: str) -> SigningKeys | None:
+def found(files: dict[str, str], name: str | None = None, **variables: str) -> KeySource | None:
     environment = files | variables
     profile = read_profile(name, environment)
     return find_credentials(profile, asked=name is not None, environment=environment)
+
+
+def keys_of(source: KeySource | None) -> SigningKeys | None:
+    """Those that a request is signed with."""
+    endpoint = Endpoint("http://127.0.0.1:1", "us-east-1", source, "")
+    return run(Session(endpoint, BlockingNetwork(1))._keys.get())
 
 
 def test_the_default_profile(files: dict[str, str]) -> None:
@@ -99,7 +109,8 @@ def test_no_files_and_no_variables(tmp_path: Path) -> None:
 def test_a_program_that_prints_keys(
     files: dict[str, str], tmp_path: Path, printed: str, expected: SigningKeys
 ) -> None:
-    assert found(with_program(files, tmp_path, f"print('''{printed}''')"), "process") == expected
+    source = found(with_program(files, tmp_path, f"print('''{printed}''')"), "process")
+    assert keys_of(source) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,7 +123,7 @@ def test_a_program_that_prints_keys(
 )
 def test_a_program_that_fails(files: dict[str, str], tmp_path: Path, script: str, problem: str) -> None:
     with pytest.raises(ProfileError, match=problem):
-        found(with_program(files, tmp_path, script), "process")
+        keys_of(found(with_program(files, tmp_path, script), "process"))
 
 
 def with_program(files: dict[str, str], folder: Path, script: str) -> dict[str, str]:
@@ -127,12 +138,14 @@ def test_a_missing_program(files: dict[str, str]) -> None:
     config = Path(files["AWS_CONFIG_FILE"])
     config.write_text("[profile process]\ncredential_process = /nowhere/program\n")
     with pytest.raises(ProfileError, match="credential_process cannot be run"):
-        found(files, "process")
+        keys_of(found(files, "process"))
 
 
 def test_what_is_not_supported_says_what_to_do(files: dict[str, str]) -> None:
-    with pytest.raises(ProfileError, match=r"uses role_arn.*aws configure export-credentials --profile role"):
-        found(files, "role")
+    with pytest.raises(
+        ProfileError, match=r"uses sso_session.*aws configure export-credentials --profile sso"
+    ):
+        found(files, "sso")
 
 
 def test_a_profile_that_does_not_exist(files: dict[str, str]) -> None:

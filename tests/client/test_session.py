@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from e2e.process import ServerProcess
 from e2e.secured import Secured
-from penstock.client import api
 from penstock.client.api import ApiError, ApiSession, Unavailable
 from penstock.client.credentials import SigningKeys
+from penstock.client.http import blocking
 from server.certificates import write_certificate
 
 
@@ -89,6 +89,7 @@ class Script:
 
     def __init__(self, *answers: tuple[int, dict[str, str]], closes: bool = False) -> None:
         self.requests: list[str] = []
+        self.closed = threading.Event()
         script = self
         left = iter(answers)
 
@@ -105,6 +106,11 @@ class Script:
                 self.end_headers()
                 self.wfile.write(b"{}")
                 self.close_connection = closes
+
+            def finish(self) -> None:
+                super().finish()
+                self.connection.shutdown(socket.SHUT_RDWR)
+                script.closed.set()
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -125,7 +131,7 @@ class Script:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long the session slept, which it does not."""
     slept: list[float] = []
-    monkeypatch.setattr(api.time, "sleep", slept.append)
+    monkeypatch.setattr(blocking.time, "sleep", slept.append)
     return slept
 
 
@@ -155,10 +161,7 @@ def test_a_request_that_may_have_been_done_is_not_repeated(waits: list[float]) -
 def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
     script = Script((200, {}), (200, {}), closes=True)
     script.session.sqs("SendMessage")
-    kept = script.session._connection
-    assert kept is not None
-    kept.sock.settimeout(10)
-    assert kept.sock.recv(1, 2) == b"", "closed by now"  # MSG_PEEK
+    script.closed.wait(10)
     script.session.sqs("SendMessage")
     assert script.requests == ["AmazonSQS.SendMessage"] * 2
     script.stop()
@@ -169,14 +172,3 @@ def test_an_answer_of_something_else() -> None:
     with pytest.raises(Unavailable, match="check the endpoint URL"):
         script.session.sqs("ListQueues")
     script.stop()
-
-
-@pytest.mark.parametrize("content", [b'{"Body": "\\ud800"}', b"[" * 100_000], ids=["half a pair", "too deep"])
-def test_an_answer_that_could_not_be_printed(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = ApiSession("http://127.0.0.1:1", "us-east-1")
-    response = SimpleNamespace(status=200)
-    monkeypatch.setattr(session, "_exchange", lambda *arguments, **named: (response, content))
-    with pytest.raises(Unavailable, match="check the endpoint URL"):
-        session.sqs("ReceiveMessage")
-    content = b'{"Body": "\\ud83d\\ude00"}'
-    assert session.sqs("ReceiveMessage") == {"Body": "\U0001f600"}

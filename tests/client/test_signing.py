@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from unittest import mock
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.client.api import quoted
 from penstock.client.credentials import SigningKeys
-from penstock.client.signing import signed_headers
+from penstock.client.signing import RequestTemplate
 
 NOW = datetime(2026, 11, 16, 18, 0, 0, tzinfo=UTC)
 KEYS = SigningKeys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
@@ -44,15 +44,25 @@ def check(
     keys: SigningKeys = KEYS,
     service: str = "sqs",
 ) -> None:
-    signed = signed_headers(method, url, headers, body, keys, "eu-central-1", service, NOW)
-    sent = {name: value for name, value in signed.items() if name != "authorization"}
-    assert signed["authorization"] == by_botocore(method, url, sent, body, keys, "eu-central-1", service)
+    template = RequestTemplate(method, url, headers, keys, "eu-central-1", service)
+    head, _, sent_body = template.request(body, NOW.timestamp()).partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    sent = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in lines)
+    parts = urlsplit(url)
+    assert line == f"{method} {parts.path}{'?' if parts.query else ''}{parts.query} HTTP/1.1"
+    assert (sent_body, sent.pop("content-length"), sent["host"]) == (body, str(len(body)), parts.netloc)
+    del sent["user-agent"]  # proxies may change it
+    assert sent.pop("authorization") == by_botocore(method, url, sent, body, keys, "eu-central-1", service)
 
 
 @pytest.mark.parametrize("keys", [KEYS, SigningKeys("ASIA1", "secret", "a token/with+signs==")])
 @pytest.mark.parametrize(
     "endpoint",
-    ["http://127.0.0.1:9324", "https://sqs.eu-central-1.amazonaws.com", "https://q.example.com/below/a path"],
+    [
+        "http://127.0.0.1:9324",
+        "https://sqs.eu-central-1.amazonaws.com",
+        "https://q.example.com/below/a%20path",
+    ],
 )
 def test_an_action_of_sqs(endpoint: str, keys: SigningKeys) -> None:
     headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessage"}
@@ -74,3 +84,27 @@ def test_any_query(pairs: dict[str, list[str]]) -> None:
 @given(st.binary(max_size=100), st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20))
 def test_any_body_and_header(body: bytes, value: str) -> None:
     check("PATCH", "http://127.0.0.1:9324/admin/v1/queues/q/messages/m", {"X-Note": value}, body)
+
+
+def test_without_keys_nothing_is_signed() -> None:
+    request = RequestTemplate("GET", "http://127.0.0.1:9324/health", {}, None, "", "").request(b"", 0)
+    assert b"authorization" not in request and b"x-amz" not in request
+    assert request.endswith(b"host: 127.0.0.1:9324\r\ncontent-length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nx: y", "/ä", "/a\0"])
+def test_a_target_that_is_not_quoted(path: str) -> None:
+    with pytest.raises(ValueError, match="cannot be sent: quote"):
+        RequestTemplate("GET", f"http://127.0.0.1:9324{path}", {}, KEYS, "us-east-1", "penstock")
+
+
+@pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "ä", "a\0"])
+def test_a_header_that_cannot_be_sent(value: str) -> None:
+    with pytest.raises(ValueError, match="cannot be sent"):
+        RequestTemplate("GET", "http://127.0.0.1:9324/", {"x-note": value}, KEYS, "us-east-1", "penstock")
+
+
+def test_the_key_of_a_day_is_not_used_on_the_next() -> None:
+    template = RequestTemplate("POST", "http://127.0.0.1:9324/", {}, KEYS, "us-east-1", "sqs")
+    first, second = template.request(b"", 1_700_000_000), template.request(b"", 1_700_000_000 + 86_400)
+    assert b"/20231114/us-east-1/sqs/" in first and b"/20231115/us-east-1/sqs/" in second

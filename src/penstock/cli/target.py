@@ -133,6 +133,8 @@ def with_target(function: F) -> F:
         except Unavailable as error:
             chosen_by = target.endpoint.chosen_by
             raise Breakdown(f"{error} (endpoint from: {chosen_by}). Is the broker running?") from None
+        except ProfileError as error:
+            raise Failure(str(error)) from None
         finally:
             if "session" in vars(target):
                 target.session.close()

@@ -1,1 +1,69 @@
-"""A client of SQS and of the admin API, for Penstock and for Amazon SQS."""
+"""A client of SQS and of the admin API, for Penstock and for Amazon SQS.
+
+Names are imported when they are first used, so that commands start without what they do not need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client as Client
+    from penstock.client.credentials import KeySource as KeySource
+    from penstock.client.credentials import ProfileError as ProfileError
+    from penstock.client.credentials import SigningKeys as SigningKeys
+    from penstock.client.endpoint import EndpointError as EndpointError
+    from penstock.client.errors import ApiError as ApiError
+    from penstock.client.errors import ChecksumMismatch as ChecksumMismatch
+    from penstock.client.errors import Forbidden as Forbidden
+    from penstock.client.errors import InvalidReceiptHandle as InvalidReceiptHandle
+    from penstock.client.errors import QueueDoesNotExist as QueueDoesNotExist
+    from penstock.client.errors import Throttled as Throttled
+    from penstock.client.errors import Unavailable as Unavailable
+    from penstock.client.retries import Retries as Retries
+    from penstock.client.structs import AttributeValue as AttributeValue
+    from penstock.client.structs import BatchResult as BatchResult
+    from penstock.client.structs import DeleteEntry as DeleteEntry
+    from penstock.client.structs import DoneEntry as DoneEntry
+    from penstock.client.structs import FailedEntry as FailedEntry
+    from penstock.client.structs import Message as Message
+    from penstock.client.structs import MessageAttribute as MessageAttribute
+    from penstock.client.structs import MoveTask as MoveTask
+    from penstock.client.structs import QueuePage as QueuePage
+    from penstock.client.structs import SendEntry as SendEntry
+    from penstock.client.structs import SentEntry as SentEntry
+    from penstock.client.structs import SentMessage as SentMessage
+    from penstock.client.structs import VisibilityEntry as VisibilityEntry
+    from penstock.client.sync import SyncClient as SyncClient
+
+_MODULES = {
+    "client": ("Client",),
+    "sync": ("SyncClient",),
+    "credentials": ("KeySource", "ProfileError", "SigningKeys"),
+    "endpoint": ("EndpointError",),
+    "errors": (
+        "ApiError", "ChecksumMismatch", "Forbidden", "InvalidReceiptHandle", "QueueDoesNotExist", "Throttled",
+        "Unavailable",
+    ),
+    "retries": ("Retries",),
+    "structs": (
+        "AttributeValue", "BatchResult", "DeleteEntry", "DoneEntry", "FailedEntry", "Message", "MessageAttribute",
+        "MoveTask", "QueuePage", "SendEntry", "SentEntry", "SentMessage", "VisibilityEntry",
+    ),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = list(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,22 +1,20 @@
 """Keys and profiles, as users of AWS have them: environment variables, then the files of the AWS CLI.
 
-A profile can hold keys or name a program that prints them (``credential_process``). Whatever else can stand in one
-(roles, single sign-on) is refused with the command that turns it into keys.
+This module finds out where keys come from, and reads those that are written there. Others come from a program, or are
+temporary keys of a role: :mod:`penstock.client.keys` asks for them when a request is to be signed. Whatever else can
+stand in a profile (single sign-on) is refused with the command that turns it into keys.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import subprocess
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as UnreadableFile
 from pathlib import Path
 from typing import NamedTuple
 
-_PROCESS_TIMEOUT_S = 60
+_ROLES_MAX = 5  # that assume each other
 
 
 class ProfileError(Exception):
@@ -27,6 +25,36 @@ class SigningKeys(NamedTuple):
     access_key: str
     secret_key: str
     token: str | None = None
+
+
+class KeysOfProgram(NamedTuple):
+    """A program prints them (``credential_process``)."""
+
+    command: str
+
+
+class KeysOfRole(NamedTuple):
+    """STS gives them to who may assume the role."""
+
+    role_arn: str
+    source: KeySource
+    session_name: str | None = None
+    external_id: str | None = None
+    duration_s: int | None = None
+    sts_url: str | None = None  # None: Amazon's in the region
+
+
+class KeysOfWebIdentity(NamedTuple):
+    """STS gives them to who has a token of an identity provider, which is in a file that is kept up to date."""
+
+    role_arn: str
+    token_file: str
+    session_name: str | None = None
+    duration_s: int | None = None
+    sts_url: str | None = None
+
+
+KeySource = SigningKeys | KeysOfProgram | KeysOfRole | KeysOfWebIdentity
 
 
 class Profile(NamedTuple):
@@ -41,7 +69,7 @@ class Profile(NamedTuple):
 
     @property
     def endpoint_url(self) -> str | None:
-        return self.settings.get("endpoint_url")
+        return self.settings.get("sqs_endpoint_url") or self.settings.get("endpoint_url")
 
 
 def read_profile(name: str | None = None, environment: Mapping[str, str] = os.environ) -> Profile:
@@ -53,8 +81,9 @@ def read_profile(name: str | None = None, environment: Mapping[str, str] = os.en
     section = "default" if chosen == "default" else f"profile {chosen}"
     settings = dict(config.get(section, {}))
     services = config.get(f"services {settings.get('services', '')}", {})
-    if "endpoint_url" in (sqs := _nested(services.get("sqs", ""))):
-        settings["endpoint_url"] = sqs["endpoint_url"]
+    for service in ("sqs", "sts"):
+        if "endpoint_url" in (nested := _nested(services.get(service, ""))):
+            settings[f"{service}_endpoint_url"] = nested["endpoint_url"]
     keys = _read_file(environment.get("AWS_SHARED_CREDENTIALS_FILE"), "credentials")
     settings.update(keys.get(chosen, {}))
     if asked and not settings:
@@ -64,15 +93,34 @@ def read_profile(name: str | None = None, environment: Mapping[str, str] = os.en
 
 def find_credentials(
     profile: Profile, *, asked: bool = False, environment: Mapping[str, str] = os.environ
-) -> SigningKeys | None:
-    """The keys to sign with; None: there are none. A profile that was ``asked`` for comes before variables."""
-    if not asked and environment.get("AWS_ACCESS_KEY_ID"):
-        return SigningKeys(
-            environment["AWS_ACCESS_KEY_ID"],
-            environment.get("AWS_SECRET_ACCESS_KEY", ""),
-            environment.get("AWS_SESSION_TOKEN") or None,
-        )
+) -> KeySource | None:
+    """Where the keys to sign with come from; None: there are none. A profile that was ``asked`` for comes before
+    variables. Raises ProfileError."""
+    if not asked:
+        if keys := _of_variables(environment):
+            return keys
+        token_file, role_arn = environment.get("AWS_WEB_IDENTITY_TOKEN_FILE"), environment.get("AWS_ROLE_ARN")
+        if token_file and role_arn:
+            name, sts_url = environment.get("AWS_ROLE_SESSION_NAME"), _sts_url(profile, environment)
+            return KeysOfWebIdentity(role_arn, token_file, name, None, sts_url)
+    return _of_profile(profile, environment, ())
+
+
+def _of_variables(environment: Mapping[str, str]) -> SigningKeys | None:
+    if not environment.get("AWS_ACCESS_KEY_ID"):
+        return None
+    return SigningKeys(
+        environment["AWS_ACCESS_KEY_ID"],
+        environment.get("AWS_SECRET_ACCESS_KEY", ""),
+        environment.get("AWS_SESSION_TOKEN") or None,
+    )
+
+
+def _of_profile(profile: Profile, environment: Mapping[str, str], seen: tuple[str, ...]) -> KeySource | None:
     settings = profile.settings
+    # Beside source_profile = itself, the keys of a profile are those that assume its role.
+    if "role_arn" in settings and profile.name not in seen:
+        return _of_role(profile, environment, (*seen, profile.name))
     if "aws_access_key_id" in settings:
         return SigningKeys(
             settings["aws_access_key_id"],
@@ -80,29 +128,58 @@ def find_credentials(
             settings.get("aws_session_token"),
         )
     if "credential_process" in settings:
-        return _from_process(settings["credential_process"])
-    for unsupported in ("role_arn", "sso_session", "sso_start_url", "login_session"):
+        return KeysOfProgram(settings["credential_process"])
+    for unsupported in ("sso_session", "sso_start_url", "login_session"):
         if unsupported in settings:
-            raise ProfileError(
-                f'the profile "{profile.name}" uses {unsupported}. Turn it into keys first: '
-                f'eval "$(aws configure export-credentials --profile {profile.name} --format env)"'
-            )
+            raise _not_supported(profile, unsupported)
     return None
 
 
-def _from_process(command: str) -> SigningKeys:
-    try:
-        done = subprocess.run(
-            shlex.split(command), capture_output=True, text=True, timeout=_PROCESS_TIMEOUT_S, check=False
+def _of_role(profile: Profile, environment: Mapping[str, str], seen: tuple[str, ...]) -> KeySource:
+    settings, sts_url = profile.settings, _sts_url(profile, environment)
+    if "mfa_serial" in settings:
+        raise _not_supported(profile, "mfa_serial")
+    role_arn, name = settings["role_arn"], settings.get("role_session_name")
+    duration = settings.get("duration_seconds", "")
+    if duration and not duration.isdecimal():
+        raise ProfileError(
+            f'invalid duration_seconds "{duration}" in the profile "{profile.name}": expected seconds'
         )
-        if done.returncode:
-            raise ProfileError(f"credential_process failed: {done.stderr.strip()[:500]}")
-        printed = json.loads(done.stdout)
-        return SigningKeys(printed["AccessKeyId"], printed["SecretAccessKey"], printed.get("SessionToken"))
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProfileError(f"credential_process cannot be run: {error}") from None
-    except (ValueError, KeyError, TypeError):
-        raise ProfileError("credential_process did not print AccessKeyId and SecretAccessKey") from None
+    duration_s = int(duration) if duration else None
+    if "web_identity_token_file" in settings:
+        return KeysOfWebIdentity(role_arn, settings["web_identity_token_file"], name, duration_s, sts_url)
+    source: KeySource | None
+    if settings.get("credential_source") == "Environment":
+        source = _of_variables(environment)
+    elif "credential_source" in settings:
+        raise _not_supported(profile, f"credential_source = {settings['credential_source']}")
+    elif "source_profile" in settings:
+        if len(seen) > _ROLES_MAX:
+            raise ProfileError(f'the profile "{profile.name}" leads through more than {_ROLES_MAX} roles')
+        source = _of_profile(read_profile(settings["source_profile"], environment), environment, seen)
+    else:
+        raise ProfileError(
+            f'the profile "{profile.name}" has role_arn without source_profile: name the profile with the keys'
+        )
+    if source is None:
+        raise ProfileError(f'there are no keys to assume the role of the profile "{profile.name}" with')
+    return KeysOfRole(role_arn, source, name, settings.get("external_id"), duration_s, sts_url)
+
+
+def _sts_url(profile: Profile, environment: Mapping[str, str]) -> str | None:
+    return (
+        environment.get("AWS_ENDPOINT_URL_STS")
+        or environment.get("AWS_ENDPOINT_URL")
+        or profile.settings.get("sts_endpoint_url")
+        or profile.settings.get("endpoint_url")
+    )
+
+
+def _not_supported(profile: Profile, setting: str) -> ProfileError:
+    return ProfileError(
+        f'the profile "{profile.name}" uses {setting}. Turn it into keys first: '
+        f'eval "$(aws configure export-credentials --profile {profile.name} --format env)"'
+    )
 
 
 def _read_file(path: str | None, name: str) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from penstock.client.credentials import SigningKeys, find_credentials, read_profile
+from penstock.client.credentials import KeySource, find_credentials, read_profile
 
 LOCAL = "http://127.0.0.1:9324"
 AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
 
     url: str
     region: str
-    credentials: SigningKeys | None
+    credentials: KeySource | None
     chosen_by: str  # "--endpoint-url", "context prod", "AWS_ENDPOINT_URL", …
     ca_file: str | None = None
 

@@ -1,60 +1,106 @@
-"""Signs requests with AWS Signature Version 4."""
+"""Writes requests, signed with AWS Signature Version 4.
+
+Requests of one kind differ in body and time only. A template holds the rest, as it is written and as it is signed;
+the key of a day is derived once.
+"""
 
 from __future__ import annotations
 
 import hmac
-from datetime import UTC, datetime
+import time
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 from urllib.parse import urlsplit
 
+from penstock import __version__
 from penstock.auth.sigv4.canonical import canonical_path, canonical_query, read_parameters
 from penstock.client.credentials import SigningKeys
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
+_DATE = "\0"  # stands for the time in a template; no header can contain it
+USER_AGENT = f"penstock/{__version__}"
 
 
-def signed_headers(
-    method: str,
-    url: str,
-    headers: dict[str, str],
-    body: bytes,
-    credentials: SigningKeys,
-    region: str,
-    service: str,
-    now: datetime | None = None,
-) -> dict[str, str]:
-    """These headers, and those that make the request a signed one."""
-    time = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
-    parts = urlsplit(url)
-    digest = sha256(body).hexdigest()
-    signed = {name.lower(): value for name, value in headers.items()}
-    signed |= {"host": parts.netloc, "x-amz-date": time, "x-amz-content-sha256": digest}
-    if credentials.token:
-        signed["x-amz-security-token"] = credentials.token
-    names = ";".join(sorted(signed))
-    canonical = "\n".join((
-        method,
-        canonical_path(parts.path.encode() or b"/").decode(),
-        canonical_query(read_parameters(parts.query.encode())).decode(),
-        *(f"{name}:{' '.join(signed[name].split())}" for name in sorted(signed)),
-        "",
-        names,
-        digest,
-    ))  # fmt: skip
-    scope = f"{time[:8]}/{region}/{service}/aws4_request"
-    to_sign = f"{_ALGORITHM}\n{time}\n{scope}\n{sha256(canonical.encode()).hexdigest()}"
-    key = _signing_key(credentials.secret_key, time[:8], region, service)
-    signature = hmac.new(key, to_sign.encode(), sha256).hexdigest()
-    signed["authorization"] = (
-        f"{_ALGORITHM} Credential={credentials.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
-    )
-    return signed
+class RequestTemplate:
+    def __init__(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        keys: SigningKeys | None,
+        region: str,
+        service: str,
+    ) -> None:
+        """``keys``: None leaves the requests unsigned. Raises ValueError for what no head of a request can hold."""
+        parts = urlsplit(url)
+        path, host = parts.path or "/", parts.netloc.rpartition("@")[2]
+        target = f"{path}?{parts.query}" if parts.query else path
+        sent = {name.lower(): value for name, value in headers.items()} | {"host": host}
+        if keys is not None and keys.token:
+            sent["x-amz-security-token"] = keys.token
+        if " " in target or not all(text.isascii() and text.isprintable() for text in (url, *sent.values())):
+            raise ValueError(
+                f"{method} {url!r} cannot be sent: quote what is not ASCII, spaces and line breaks"
+            )
+        if keys is not None:
+            sent["x-amz-date"] = _DATE
+        # Proxies may change the user agent, so it is not signed.
+        head = f"{method} {target} HTTP/1.1\r\nuser-agent: {USER_AGENT}\r\n" + "".join(
+            f"{name}: {value}\r\n" for name, value in sent.items()
+        )
+        self._keys = keys
+        if keys is None:
+            self._head = (head, "")
+            return
+        names = ";".join(sorted(sent))
+        canonical = "\n".join((
+            method,
+            canonical_path(path.encode()).decode(),
+            canonical_query(read_parameters(parts.query.encode())).decode(),
+            *(f"{name}:{' '.join(sent[name].split())}" for name in sorted(sent)),
+            "",
+            names,
+            "",
+        ))  # fmt: skip
+        self._scope = f"/{region}/{service}/aws4_request"
+        self._region, self._service = region, service
+        credential = f"authorization: {_ALGORITHM} Credential={keys.access_key}/"
+        self._head = _halves(head + credential)
+        self._canonical = _halves(canonical)
+        self._signed_names = f", SignedHeaders={names}, Signature="
+
+    def request(self, body: bytes, now_s: float) -> bytes:
+        """The whole request."""
+        before, after = self._head
+        if self._keys is None:
+            return f"{before}content-length: {len(body)}\r\n\r\n".encode() + body
+        stamp = _stamp(int(now_s))
+        day = stamp[:8]
+        canonical = f"{self._canonical[0]}{stamp}{self._canonical[1]}{sha256(body).hexdigest()}"
+        digest = sha256(canonical.encode()).hexdigest()
+        to_sign = f"{_ALGORITHM}\n{stamp}\n{day}{self._scope}\n{digest}"
+        key = _signing_key(self._keys.secret_key, day, self._region, self._service)
+        signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+        return (
+            f"{before}{stamp}{after}{day}{self._scope}{self._signed_names}{signature}\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        ).encode() + body
+
+
+def _halves(text: str) -> tuple[str, str]:
+    before, _, after = text.partition(_DATE)
+    return before, after
+
+
+@lru_cache(4)
+def _stamp(now_s: int) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
 
 
 @lru_cache(64)
 def _signing_key(secret: str, date: str, region: str, service: str) -> bytes:
     key = b"AWS4" + secret.encode()
     for part in (date, region, service, "aws4_request"):
-        key = hmac.new(key, part.encode(), sha256).digest()
+        key = hmac.digest(key, part.encode(), "sha256")
     return key

@@ -1,0 +1,440 @@
+"""The actions of SQS as typed coroutines, over a session.
+
+Names and parameters are those of boto3 in snake_case, the queue first. A queue is given by its URL or its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import md5
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.client.errors import ApiError, ChecksumMismatch
+from penstock.client.objects import Json, not_a_broker
+from penstock.client.session import Session
+from penstock.client.structs import (
+    AttributeValue,
+    BatchResult,
+    CancelledTask,
+    DeadLetterSources,
+    DeleteEntry,
+    DoneEntry,
+    FoundAttributes,
+    FoundTags,
+    FoundTasks,
+    FoundUrl,
+    Message,
+    MoveTask,
+    Nothing,
+    QueuePage,
+    ReceivedMessages,
+    SendEntry,
+    SentEntry,
+    SentMessage,
+    StartedTask,
+    VisibilityEntry,
+    to_attribute,
+)
+
+_WAIT_S_MAX = 20  # which a queue can have as its default
+_DELAY_S_MAX = 15 * 60
+_NAMES_MAX = 1000
+_encode = msgspec.json.Encoder().encode
+
+Attributes = Mapping[str, AttributeValue]
+QueueAttributes = Mapping[str, str | int | Mapping[str, Any]]
+"""A flag or a number may be given as such, a policy as a mapping; SQS has texts for all of them."""
+
+R = TypeVar("R")
+
+
+_Sent = BatchResult[SentEntry]
+_Done = BatchResult[DoneEntry]
+
+
+class Actions:
+    """Every method raises ApiError if the server refuses a request, Unavailable if there is no answer, and
+    ProfileError if there are no keys although a profile promises them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._urls: dict[str, str] = {}
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    async def send_message(
+        self,
+        queue_url: str,
+        body: str,
+        *,
+        delay_seconds: int | None = None,
+        message_attributes: Attributes | None = None,
+        message_system_attributes: Attributes | None = None,
+        message_group_id: str | None = None,
+        message_deduplication_id: str | None = None,
+    ) -> SentMessage:
+        """Send one message. Raises ChecksumMismatch if the server got another body."""
+        sent = await self._call(
+            SentMessage,
+            "SendMessage",
+            message_deduplication_id is not None,  # then a second one is a duplicate
+            QueueUrl=queue_url if "://" in queue_url else await self._url(queue_url),
+            MessageBody=body,
+            DelaySeconds=delay_seconds,
+            MessageAttributes=_attributes(message_attributes),
+            MessageSystemAttributes=_attributes(message_system_attributes),
+            MessageGroupId=message_group_id,
+            MessageDeduplicationId=message_deduplication_id,
+        )
+        _check(body, sent.md5_of_message_body, sent.message_id)
+        return sent
+
+    async def send_at(
+        self,
+        queue_url: str,
+        body: str,
+        when: datetime,
+        *,
+        message_attributes: Attributes | None = None,
+        message_system_attributes: Attributes | None = None,
+        message_group_id: str | None = None,
+        message_deduplication_id: str | None = None,
+    ) -> SentMessage:
+        """Send one message that can be received from ``when`` on, up to 15 minutes ahead. Raises ValueError for a
+        later time, and for one without a time zone."""
+        if when.tzinfo is None:
+            raise ValueError(
+                "the time has no time zone: give one, such as datetime.now(UTC) + timedelta(minutes=5)"
+            )
+        delay_s = max(0, math.ceil((when - datetime.now(UTC)).total_seconds()))
+        if delay_s > _DELAY_S_MAX:
+            raise ValueError(
+                f"{when.isoformat()} is {delay_s} seconds ahead: a message can be delayed by at most {_DELAY_S_MAX} "
+                "seconds (15 minutes). Send it later"
+            )
+        return await self.send_message(
+            queue_url,
+            body,
+            delay_seconds=delay_s,
+            message_attributes=message_attributes,
+            message_system_attributes=message_system_attributes,
+            message_group_id=message_group_id,
+            message_deduplication_id=message_deduplication_id,
+        )
+
+    async def send_message_batch(
+        self, queue_url: str, entries: Iterable[SendEntry | str]
+    ) -> BatchResult[SentEntry]:
+        """Send up to ten messages. A text stands for a message with this body. Look at ``failed`` of the result."""
+        given = [SendEntry(body=entry) if isinstance(entry, str) else entry for entry in entries]
+        members = [
+            _given(
+                Id=str(place) if entry.id is None else entry.id,
+                MessageBody=entry.body,
+                DelaySeconds=entry.delay_seconds,
+                MessageAttributes=_attributes(entry.message_attributes),
+                MessageSystemAttributes=_attributes(entry.message_system_attributes),
+                MessageGroupId=entry.message_group_id,
+                MessageDeduplicationId=entry.message_deduplication_id,
+            )
+            for place, entry in enumerate(given)
+        ]
+        is_idempotent = all(entry.message_deduplication_id is not None for entry in given)
+        url = await self._url(queue_url)
+        result = await self._call(_Sent, "SendMessageBatch", is_idempotent, QueueUrl=url, Entries=members)
+        bodies = {member["Id"]: member["MessageBody"] for member in members}
+        for sent in result.successful:
+            _check(bodies.get(sent.id, ""), sent.md5_of_message_body, sent.message_id)
+        return result
+
+    async def receive_message(
+        self,
+        queue_url: str,
+        *,
+        max_number_of_messages: int = 1,
+        wait_time_seconds: int | None = None,
+        visibility_timeout: int | None = None,
+        message_attribute_names: Sequence[str] | None = None,
+        message_system_attribute_names: Sequence[str] | None = None,
+        receive_request_attempt_id: str | None = None,
+    ) -> list[Message]:
+        """Receive up to ten messages, or none. ``["All"]`` asks for all attributes. Raises ChecksumMismatch if a body
+        is not the one that the server has."""
+        received = await self._call(
+            ReceivedMessages,
+            "ReceiveMessage",
+            wait_s=_WAIT_S_MAX if wait_time_seconds is None else wait_time_seconds,
+            QueueUrl=queue_url if "://" in queue_url else await self._url(queue_url),
+            MaxNumberOfMessages=max_number_of_messages,
+            WaitTimeSeconds=wait_time_seconds,
+            VisibilityTimeout=visibility_timeout,
+            MessageAttributeNames=message_attribute_names,
+            MessageSystemAttributeNames=message_system_attribute_names,
+            ReceiveRequestAttemptId=receive_request_attempt_id,
+        )
+        for message in received.messages:
+            _check(message.body, message.md5_of_body, message.message_id)
+        return received.messages
+
+    async def delete_message(self, queue_url: str, receipt_handle: str) -> None:
+        """Delete a message that was received."""
+        url = queue_url if "://" in queue_url else await self._url(queue_url)
+        await self._call(Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=receipt_handle)
+
+    async def delete_message_batch(
+        self, queue_url: str, entries: Iterable[DeleteEntry | str]
+    ) -> BatchResult[DoneEntry]:
+        """Delete up to ten messages. A text stands for a receipt handle. Look at ``failed`` of the result."""
+        given = [DeleteEntry(entry) if isinstance(entry, str) else entry for entry in entries]
+        members = [
+            {"Id": str(place) if entry.id is None else entry.id, "ReceiptHandle": entry.receipt_handle}
+            for place, entry in enumerate(given)
+        ]
+        url = await self._url(queue_url)
+        return await self._call(_Done, "DeleteMessageBatch", QueueUrl=url, Entries=members)
+
+    async def change_message_visibility(
+        self, queue_url: str, receipt_handle: str, visibility_timeout: int
+    ) -> None:
+        """Hide a received message for so many seconds from now; 0 makes it visible at once."""
+        await self._call(
+            Nothing,
+            "ChangeMessageVisibility",
+            QueueUrl=await self._url(queue_url),
+            ReceiptHandle=receipt_handle,
+            VisibilityTimeout=visibility_timeout,
+        )
+
+    async def change_message_visibility_batch(
+        self, queue_url: str, entries: Iterable[VisibilityEntry]
+    ) -> BatchResult[DoneEntry]:
+        """Change how long up to ten messages are hidden. Look at ``failed`` of the result."""
+        members = [
+            {
+                "Id": str(place) if entry.id is None else entry.id,
+                "ReceiptHandle": entry.receipt_handle,
+                "VisibilityTimeout": entry.visibility_timeout,
+            }
+            for place, entry in enumerate(entries)
+        ]
+        url = await self._url(queue_url)
+        return await self._call(_Done, "ChangeMessageVisibilityBatch", QueueUrl=url, Entries=members)
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    async def create_queue(
+        self, name: str, attributes: QueueAttributes | None = None, tags: Mapping[str, str] | None = None
+    ) -> str:
+        """The URL of the queue, which may exist already with the same attributes. A name that ends in ``.fifo`` needs
+        the attribute ``FifoQueue``."""
+        created = await self._call(
+            FoundUrl, "CreateQueue", QueueName=name, Attributes=_texts(attributes), tags=tags
+        )
+        return created.queue_url
+
+    async def get_queue_url(self, name: str, *, owner_account_id: str | None = None) -> str:
+        """The URL of a queue, of another account if one is given."""
+        found = await self._call(
+            FoundUrl, "GetQueueUrl", QueueName=name, QueueOwnerAWSAccountId=owner_account_id
+        )
+        return found.queue_url
+
+    async def list_queues(
+        self, prefix: str | None = None, *, max_results: int | None = None, next_token: str | None = None
+    ) -> QueuePage:
+        """The URLs of queues: the first 1,000, or with ``max_results`` a page of them."""
+        return await self._call(
+            QueuePage, "ListQueues", QueueNamePrefix=prefix, MaxResults=max_results, NextToken=next_token
+        )
+
+    async def list_queue_pages(
+        self, prefix: str | None = None, *, page_size: int = 1000
+    ) -> AsyncIterator[QueuePage]:
+        """All queues, page by page."""
+        page = await self.list_queues(prefix, max_results=page_size)
+        yield page
+        while page.next_token is not None:
+            page = await self.list_queues(prefix, max_results=page_size, next_token=page.next_token)
+            yield page
+
+    async def get_queue_attributes(self, queue_url: str, names: Sequence[str] = ("All",)) -> dict[str, str]:
+        """Settings and approximate counts of a queue."""
+        url = await self._url(queue_url)
+        found = await self._call(FoundAttributes, "GetQueueAttributes", QueueUrl=url, AttributeNames=names)
+        return found.attributes
+
+    async def set_queue_attributes(self, queue_url: str, attributes: QueueAttributes) -> None:
+        """Change settings of a queue; others stay as they are."""
+        url = await self._url(queue_url)
+        await self._call(Nothing, "SetQueueAttributes", QueueUrl=url, Attributes=_texts(attributes))
+
+    async def purge_queue(self, queue_url: str) -> None:
+        """Delete all messages of a queue, at most once a minute."""
+        await self._call(Nothing, "PurgeQueue", QueueUrl=await self._url(queue_url))
+
+    async def delete_queue(self, queue_url: str) -> None:
+        """Delete a queue with all its messages."""
+        url = await self._url(queue_url)
+        self._urls = {name: known for name, known in self._urls.items() if known != url}
+        await self._call(Nothing, "DeleteQueue", QueueUrl=url)
+
+    async def list_dead_letter_source_queues(
+        self, queue_url: str, *, max_results: int | None = None, next_token: str | None = None
+    ) -> QueuePage:
+        """The URLs of the queues whose dead letters go to this one."""
+        url = await self._url(queue_url)
+        found = await self._call(
+            DeadLetterSources,
+            "ListDeadLetterSourceQueues",
+            QueueUrl=url,
+            MaxResults=max_results,
+            NextToken=next_token,
+        )
+        return QueuePage(found.queue_urls, found.next_token)
+
+    # -- tags and permissions ----------------------------------------------------------------------------------------
+
+    async def tag_queue(self, queue_url: str, tags: Mapping[str, str]) -> None:
+        """Add tags to a queue, or change their values."""
+        await self._call(Nothing, "TagQueue", QueueUrl=await self._url(queue_url), Tags=tags)
+
+    async def untag_queue(self, queue_url: str, tag_keys: Sequence[str]) -> None:
+        """Remove tags from a queue."""
+        await self._call(Nothing, "UntagQueue", QueueUrl=await self._url(queue_url), TagKeys=tag_keys)
+
+    async def list_queue_tags(self, queue_url: str) -> dict[str, str]:
+        """All tags of a queue."""
+        return (await self._call(FoundTags, "ListQueueTags", QueueUrl=await self._url(queue_url))).tags
+
+    async def add_permission(
+        self, queue_url: str, label: str, aws_account_ids: Sequence[str], actions: Sequence[str]
+    ) -> None:
+        """Let other accounts perform actions on a queue."""
+        await self._call(
+            Nothing,
+            "AddPermission",
+            QueueUrl=await self._url(queue_url),
+            Label=label,
+            AWSAccountIds=aws_account_ids,
+            Actions=actions,
+        )
+
+    async def remove_permission(self, queue_url: str, label: str) -> None:
+        """Remove what ``add_permission`` added under this label."""
+        await self._call(Nothing, "RemovePermission", QueueUrl=await self._url(queue_url), Label=label)
+
+    # -- move tasks --------------------------------------------------------------------------------------------------
+
+    async def start_message_move_task(
+        self,
+        source_arn: str,
+        *,
+        destination_arn: str | None = None,
+        max_number_of_messages_per_second: int | None = None,
+    ) -> str:
+        """Move the messages of a dead-letter queue back to where they came from, or to another queue. Returns the
+        task handle."""
+        started = await self._call(
+            StartedTask,
+            "StartMessageMoveTask",
+            SourceArn=source_arn,
+            DestinationArn=destination_arn,
+            MaxNumberOfMessagesPerSecond=max_number_of_messages_per_second,
+        )
+        return started.task_handle
+
+    async def cancel_message_move_task(self, task_handle: str) -> int:
+        """Returns how many messages were moved."""
+        cancelled = await self._call(CancelledTask, "CancelMessageMoveTask", TaskHandle=task_handle)
+        return cancelled.approximate_number_of_messages_moved
+
+    async def list_message_move_tasks(
+        self, source_arn: str, *, max_results: int | None = None
+    ) -> list[MoveTask]:
+        """The latest move tasks of a queue, the newest first."""
+        found = await self._call(
+            FoundTasks, "ListMessageMoveTasks", SourceArn=source_arn, MaxResults=max_results
+        )
+        return found.results
+
+    # -- Penstock ----------------------------------------------------------------------------------------------------
+
+    async def is_penstock(self) -> bool:
+        """Has the server an admin API? Asked once; Amazon is known by its name and is never asked."""
+        return await self._session.is_penstock()
+
+    async def admin(
+        self, method: str, path: str, query: Json | None = None, body: Json | None = None
+    ) -> Json:
+        """Call the admin API of Penstock: ``path`` is below ``/admin/v1``, with its parts already quoted."""
+        return await self._session.admin(method, path, query, body)
+
+    # -- how they are done -------------------------------------------------------------------------------------------
+
+    async def _call(
+        self, result: type[R], action: str, is_idempotent: bool = False, wait_s: float = 0, **members: Any
+    ) -> R:
+        """Members that are None are left out."""
+        body = _encode(_given(**members))
+        answer = await self._session.sqs(action, body, is_idempotent=is_idempotent, wait_s=wait_s)
+        return _decode(result, answer)
+
+    async def _url(self, queue: str) -> str:
+        """Of a queue that may be given by its name, which is asked for once."""
+        if "://" in queue:
+            return queue
+        url = self._urls.get(queue)
+        if url is None:
+            try:
+                url = await self.get_queue_url(queue)
+            except ApiError as error:
+                if not error.is_denied:
+                    raise
+                url = queue  # Penstock takes the name; who may send may not always look
+            if len(self._urls) >= _NAMES_MAX:
+                self._urls.clear()
+            self._urls[queue] = url
+        return url
+
+
+_decoders: dict[Any, Any] = {}
+
+
+def _decode(result: type[R], answer: bytes) -> R:
+    """Raises Unavailable for what is none."""
+    decoder = _decoders.get(result)
+    if decoder is None:
+        decoder = _decoders[result] = msgspec.json.Decoder(result)
+    try:
+        return decoder.decode(answer or b"{}")  # type: ignore[no-any-return]
+    except msgspec.DecodeError:
+        raise not_a_broker() from None
+
+
+def _given(**members: Any) -> Json:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _attributes(attributes: Attributes | None) -> dict[str, Any] | None:
+    if not attributes:
+        return None
+    return {name: to_attribute(name, value) for name, value in attributes.items()}
+
+
+def _texts(attributes: QueueAttributes | None) -> dict[str, str] | None:
+    return None if attributes is None else {name: _text(value) for name, value in attributes.items()}
+
+
+def _text(value: str | int | Mapping[str, Any]) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _check(body: str, checksum: str, message_id: str) -> None:
+    """An empty checksum is of a server that gives none."""
+    if checksum and md5(body.encode(), usedforsecurity=False).hexdigest() != checksum:
+        raise ChecksumMismatch(f"the body of the message {message_id} is not the one that was sent")

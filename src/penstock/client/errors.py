@@ -1,0 +1,108 @@
+"""What can go wrong: the server refuses a request, or there is no answer that can be used."""
+
+from __future__ import annotations
+
+_THROTTLED = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "BandwidthLimitExceeded",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "SlowDown",
+        "TransactionInProgressException",
+        "ProvisionedThroughputExceededException",
+        "KmsThrottled",
+        "KMS.ThrottlingException",
+    }
+)
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
+
+
+class ApiError(Exception):
+    """The server refused a request."""
+
+    def __init__(self, code: str, message: str, status: int, request_id: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    @property
+    def is_denied(self) -> bool:
+        """The caller lacks a permission."""
+        return self.code.startswith("AccessDenied")
+
+    @property
+    def is_missing_queue(self) -> bool:
+        """The admin API and the protocols of SQS have different codes for it."""
+        return self.code.endswith(("NonExistentQueue", "QueueDoesNotExist"))
+
+    @property
+    def is_invalid_receipt_handle(self) -> bool:
+        """The receipt handle is malformed, of another queue, or no longer valid: the message was deleted, received
+        again, or is visible again."""
+        return self.code.endswith(("ReceiptHandleIsInvalid", "MessageNotInflight"))
+
+    @property
+    def is_throttled(self) -> bool:
+        """Too many requests: the same one succeeds later."""
+        return self.status == 429 or self.code in _THROTTLED
+
+    @property
+    def is_expired_token(self) -> bool:
+        """The keys are temporary ones whose time is over."""
+        return self.code in _EXPIRED
+
+
+class QueueDoesNotExist(ApiError):
+    """There is no queue of this name or URL, in this region and for these keys."""
+
+
+class Forbidden(ApiError):
+    """The signature is wrong, or the caller lacks a permission."""
+
+
+class Throttled(ApiError):
+    """Too many requests: the same one succeeds later."""
+
+
+class InvalidReceiptHandle(ApiError):
+    """The receipt handle is of another queue, or no longer valid."""
+
+
+class Unavailable(Exception):
+    """The server cannot be reached, or what answers is not one."""
+
+
+class ChecksumMismatch(Exception):
+    """What the server has stored or returned is not what was sent: the MD5 differs."""
+
+
+class NotWritten(Exception):
+    """What was downloaded cannot be written: an error of this machine, not of the server."""
+
+
+def api_error(code: str, message: str, status: int, request_id: str) -> ApiError:
+    """Of the class for its code."""
+    plain = ApiError(code, message, status, request_id)
+    if plain.is_missing_queue:
+        kind: type[ApiError] = QueueDoesNotExist
+    elif plain.is_throttled:
+        kind = Throttled
+    elif plain.is_invalid_receipt_handle:
+        kind = InvalidReceiptHandle
+    elif status == 403:
+        kind = Forbidden
+    else:
+        return plain
+    return kind(code, message, status, request_id)

@@ -1,0 +1,153 @@
+"""Exchanges on blocking sockets, for any number of threads. Its coroutines never suspend."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.client.http.exchange import (
+    Address,
+    Answer,
+    AnswerReader,
+    ExchangeFailed,
+    IdleConnections,
+    Sink,
+    no_connection,
+    reason_of,
+    tls_context,
+)
+
+_PIECE_BYTES = 256 * 1024
+
+T = TypeVar("T")
+
+
+class BlockingConnection:
+    def __init__(self, address: Address, context: ssl.SSLContext | None, timeout_s: float) -> None:
+        """Raises ExchangeFailed."""
+        try:
+            self._socket = socket.create_connection((address.host, address.port), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
+        except (OSError, ValueError) as error:
+            raise ExchangeFailed.to_connect(error) from None
+        self._timeout_s = timeout_s
+        self._reader = AnswerReader()
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._was_used = False
+        self.may_go_on = True  # with another request
+
+    def exchange(self, request: bytes, timeout_s: float, sink: Sink | None) -> Answer:
+        """Raises ExchangeFailed; then, and if anything else interrupts it, the connection is closed."""
+        reader, was_used, self._was_used = self._reader, self._was_used, True
+        reader.expect(sink)
+        try:
+            self._wait_at_most(timeout_s)
+            self._socket.sendall(request)
+            answer = reader.feed(self._received(reader))
+            if answer is None:
+                answer = self._rest(reader, timeout_s, has_sink=sink is not None)
+        except TimeoutError:
+            self.close()
+            raise ExchangeFailed.to_answer(timeout_s) from None
+        except OSError as error:
+            self.close()
+            is_stale = was_used and not reader.has_begun
+            raise ExchangeFailed(reason_of(error), is_stale=is_stale) from None
+        except BaseException:
+            self.close()
+            raise
+        if not reader.may_go_on:
+            self.may_go_on = False
+            self.close()
+        return answer
+
+    def _rest(self, reader: AnswerReader, timeout_s: float, *, has_sink: bool) -> Answer:
+        end = time.monotonic() + timeout_s
+        while True:
+            self._wait_at_most(timeout_s if has_sink else max(end - time.monotonic(), 0.001))
+            answer = reader.feed(self._received(reader))
+            if answer is not None:
+                return answer
+
+    def _received(self, reader: AnswerReader) -> bytes:
+        data = self._socket.recv(_PIECE_BYTES)
+        if not data:
+            where = " in the middle of its answer" if reader.has_begun else ""
+            raise ConnectionError(f"the server closed the connection{where}")
+        return data
+
+    def _wait_at_most(self, timeout_s: float) -> None:
+        if timeout_s != self._timeout_s:
+            self._socket.settimeout(timeout_s)
+            self._timeout_s = timeout_s
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing was asked: whatever can be read now is the end of the stream."""
+        return self._socket.fileno() >= 0 and not self._poll.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class ThreadLock:
+    """A lock between threads, for coroutines that never suspend."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class BlockingNetwork:
+    """At most ``max_connections`` exchanges at a time; more of them wait."""
+
+    def __init__(self, max_connections: int) -> None:
+        self._limit = max_connections
+        self._free = threading.BoundedSemaphore(max_connections)
+        self._idle: IdleConnections[BlockingConnection] = IdleConnections()
+        self._contexts: dict[str | None, ssl.SSLContext] = {}
+
+    async def exchange(
+        self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
+    ) -> Answer:
+        if not self._free.acquire(timeout=timeout_s):
+            raise no_connection(self._limit, timeout_s)
+        try:
+            connection = self._idle.take(address) or self._connect(address, timeout_s)
+            answer = connection.exchange(request, timeout_s, sink)
+            if connection.may_go_on:
+                self._idle.put(address, connection)
+            return answer
+        finally:
+            self._free.release()
+
+    def _connect(self, address: Address, timeout_s: float) -> BlockingConnection:
+        context = None
+        if address.is_tls and (context := self._contexts.get(address.ca_file)) is None:
+            context = self._contexts[address.ca_file] = tls_context(address.ca_file)
+        return BlockingConnection(address, context, timeout_s)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251
+
+    def lock(self) -> ThreadLock:
+        return ThreadLock()
+
+    async def apart(self, function: Callable[[], T]) -> T:
+        return function()
+
+    async def close(self) -> None:
+        self._idle.close()

@@ -1,0 +1,236 @@
+"""What both networks share: addresses, answers and how they are read, failures, connections that wait to be used.
+
+A network does one exchange: it takes a connection, writes a request and reads its answer. Its methods are
+coroutines, also those of the blocking one, which never suspend: so the code above is written once.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from time import monotonic
+from typing import Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from httptools import HttpParserError, HttpResponseParser
+
+HEAD_BYTES_MAX = 64 * 1024
+BODY_BYTES_MAX = 64 * 1024 * 1024  # ten messages of 1 MiB, even if JSON escapes every character
+IDLE_S_MAX = 25.0  # servers and load balancers close connections that were idle for longer
+
+Sink = Callable[[bytes], object]
+T = TypeVar("T")
+
+
+class Address(NamedTuple):
+    """Where connections lead to."""
+
+    host: str
+    port: int
+    is_tls: bool
+    ca_file: str | None = None
+
+    @classmethod
+    def of(cls, url: str, ca_file: str | None = None) -> Address:
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        return cls(parts.hostname or "", parts.port or (443 if is_tls else 80), is_tls, ca_file)
+
+
+class Answer:
+    """Of a server to one request."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def header(self, name: bytes) -> str:
+        """Empty if there is none; ``name`` is in lower case."""
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+
+
+class ExchangeFailed(Exception):
+    """There is no answer. ``is_unsent``: nothing of the request reached the server. ``is_stale``: a connection that
+    was used before ended without a byte of an answer. ``is_final``: it would fail again in the same way."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        is_unsent: bool = False,
+        is_stale: bool = False,
+        is_timeout: bool = False,
+        is_final: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.is_unsent = is_unsent
+        self.is_stale = is_stale
+        self.is_timeout = is_timeout
+        self.is_final = is_final
+
+    @classmethod
+    def to_connect(cls, error: Exception) -> ExchangeFailed:
+        is_final = isinstance(error, ssl.SSLCertVerificationError)
+        is_timeout = isinstance(error, TimeoutError)
+        reason = "connecting timed out" if is_timeout else reason_of(error)
+        return cls(reason, is_unsent=True, is_timeout=is_timeout, is_final=is_final)
+
+    @classmethod
+    def to_answer(cls, timeout_s: float) -> ExchangeFailed:
+        return cls(f"timed out after {timeout_s:g} seconds", is_timeout=True)
+
+
+class Network(Protocol):
+    """What a session needs of the world around it."""
+
+    async def exchange(
+        self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
+    ) -> Answer:
+        """``timeout_s``: for each step, which are a free connection, connecting, and the complete answer (with
+        ``sink``, which gets the body of a successful answer in pieces, the next piece). Raises ExchangeFailed."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def lock(self) -> AbstractAsyncContextManager[object]: ...
+
+    def apart(self, function: Callable[[], T]) -> Awaitable[T]:
+        """Call a function that may block."""
+
+    async def close(self) -> None: ...
+
+
+class AnswerReader:
+    """Reads the answers that come on one connection, one after the other."""
+
+    def __init__(self) -> None:
+        self._parser = HttpResponseParser(self)
+        self.expect(None)
+
+    def expect(self, sink: Sink | None) -> None:
+        """Before a request is sent."""
+        self._sink = sink
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._pieces: list[bytes] = []
+        self._head_bytes = self._body_bytes = 0
+        self._answer: Answer | None = None
+        self.has_begun = False
+        self.may_go_on = False  # after this answer, on the same connection
+
+    def feed(self, data: bytes) -> Answer | None:
+        """The answer, once it is complete. Raises ExchangeFailed for what is none."""
+        self.has_begun = True
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            if self._answer is not None:  # what comes after it was not asked for
+                self.may_go_on = False
+                return self._answer
+            cause = error.__context__
+            if isinstance(cause, Exception) and not isinstance(cause, HttpParserError):
+                raise cause from None  # of a callback below
+            raise ExchangeFailed("what answers is no HTTP server", is_final=True) from None
+        return self._answer
+
+    # Callbacks of the parser.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise ExchangeFailed(
+                f"the head of the answer has more than {HEAD_BYTES_MAX} bytes", is_final=True
+            )
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._parser.get_status_code() >= 300:
+            self._sink = None  # an error is read as a whole
+
+    def on_body(self, piece: bytes) -> None:
+        if self._sink is not None:
+            self._sink(piece)
+            return
+        self._body_bytes += len(piece)
+        if self._body_bytes > BODY_BYTES_MAX:
+            raise ExchangeFailed(f"the answer has more than {BODY_BYTES_MAX} bytes", is_final=True)
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:  # the answer is still to come
+            self._headers = []
+            return
+        if self._answer is not None:
+            raise ExchangeFailed("the server answered twice")
+        pieces = self._pieces
+        self._answer = Answer(status, self._headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self.may_go_on = self._parser.should_keep_alive()
+
+
+class Closable(Protocol):
+    @property
+    def is_open(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class IdleConnections(Generic[C]):
+    """Connections that wait to be used again: the last one first, so that those too many grow old and are closed."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[Address, deque[tuple[float, C]]] = {}
+
+    def take(self, address: Address) -> C | None:
+        waiting = self._by_address.get(address)
+        while waiting:
+            try:
+                since, connection = waiting.pop()
+            except IndexError:  # another thread was first
+                return None
+            if monotonic() - since < IDLE_S_MAX and connection.is_open:
+                return connection
+            connection.close()
+        return None
+
+    def put(self, address: Address, connection: C) -> None:
+        waiting = self._by_address.setdefault(address, deque())
+        now = monotonic()
+        waiting.append((now, connection))
+        while now - waiting[0][0] >= IDLE_S_MAX:
+            waiting.popleft()[1].close()
+
+    def close(self) -> None:
+        for waiting in self._by_address.values():
+            while waiting:
+                waiting.pop()[1].close()
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Raises ExchangeFailed."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        reason = f'cannot use "{ca_file}" as CA certificates: {reason_of(error)}'
+        raise ExchangeFailed(reason, is_unsent=True, is_final=True) from None
+
+
+def no_connection(limit: int, waited_s: float) -> ExchangeFailed:
+    reason = f"all {limit} connections were in use for {waited_s:g} seconds: raise max_connections"
+    return ExchangeFailed(reason, is_unsent=True, is_final=True)
+
+
+def reason_of(error: BaseException) -> str:
+    """Short, without numbers and addresses where there is a name for it."""
+    if isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

@@ -1,0 +1,208 @@
+"""Requests to one server: signed, repeated where that helps, their errors read. Bodies are bytes.
+
+Everything is a coroutine over a network, so that the same code serves asyncio and blocking callers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from penstock.client.credentials import KeySource, SigningKeys
+from penstock.client.endpoint import Endpoint
+from penstock.client.errors import ApiError, Unavailable, api_error
+from penstock.client.http.exchange import Address, Answer, ExchangeFailed, Network, Sink
+from penstock.client.keys import CurrentKeys, sts_url
+from penstock.client.objects import Json, read_object
+from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
+from penstock.client.signing import RequestTemplate
+
+ADMIN_SERVICE = "penstock"  # in a signature
+TIMEOUT_S = 30.0
+
+# Doing these twice is the same as doing them once. A message that is received twice becomes visible once more.
+_IDEMPOTENT = (
+    "Get", "List", "Receive", "DeleteMessage", "ChangeMessageVisibility", "CreateQueue", "SetQueueAttributes",
+    "TagQueue", "UntagQueue",
+)  # fmt: skip
+
+
+class RequestKind(NamedTuple):
+    """What requests of one kind have in common."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    service: str
+    is_idempotent: bool
+
+
+class Session:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        network: Network,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retries: Retries | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.network = network
+        self._url = endpoint.url.rstrip("/")
+        self._address = Address.of(endpoint.url, endpoint.ca_file)
+        self._timeout_s = timeout_s
+        self._settings = retries or Retries()
+        self._quota = RetryQuota(self._settings)
+        self._keys = CurrentKeys(endpoint.credentials, network, self._open_sts)
+        self._actions: dict[str, RequestKind] = {}
+        self._templates: dict[RequestKind, RequestTemplate] = {}
+        self._templates_keys: SigningKeys | None = None
+        # It costs a request to ask, and Amazon is known by its name.
+        host = urlsplit(endpoint.url).hostname or ""
+        self._is_penstock = False if host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else None
+
+    async def sqs(self, action: str, body: bytes, *, is_idempotent: bool = False, wait_s: float = 0) -> bytes:
+        """The answer to an action of SQS. ``wait_s``: how long the server may wait before it answers. Raises
+        ApiError, Unavailable or ProfileError."""
+        kind = self._actions.get(action)
+        if kind is None:
+            kind = self._actions[action] = _sqs_kind(action)
+        answer = await self._call(kind, body, self._timeout_s + wait_s, is_idempotent=is_idempotent)
+        return answer.body
+
+    async def form(self, service: str, form: bytes) -> bytes:
+        """The answer to an action in the Query protocol."""
+        headers = (("content-type", "application/x-www-form-urlencoded; charset=utf-8"),)
+        answer = await self._call(RequestKind("POST", "/", headers, service, True), form, self._timeout_s)
+        return answer.body
+
+    async def admin(
+        self,
+        method: str,
+        path: str,
+        query: Json | None = None,
+        body: Json | None = None,
+        sink: Sink | None = None,
+    ) -> Json:
+        """Call the admin API: ``path`` is below ``/admin/v1``, with its parts already quoted."""
+        pairs = {name: value for name, value in (query or {}).items() if value is not None}
+        text = f"?{urlencode(pairs, doseq=True, quote_via=quote)}" if pairs else ""
+        headers = (("content-type", "application/json"),) if body is not None else ()
+        kind = RequestKind(method, f"/admin/v1{path}{text}", headers, ADMIN_SERVICE, method == "GET")
+        content = b"" if body is None else json.dumps(body).encode()
+        return read_object((await self._call(kind, content, self._timeout_s, sink=sink)).body)
+
+    async def page(self, path: str) -> Answer:
+        """A page that needs no signature, such as a health check, whatever its status."""
+        template = RequestTemplate("GET", f"{self._url}{path}", {}, None, "", "")
+        attempt = 1
+        while True:
+            try:
+                return await self.network.exchange(self._address, template.request(b"", 0), self._timeout_s)
+            except ExchangeFailed as failure:
+                wait_s = self._quota.wait_s(of_failure(failure), attempt, is_idempotent=True)
+                if wait_s is None:
+                    raise self._unavailable(failure) from None
+            await self.network.sleep(wait_s)
+            attempt += 1
+
+    async def is_penstock(self) -> bool:
+        """Has the server an admin API? Asked once, without a signature."""
+        if self._is_penstock is None:
+            answer = await self.page("/health")
+            try:
+                page = json.loads(answer.body)
+            except ValueError:
+                page = None
+            self._is_penstock = isinstance(page, dict) and {"live", "version"} <= page.keys()
+        return self._is_penstock
+
+    async def close(self) -> None:
+        await self.network.close()
+
+    def _open_sts(self, url: str | None, source: KeySource | None) -> Session:
+        region = self.endpoint.region
+        ca_file = self.endpoint.ca_file if url is not None else None
+        endpoint = Endpoint(url or sts_url(region), region, source, "STS", ca_file)
+        return Session(endpoint, self.network, timeout_s=self._timeout_s, retries=self._settings)
+
+    async def _call(
+        self,
+        kind: RequestKind,
+        body: bytes,
+        timeout_s: float,
+        *,
+        is_idempotent: bool = False,
+        sink: Sink | None = None,
+    ) -> Answer:
+        attempt = 1
+        while True:
+            keys = await self._keys.get()
+            request = self._template(kind, keys).request(body, time.time())
+            error: ApiError | Unavailable
+            try:
+                answer = await self.network.exchange(self._address, request, timeout_s, sink)
+            except ExchangeFailed as failure:
+                error, setback = self._unavailable(failure), of_failure(failure)
+            else:
+                if answer.status < 300:
+                    self._quota.succeeded()
+                    return answer
+                error = _refusal(answer)
+                setback = of_refusal(error, answer.header(b"retry-after"))
+                if attempt == 1 and error.is_expired_token and self._keys.refused():
+                    setback = setback._replace(is_transient=True, is_undone=True)
+            wait_s = self._quota.wait_s(setback, attempt, is_idempotent=is_idempotent or kind.is_idempotent)
+            if wait_s is None:
+                raise error
+            await self.network.sleep(wait_s)
+            attempt += 1
+
+    def _template(self, kind: RequestKind, keys: SigningKeys | None) -> RequestTemplate:
+        if keys is not self._templates_keys:
+            self._templates, self._templates_keys = {}, keys
+        template = self._templates.get(kind)
+        if template is None:
+            url, region = f"{self._url}{kind.target}", self.endpoint.region
+            template = RequestTemplate(kind.method, url, dict(kind.headers), keys, region, kind.service)
+            if kind.service == "sqs":  # others have too many targets
+                self._templates[kind] = template
+        return template
+
+    def _unavailable(self, failure: ExchangeFailed) -> Unavailable:
+        return Unavailable(f"no answer from {self._url}: {failure}")
+
+
+def _sqs_kind(action: str) -> RequestKind:
+    headers = (
+        ("content-type", "application/x-amz-json-1.0"),
+        ("x-amz-target", f"AmazonSQS.{action}"),
+        ("x-amzn-query-mode", "true"),  # errors have the codes that people know
+    )
+    return RequestKind("POST", "/", headers, "sqs", action.startswith(_IDEMPOTENT))
+
+
+def _refusal(answer: Answer) -> ApiError:
+    try:
+        members = read_object(answer.body)
+    except Unavailable:
+        members = _of_xml(answer.body)
+    # SQS: the code of the Query protocol is the one that people know.
+    code = answer.header(b"x-amzn-query-error").partition(";")[0]
+    code = code or answer.header(b"x-amzn-errortype") or str(members.get("__type", "")).rpartition("#")[2]
+    message = members.get("message") or members.get("Message") or answer.body[:200].decode("utf-8", "replace")
+    request_id = answer.header(b"x-amzn-requestid")
+    return api_error(code or f"HTTP {answer.status}", str(message), answer.status, request_id)
+
+
+def _of_xml(content: bytes) -> Json:
+    """Code and message of an error in the Query protocol."""
+    text = content[:10_000].decode("utf-8", "replace")
+    found = {}
+    for name, tag in (("__type", "Code"), ("message", "Message")):
+        _, opened, rest = text.partition(f"<{tag}>")
+        if opened:
+            found[name] = rest.partition(f"</{tag}>")[0]
+    return found

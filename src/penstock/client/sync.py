@@ -1,0 +1,115 @@
+"""The blocking client: the same actions, without an event loop."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from penstock.client.actions import Actions
+from penstock.client.api import run
+from penstock.client.client import CONNECTIONS_MAX, chosen_endpoint
+from penstock.client.credentials import KeySource
+from penstock.client.endpoint import Endpoint
+from penstock.client.http.blocking import BlockingNetwork
+from penstock.client.retries import Retries
+from penstock.client.session import TIMEOUT_S, Session
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _blocking(
+    action: Callable[Concatenate[Actions, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncClient, P], R]:
+    """The same method with the same parameters. Its coroutine awaits nothing but the blocking network."""
+
+    @functools.wraps(action)
+    def call(client: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(action(client._actions, *args, **kwargs))
+
+    return call
+
+
+def _blocking_iterator(
+    action: Callable[Concatenate[Actions, P], AsyncIterator[R]],
+) -> Callable[Concatenate[SyncClient, P], Iterator[R]]:
+    @functools.wraps(action)
+    def iterate(client: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        items = action(client._actions, *args, **kwargs)
+        while True:
+            try:
+                yield run(anext(items))  # type: ignore[arg-type]  # it can be sent to, as a coroutine
+            except StopAsyncIteration:
+                return
+
+    return iterate
+
+
+class SyncClient:
+    """A client of Penstock or Amazon SQS without asyncio, for any number of threads. Its methods and settings are
+    those of :class:`~penstock.client.Client`."""
+
+    def __init__(
+        self,
+        *,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+        context: str | None = None,
+        credentials: KeySource | None = None,
+        max_connections: int = CONNECTIONS_MAX,
+        timeout_s: float = TIMEOUT_S,
+        retries: Retries | None = None,
+    ) -> None:
+        """Raises EndpointError or ProfileError."""
+        endpoint = chosen_endpoint(endpoint_url, region, profile, context, credentials)
+        network = BlockingNetwork(max_connections)
+        self._session = Session(endpoint, network, timeout_s=timeout_s, retries=retries)
+        self._actions = Actions(self._session)
+
+    send_message = _blocking(Actions.send_message)
+    send_at = _blocking(Actions.send_at)
+    send_message_batch = _blocking(Actions.send_message_batch)
+    receive_message = _blocking(Actions.receive_message)
+    delete_message = _blocking(Actions.delete_message)
+    delete_message_batch = _blocking(Actions.delete_message_batch)
+    change_message_visibility = _blocking(Actions.change_message_visibility)
+    change_message_visibility_batch = _blocking(Actions.change_message_visibility_batch)
+    create_queue = _blocking(Actions.create_queue)
+    get_queue_url = _blocking(Actions.get_queue_url)
+    list_queues = _blocking(Actions.list_queues)
+    list_queue_pages = _blocking_iterator(Actions.list_queue_pages)
+    get_queue_attributes = _blocking(Actions.get_queue_attributes)
+    set_queue_attributes = _blocking(Actions.set_queue_attributes)
+    purge_queue = _blocking(Actions.purge_queue)
+    delete_queue = _blocking(Actions.delete_queue)
+    list_dead_letter_source_queues = _blocking(Actions.list_dead_letter_source_queues)
+    tag_queue = _blocking(Actions.tag_queue)
+    untag_queue = _blocking(Actions.untag_queue)
+    list_queue_tags = _blocking(Actions.list_queue_tags)
+    add_permission = _blocking(Actions.add_permission)
+    remove_permission = _blocking(Actions.remove_permission)
+    start_message_move_task = _blocking(Actions.start_message_move_task)
+    cancel_message_move_task = _blocking(Actions.cancel_message_move_task)
+    list_message_move_tasks = _blocking(Actions.list_message_move_tasks)
+    is_penstock = _blocking(Actions.is_penstock)
+    admin = _blocking(Actions.admin)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server that was chosen."""
+        return self._session.endpoint
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        run(self._session.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
