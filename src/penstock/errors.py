@@ -56,6 +56,10 @@ class MessageNotAvailable(PenstockError):
     """The message is gone, or on a FIFO queue no longer hidden by this receive: its visibility cannot be changed."""
 
 
+class SearchUnfinished(MessageNotAvailable):
+    """The message was looked for by its id, and may be behind the many that were looked at."""
+
+
 class MessageInFlight(PenstockError):
     """The message was received and is hidden: it cannot be edited."""
 

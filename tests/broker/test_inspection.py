@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from broker.encrypted_world import KMS, EncryptedWorld
+from penstock.broker import inspection
 from penstock.broker.inspection import MessagePage, MessageView
-from penstock.errors import FilterInvalid, FilterTooSlow, MessageNotAvailable, QueueMissing, StoreFull
+from penstock.errors import (
+    FilterInvalid,
+    FilterTooSlow,
+    MessageNotAvailable,
+    QueueMissing,
+    SearchUnfinished,
+    StoreFull,
+)
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, State
@@ -388,6 +396,37 @@ def test_a_dead_letter_of_another_shard_is_found_by_its_id() -> None:
             assert view.content is not None
             assert (view.content.id, view.content.body) == (id, body)
             assert view.row.source is not None
+
+
+def test_the_search_for_an_id_goes_through_a_long_queue_and_ends_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "CONTENT_BYTES_MAX", 1)  # of a page; one message is always read
+    world.create("q")
+    for i in range(9):
+        world.send("q", f"m{i}")
+    missing = "2a3f0a7e-9f0c-4d5b-8a53-1d2c3b4a5968"  # made by another shard
+    look = world.broker.inspection(world.queue("q"))
+    with pytest.raises(MessageNotAvailable) as all_looked_at:
+        world.do(look.find(world.queue("q"), missing))
+    assert not isinstance(all_looked_at.value, SearchUnfinished)
+    monkeypatch.setattr(inspection, "_SEARCH_MS_MAX", 0)
+    with pytest.raises(SearchUnfinished):
+        world.do(look.find(world.queue("q"), missing))
+
+
+def test_what_no_message_can_have_as_its_id_is_not_searched_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "_SEARCH_MS_MAX", 0)
+    monkeypatch.setattr(inspection, "CONTENT_BYTES_MAX", 1)
+    world.create("q")
+    world.send("q", "a")
+    world.send("q", "b")
+    for text in ("A-101", "", "x" * 5000):
+        with pytest.raises(MessageNotAvailable) as missing:
+            world.do(world.broker.inspection(world.queue("q")).find(world.queue("q"), text))
+        assert not isinstance(missing.value, SearchUnfinished)
 
 
 def test_a_slow_regular_expression_ends_the_listing(world: World) -> None:

@@ -19,12 +19,18 @@ from penstock.broker.encryption import contents_or_errors
 from penstock.broker.history import History
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
-from penstock.errors import FilterInvalid, KeyUnavailable, MessageNotAvailable, QueueMissing
+from penstock.errors import (
+    FilterInvalid,
+    KeyUnavailable,
+    MessageNotAvailable,
+    QueueMissing,
+    SearchUnfinished,
+)
 from penstock.limits import SECOND
 from penstock.promise import Promise
 from penstock.queues.filters import MessageFilter, RegexBudget
 from penstock.queues.messages import Content, State, as_in_memory, decode_content
-from penstock.queues.receipts import MessageIds
+from penstock.queues.receipts import MessageIds, is_message_id
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
 from penstock.store.port import LAST, Cursor, Selection, Store
@@ -36,7 +42,7 @@ CONTENT_BYTES_MAX = 4 * 1024 * 1024
 _SLICE_ROWS = 200
 _SLICE_BYTES = 512 * 1024  # or one message
 _REGEX_SECONDS = 0.5
-_SEARCHED_MAX = 20_000  # messages, for one of which only the id is known
+_SEARCH_MS_MAX = 10 * SECOND  # for a message of which only the id is known; some 100,000 are read in a second
 
 
 class MessageView(NamedTuple):
@@ -110,7 +116,7 @@ class Inspection:
         listing = Listing(queue, filter, place, limit, size_max, looked_max, upto, with_content)
         await self._written()
         while listing.goes_on:
-            await (listing.next_slice() if filter.regex is None else self._in_turn(listing))
+            await (self._in_turn(listing) if filter.regex is not None or filter.id else listing.next_slice())
         self._check(queue)
         after = None if listing.at_end else str(listing.place)
         return MessagePage(listing.found, after, looked_max - listing.looked_left)
@@ -144,14 +150,17 @@ class Inspection:
     async def _look_for(self, queue: LiveQueue, id: str) -> MessageView:
         """A message that has another number than its id says: it came from another shard, or was sent to an earlier
         release."""
-        after, looked_at, wanted = None, 0, MessageFilter(id=(id,))
-        while looked_at < _SEARCHED_MAX:
+        clock, after, wanted = self._shard.clock, None, MessageFilter(id=(id,))
+        until_ms = clock.now_ms() + _SEARCH_MS_MAX
+        while is_message_id(id):
             page = await self.list(queue, wanted, after=after, limit=1)
             if page.messages:
                 return page.messages[0]
             if page.next is None:
                 break
-            after, looked_at = page.next, looked_at + page.looked_at
+            if clock.now_ms() >= until_ms:
+                raise SearchUnfinished
+            after = page.next
         raise MessageNotAvailable
 
     async def _in_turn(self, listing: Listing) -> None:

@@ -133,7 +133,7 @@ class MessageIds:
 
     def number_of(self, id: str) -> int | None:
         """The number that this id was made from; None if that cannot be known."""
-        if _UUID_4.fullmatch(id) is None:
+        if not is_message_id(id):
             return None
         h = id.replace("-", "")
         low = int(h[16], 16) & 3
@@ -154,3 +154,8 @@ _BLOCK_BYTES = 16
 _UUID_4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # The two bits that say "RFC 4122" in a UUID.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def is_message_id(text: str) -> bool:
+    """Can a message have this id?"""
+    return _UUID_4.fullmatch(text) is not None

@@ -17,6 +17,7 @@ from penstock.errors import (
     PenstockError,
     QueueMissing,
     QuotaReached,
+    SearchUnfinished,
     SignatureMissing,
     TaskInvalid,
     TaskMissing,
@@ -44,6 +45,11 @@ _TEXTS: dict[type[PenstockError], tuple[str, str]] = {
     MessageNotAvailable: (
         "MessageDoesNotExist",
         "The queue holds no message with this id: it was deleted, moved or has expired.",
+    ),
+    SearchUnfinished: (
+        "MessageDoesNotExist",
+        "No message with this id was found in ten seconds, and the queue has more messages: go on with ListMessages, "
+        "with its id as the filter, or change the message by a task with that filter.",
     ),
     MessageInFlight: ("MessageInFlight", IN_FLIGHT),
     HandleInvalid: (
