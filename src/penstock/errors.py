@@ -201,3 +201,11 @@ class TaskMissing(PenstockError):
 
 class TaskNotRunning(PenstockError):
     """Only a running bulk task can be cancelled."""
+
+
+class RuleInvalid(PenstockError):
+    """The rule of a composite alarm cannot be understood. The text says what is wrong."""
+
+
+class ExpressionInvalid(PenstockError):
+    """An expression of metrics cannot be understood or computed. The text says what is wrong."""
