@@ -79,18 +79,6 @@ def test_a_message_that_goes_alone_splits_batches() -> None:
     assert [numbers(batcher.take(now_s=0)) for _ in range(4)] == [[0], [1], [2, 3], []]
 
 
-def test_withdrawn_messages_are_left_out() -> None:
-    batcher: Batcher[int] = Batcher(BatchLimits(linger_s=0), ordered=True)
-    messages = [message(number, "a") for number in range(4)]
-    for one in messages:
-        batcher.add(one, now_s=0)
-    messages[0].withdrawn = messages[1].withdrawn = True
-    (sent,) = batcher.take(now_s=0)
-    assert sent.request == 2
-    batcher.settle(sent)
-    assert numbers(batcher.take(now_s=0)) == [3]
-
-
 def test_a_batch_has_one_message_of_a_group() -> None:
     batcher: Batcher[int] = Batcher(BatchLimits(linger_s=0), ordered=True)
     for number, group in enumerate("aabba"):

@@ -9,7 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.client.buffer import BufferedReceiver as BufferedReceiver
     from penstock.client.client import Client as Client
+    from penstock.client.codec import DecodeError as DecodeError
+    from penstock.client.codec import EncodeError as EncodeError
+    from penstock.client.codec import JsonCodec as JsonCodec
     from penstock.client.credentials import KeySource as KeySource
     from penstock.client.credentials import ProfileError as ProfileError
     from penstock.client.credentials import SigningKeys as SigningKeys
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.client.errors import QueueDoesNotExist as QueueDoesNotExist
     from penstock.client.errors import Throttled as Throttled
     from penstock.client.errors import Unavailable as Unavailable
+    from penstock.client.producer import Producer as Producer
     from penstock.client.retries import Retries as Retries
     from penstock.client.structs import AttributeValue as AttributeValue
     from penstock.client.structs import BatchResult as BatchResult
@@ -36,10 +41,15 @@ if TYPE_CHECKING:
     from penstock.client.structs import SentMessage as SentMessage
     from penstock.client.structs import VisibilityEntry as VisibilityEntry
     from penstock.client.sync import SyncClient as SyncClient
+    from penstock.client.sync_producer import SyncProducer as SyncProducer
 
 _MODULES = {
     "client": ("Client",),
     "sync": ("SyncClient",),
+    "producer": ("Producer",),
+    "sync_producer": ("SyncProducer",),
+    "buffer": ("BufferedReceiver",),
+    "codec": ("DecodeError", "EncodeError", "JsonCodec"),
     "credentials": ("KeySource", "ProfileError", "SigningKeys"),
     "endpoint": ("EndpointError",),
     "errors": (

@@ -12,12 +12,24 @@ which a single entry fails only for good. Penstock is one: the other entries of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from penstock.client.structs import AttributeValue, to_attribute
+
 COUNT_MAX = 10
 BYTES_MAX = 1024 * 1024
+
+
+def message_size(body: str, attributes: Mapping[str, AttributeValue] | None) -> int:
+    """In bytes, as SQS counts them: the body, and names, types and values of the attributes."""
+    size = len(body.encode("utf-8", "surrogatepass"))
+    for name, value in (attributes or {}).items():
+        attribute = to_attribute(name, value)
+        text = f"{name}{attribute.data_type}{attribute.string_value or ''}"
+        size += len(text.encode("utf-8", "surrogatepass")) + len(attribute.binary_value or b"")
+    return size
 
 
 class BatchLimits(NamedTuple):
@@ -32,7 +44,7 @@ R = TypeVar("R")
 class PendingSend(Generic[R]):
     """A message on its way. ``request`` is what its owner needs to send it."""
 
-    __slots__ = ("added_s", "alone", "attempts", "group", "request", "size", "withdrawn")
+    __slots__ = ("added_s", "alone", "attempts", "group", "request", "size")
 
     def __init__(self, request: R, size: int, group: str | None = None) -> None:
         self.request = request
@@ -41,7 +53,6 @@ class PendingSend(Generic[R]):
         self.added_s = 0.0
         self.attempts = 0
         self.alone = False  # in a batch of its own, since a batch with it was refused as a whole
-        self.withdrawn = False  # it is not to be sent any more
 
 
 class _Lane(Generic[R]):
@@ -136,9 +147,6 @@ class Batcher(Generic[R]):
         size = 0
         while self._ready:
             message = self._ready[0]
-            if message.withdrawn:
-                self.settle(self._ready.popleft())
-                continue
             if batch and (message.alone or size + message.size > self._limits.bytes_max):
                 return batch, True
             batch.append(self._ready.popleft())
@@ -155,10 +163,7 @@ class Batcher(Generic[R]):
                 message = lane.waiting[0]
                 if message.alone or size + message.size > self._limits.bytes_max:
                     break
-                lane.waiting.popleft()
-                if message.withdrawn:
-                    continue
-                batch.append(message)
+                batch.append(lane.waiting.popleft())
                 size += message.size
                 lane.unsettled += 1
         return batch

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
+from penstock.client.errors import Unavailable
+
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
 _UNFINISHED = ".part"
 
 
-class PayloadError(Exception):
-    """A payload cannot be stored or read."""
+class PayloadError(Unavailable):
+    """A payload cannot be stored or read now."""
 
 
-class PayloadMissing(PayloadError):
-    """There is none: it was deleted, or is in another store."""
+class PayloadMissing(Exception):
+    """There is none: it was deleted, or is not of this store."""
 
 
 class Pointer(NamedTuple):
@@ -42,7 +44,7 @@ class PayloadStore(Protocol):
         """Raises PayloadMissing and PayloadError."""
 
     def delete(self, pointer: Pointer) -> None:
-        """Also if there is none. Raises PayloadError."""
+        """Also if it is deleted already. Raises PayloadMissing for one of another store, and PayloadError."""
 
 
 class DirectoryStore:
