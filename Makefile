@@ -4,7 +4,9 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
-.PHONY: help setup serve test test-cluster test-failover test-clients test-package package fuzz bench check docs format clean
+LINT   := .tools/deploy/bin
+ACTIONLINT := v1.7.12
+.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy fuzz bench check docs format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -53,6 +55,20 @@ package: .tools/package/.ready ## build the wheel and the source distribution in
 
 test-package: setup package ## install what is in dist into empty environments and use it
 	$(BIN)/python -m pytest tests/package.py $(ARGS)
+
+test-deploy: setup .tools/deploy/.ready ## lint the files for Docker, Compose, Kubernetes, GitHub and pre-commit
+	$(LINT)/hadolint deploy/Dockerfile
+	$(LINT)/kubernetes-validate --strict --quiet $(filter-out %/kustomization.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
+	$(LINT)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(LINT)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(LINT)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/wish.yml
+	$(LINT)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(LINT)/pre-commit validate-config
+	$(LINT)/shellcheck .ci/run
+	@if command -v go > /dev/null; then \
+	  PATH="$(CURDIR)/$(LINT):$$PATH" go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT) && echo "actionlint: ok"; \
+	  else echo "actionlint: skipped, because Go is not installed"; fi
+	$(BIN)/python -m pytest tests/test_image.py tests/test_deploy.py $(ARGS)
 
 bench: setup ## compare with other servers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
