@@ -272,11 +272,28 @@ class Broker:
 
     async def drop(self, queue: LiveQueue) -> None:
         partition = self._partition_of(queue)
+        self._remove(queue, partition)
+        await queue.shard.settled()
+        partition.upkeep.maintain()
+
+    def _remove(self, queue: LiveQueue, partition: Partition) -> None:
         partition.catalogue.remove(queue, queue.shard.clock.now_ms())
         partition.moves.source_deleted(queue)
         partition.bulk_tasks.queue_deleted(queue)
-        await queue.shard.settled()
-        partition.upkeep.maintain()
+
+    async def clear(self, account: str | None) -> int:
+        """Delete all queues of an account, or of all accounts, and let their names be used again at once. Returns how
+        many there were. For tests, in a process that owns all shards."""
+        queues = [queue for queue in self.queues() if account in (None, queue.name.account)]
+        for queue in queues:
+            self._remove(queue, self._partition_of(queue))
+        partitions = list(self._partitions.values())
+        for partition in partitions:
+            partition.catalogue.end_cooldowns_of(account)
+        await self.settled()
+        for partition in partitions:
+            partition.upkeep.maintain()
+        return len(queues)
 
     async def purge(self, queue: LiveQueue) -> None:
         partition, shard = self._partition_of(queue), queue.shard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
@@ -29,7 +29,7 @@ from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
 from penstock.server.shard_hints import ShardHints
-from penstock.server.shards import OpenShards
+from penstock.server.shards import LoopRuntimes, OpenShards, Runtimes
 from penstock.server.throttle import Throttle
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.services import admin, sqs, sts
@@ -45,6 +45,9 @@ from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.site import SqliteSite
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Service
+
+if TYPE_CHECKING:
+    from penstock.testing.controlled_time import ControlledTime
 
 SHARDS_PER_WORKER = 4  # of a new store: so that it can grow without being copied
 
@@ -79,6 +82,7 @@ class Parts:
         self.site = site_of(config)
         self.broker: Broker
         self.shards: OpenShards
+        self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
         self.health = Health()
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
@@ -125,7 +129,7 @@ class Parts:
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
             usage=None if place is None else place.usage,
         )  # fmt: skip
-        self.shards = OpenShards(self.site, self.broker, encryption, self._on_fatal)
+        self.shards = OpenShards(self.site, self.broker, encryption, self._runtimes(), self._on_fatal)
         if self._link_security is not None:
             self.node = ClusterNode(
                 self.config, self._link_security, leases_of(self.site), self.shards, self._declare
@@ -147,6 +151,14 @@ class Parts:
         dispatcher = Dispatcher(services, *around)
         self._routes.peek = PeekPage(_sqs(self), *around).answer
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
+
+    def _runtimes(self) -> Runtimes:
+        if not self.config.test_clock:
+            return LoopRuntimes(self.site.shards, commits_on_loop=self.site.is_local)
+        from penstock.testing.controlled_time import ControlledTime  # not needed elsewhere
+
+        self.controlled_time = ControlledTime(asyncio.get_running_loop())
+        return self.controlled_time
 
     async def open_shards(self, indexes: Iterable[int]) -> None:
         """Raises PenstockError."""

@@ -17,6 +17,7 @@ from penstock.services.admin.structs import BackupFile, Refused, ReloadResult
 
 if TYPE_CHECKING:
     from penstock.server.compose import Parts
+    from penstock.testing.controlled_time import ControlledTime
 
 _PIECE_BYTES = 256 * 1024
 
@@ -26,6 +27,10 @@ class ProcessControl:
         self._parts = parts
         self.account = parts.config.space.account
         self._started_s = time.monotonic()
+
+    @property
+    def test_time(self) -> ControlledTime | None:
+        return self._parts.controlled_time
 
     def facts(self) -> ServerFacts:
         parts = self._parts

@@ -1,4 +1,4 @@
-"""The shards that this process has open, each with its store, its clock, a writing thread and its part of the broker.
+"""The shards that this process has open, each with its store, its clock, its runtime and its part of the broker.
 
 All of a site's shards in a single process, some of them in one of several. They can be opened and closed at any time.
 """
@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.broker.broker import Broker
-from penstock.broker.runtime import LoopRuntime, Worker
+from penstock.broker.runtime import LoopRuntime, Runtime, Worker
 from penstock.broker.shard import Shard
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, StoreBroken, StoreError, StoreRefused
 from penstock.promise import run_detached, start
 from penstock.server.encryption import Encryption
@@ -26,10 +26,48 @@ log = logging.getLogger("penstock.server")
 _READERS_MAX = 4
 
 
+class ResumedClock(Clock, Protocol):
+    def resume(self, last_now_ms: int, last_wall_ms: int) -> None:
+        """Go on from the last readings that the store has."""
+
+
+class ShardRuntime(Runtime, Protocol):
+    def close(self) -> None:
+        """Returns when the jobs given before are done."""
+
+
+class Runtimes(Protocol):
+    """What gives each shard its clock and its runtime."""
+
+    def of_shard(self, index: int) -> tuple[ResumedClock, ShardRuntime]: ...
+
+    def stop(self) -> None:
+        """The runtimes of all shards are closed."""
+
+
+class LoopRuntimes:
+    """The machine's clock, and threads: one that writes for each shard, and a few that read for all."""
+
+    def __init__(self, shards: int, *, commits_on_loop: bool) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._commits_on_loop = commits_on_loop
+        # Each shard keeps to one reader: a store is read by one thread at a time.
+        readers = min(shards, _READERS_MAX)
+        self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
+
+    def of_shard(self, index: int) -> tuple[SystemClock, LoopRuntime]:
+        clock, reader = SystemClock(), self._readers[index % len(self._readers)]
+        return clock, LoopRuntime(self._loop, clock, reader, commits_on_loop=self._commits_on_loop)
+
+    def stop(self) -> None:
+        for reader in self._readers:
+            reader.close()
+
+
 class _Opened(NamedTuple):
     shard: Shard
     store: EncryptedStore
-    runtime: LoopRuntime
+    runtime: ShardRuntime
 
 
 def _open_store(store: EncryptedStore) -> ShardState:
@@ -48,17 +86,16 @@ class OpenShards:
         site: StoreSite,
         broker: Broker,
         encryption: Encryption,
+        runtimes: Runtimes,
         on_fatal: Callable[[StoreError], None],
     ) -> None:
         """``on_fatal`` is called when the process has to stop: a shard is lost for good, or the disk failed."""
         self.site = site
         self._broker = broker
         self._encryption = encryption
+        self._runtimes = runtimes
         self._on_fatal = on_fatal
-        self._loop = loop = asyncio.get_running_loop()
-        # Each shard keeps to one reader: a store is read by one thread at a time.
-        readers = min(site.shards, _READERS_MAX)
-        self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
+        self._loop = asyncio.get_running_loop()
         self._opened: dict[int, _Opened] = {}
         self.on_shard_lost: Callable[[int, StoreError], None] | None = None
         """Called with a shard that another process has taken, when this one no longer serves it. None: no other
@@ -82,9 +119,7 @@ class OpenShards:
             raise failures[0]
 
     async def _open(self, index: int) -> None:
-        clock = SystemClock()
-        reader = self._readers[index % len(self._readers)]
-        runtime = LoopRuntime(self._loop, clock, reader, commits_on_loop=self.site.is_local)
+        clock, runtime = self._runtimes.of_shard(index)
         store = self._encryption.around(self.site.shard(index))
         try:
             state = await runtime.write(partial(_open_store, store))
@@ -146,5 +181,4 @@ class OpenShards:
         """Returns when the jobs given before are done. Reads may each ask for another one: those fail."""
         for opened in self._opened.values():
             opened.runtime.close()
-        for reader in self._readers:
-            reader.close()
+        self._runtimes.stop()

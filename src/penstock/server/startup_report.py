@@ -12,6 +12,7 @@ from penstock.server.settings.types import without_password
 
 Report = Mapping[str, str | int | float | list[str]]
 _WARNING = "WARNING: "
+_TEST_CLOCK = "a test clock, for example: penstock test advance 15m"
 
 
 class Recovered(NamedTuple):
@@ -47,6 +48,7 @@ def startup_report(
         "addresses": [f"{config.scheme}://{address}" for address in addresses],
         "data": describe_data(config),
         "durability": durability,
+        **({"clock": _TEST_CLOCK} if config.test_clock else {}),
         "recovered": recovered.text,
         "access": describe_access(config, addresses),
         "encryption": encryption,

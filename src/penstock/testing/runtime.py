@@ -21,6 +21,8 @@ from penstock.testing.clock import ManualClock
 T = TypeVar("T")
 Step = Callable[[], None]
 
+_TIMERS_MIN = 1000
+
 
 class SimulatedThread:
     """Does one job after the other. ``paused``: it does not begin with the next."""
@@ -88,6 +90,7 @@ class SimulatedRuntime:
         self.writer = SimulatedThread(self._loop)
         self._timers: list[tuple[int, int, SimulatedTimer]] = []
         self._timers_set = 0
+        self._timers_max = _TIMERS_MIN  # with more of them, the cancelled ones are removed
         self.fired = 0
 
     def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
@@ -107,9 +110,17 @@ class SimulatedRuntime:
 
     def at(self, now_ms: int, callback: Step) -> SimulatedTimer:
         timer = SimulatedTimer(now_ms, callback)
+        if len(self._timers) > self._timers_max:
+            self._remove_cancelled()
         self._timers_set += 1
         heapq.heappush(self._timers, (now_ms, self._timers_set, timer))
         return timer
+
+    def _remove_cancelled(self) -> None:
+        """While time stands still, timers of receives that were answered would never come to their turn."""
+        self._timers = [each for each in self._timers if not each[2].cancelled]
+        heapq.heapify(self._timers)
+        self._timers_max = max(_TIMERS_MIN, 2 * len(self._timers))
 
     # -- what a test does ------------------------------------------------------------------------------------
 
@@ -134,12 +145,15 @@ class SimulatedRuntime:
 
     def advance(self, ms: int) -> None:
         """Let time pass, from one timer to the next, with everything done in between."""
-        until_ms = self.clock.now_ms() + ms
         self.run_until_idle()
-        while (due_ms := self.next_timer_ms()) is not None and due_ms <= until_ms:
-            self.clock.advance(max(0, due_ms - self.clock.now_ms()))
+        while (due_ms := self.next_timer_ms()) is not None:
+            wait_ms = max(0, due_ms - self.clock.now_ms())
+            if wait_ms > ms:
+                break
+            self.clock.advance(wait_ms)
+            ms -= wait_ms
             self.run_until_idle()
-        self.clock.advance(max(0, until_ms - self.clock.now_ms()))
+        self.clock.advance(ms)
 
     def next_timer_ms(self) -> int | None:
         while self._timers and self._timers[0][2].cancelled:

@@ -117,7 +117,7 @@ def test_a_reader_changes_nothing(world: Secured) -> None:
         if not row.read_only:
             method, _, path = row.http.removeprefix("/").partition(" ")
             path = path.removeprefix("/admin/v1").replace("{queue}", "orders-1").replace("{id}", "x")
-            members = {"to": "front", "reason": "x", "operation": "delete"}
+            members = {"to": "front", "reason": "x", "operation": "delete", "frozen": True}
             body = {each: members[each] for each in members if each in row.request.__struct_fields__}
             assert refused(reader, method, path, body or None) == (403, "AccessDenied"), name
 

@@ -25,6 +25,7 @@ def command(**flags: object) -> None:
     Examples:
       penstock serve
       penstock serve --memory --port 0
+      penstock serve --memory --test-clock
       penstock serve --config /etc/penstock/penstock.toml --log-format json
       penstock serve --host 0.0.0.0 --public-url https://queues.example.com
       penstock serve --workers 4

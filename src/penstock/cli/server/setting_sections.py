@@ -16,7 +16,7 @@ SECTIONS = {
         "allow_plain_http", "public_url", "trusted_proxies", "cors_origins",
     ),
     "Data": (
-        "data", "backup_directory", "memory", "workers", "shards", "durability", "durability_interval",
+        "data", "backup_directory", "memory", "test_clock", "workers", "shards", "durability", "durability_interval",
         "relaxed_waits", "memory_budget",
         "message_history", "message_history_time", "disk_warning",
     ),

@@ -120,6 +120,9 @@ class Config:
         Path | None, PATH, "Directory for backups that clients of the admin API ask for. Default: none."
     ] = None
     memory: Annotated[bool, BOOLEAN, "Keep everything in memory: nothing survives a stop."] = False
+    test_clock: Annotated[
+        bool, BOOLEAN, "Let tests advance the clock of the broker, with the admin API. Needs memory."
+    ] = False
     workers: Annotated[
         int, integer(1, 64), "Worker processes that share the port and the shards of the data."
     ] = 1

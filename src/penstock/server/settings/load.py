@@ -193,6 +193,7 @@ def _check_combinations(config: Config) -> None:
         raise ConfigError(
             f"durability = {config.durability} has no effect with memory, which uses no disk: remove one of them"
         )
+    _check_test_clock(config)
     if 0 < config.shards < config.workers:
         raise ConfigError(
             f"shards = {config.shards} is too few for {config.workers} workers, which own at least one each: "
@@ -212,6 +213,21 @@ def _check_combinations(config: Config) -> None:
         )
     if config.audit_required and config.audit_file is None:
         raise ConfigError("audit_required is set but there is no audit log: set audit to the path of a file")
+
+
+def _check_test_clock(config: Config) -> None:
+    """Messages that somebody needs must not expire because a test has turned the clock."""
+    if not config.test_clock:
+        return
+    if not config.memory:
+        raise ConfigError(
+            "test_clock is set but memory is not: advancing the clock would expire stored messages. Set memory, and "
+            "remove store if it is set"
+        )
+    if config.workers > 1:
+        raise ConfigError(
+            "test_clock cannot be used with workers, which would each have a clock of its own: remove one of them"
+        )
 
 
 _CLUSTER_TLS = ("cluster_tls_certificate", "cluster_tls_key", "cluster_tls_ca")

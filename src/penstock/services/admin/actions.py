@@ -27,11 +27,19 @@ from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
 from penstock.services.admin.server import backup, get_status, reload
 from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
+from penstock.services.admin.testing import (
+    advance_test_clock,
+    change_test_clock,
+    delete_all_queues,
+    get_test_clock,
+    reset_test_clock,
+)
 from penstock.wire.service import Action, AuditRule, FindResource, Handler
 
 _QUEUE, _QUEUES = "/admin/v1/queues/{queue}", "/admin/v1/queues"
 _MESSAGES, _MESSAGE = f"{_QUEUE}/messages", f"{_QUEUE}/messages/{{id}}"
 _TASKS = f"{_QUEUE}/tasks"
+_TEST_CLOCK = "/admin/v1/test/clock"
 _ABOUT_QUEUE = ("queue", "account")
 _ABOUT_MESSAGE = (*_ABOUT_QUEUE, "id")
 
@@ -104,6 +112,22 @@ _ROWS = (
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
     _change("Reload", "POST /admin/v1/reload", st.Nothing, st.ReloadResult, reload, the_server, ()),
     _change("Backup", "POST /admin/v1/backup", st.BackupRequest, st.BackupResult, backup, the_server, ("path",)),
+    _look("GetTestClock", f"GET {_TEST_CLOCK}", st.Nothing, st.TestClockInfo, get_test_clock, the_server, ()),
+    _change(
+        "AdvanceTestClock", f"POST {_TEST_CLOCK}/advance", st.AdvanceRequest, st.TestClockInfo, advance_test_clock,
+        the_server, ("days", "hours", "minutes", "seconds"),
+    ),
+    _change(
+        "ChangeTestClock", f"PATCH {_TEST_CLOCK}", st.ChangeTestClockRequest, st.TestClockInfo, change_test_clock,
+        the_server, ("frozen",),
+    ),
+    _change(
+        "ResetTestClock", f"POST {_TEST_CLOCK}/reset", st.Nothing, st.TestClockInfo, reset_test_clock, the_server, (),
+    ),
+    _change(
+        "DeleteAllQueues", "DELETE /admin/v1/test/queues", st.DeleteAllQueuesRequest, st.DeleteAllQueuesResult,
+        delete_all_queues, the_server, ("account",),
+    ),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,
         read_only=True, http="GET /admin/v1/openapi.json",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import __version__
 from penstock.broker.summaries import ShardStatus
@@ -21,6 +21,9 @@ from penstock.services.admin.structs import (
     StoreState,
 )
 from penstock.wire.service import Call
+
+if TYPE_CHECKING:
+    from penstock.services.admin.testing import TestTime
 
 _FILE_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 
@@ -41,6 +44,10 @@ class ServerControl(Protocol):
     """The process, as far as requests may ask or change it."""
 
     account: str  # that the server belongs to
+
+    @property
+    def test_time(self) -> TestTime | None:
+        """None: time is the real one."""
 
     def facts(self) -> ServerFacts: ...
 

@@ -351,5 +351,32 @@ class BackupResult(msgspec.Struct, kw_only=True):
     content: Annotated[Any, Payload(b"application/x-tar")]
 
 
+class TestClockInfo(msgspec.Struct, kw_only=True):
+    now: str
+    ahead_s: float  # of the real time
+    frozen: bool
+
+
+class AdvanceRequest(Asked, kw_only=True):
+    """By the sum of these."""
+
+    days: float | None = None
+    hours: float | None = None
+    minutes: float | None = None
+    seconds: float | None = None
+
+
+class ChangeTestClockRequest(Asked, kw_only=True):
+    frozen: bool
+
+
+class DeleteAllQueuesRequest(Asked, kw_only=True):
+    account: Annotated[str | None, InQuery()] = None  # without it: those of all accounts
+
+
+class DeleteAllQueuesResult(msgspec.Struct, kw_only=True):
+    deleted: int
+
+
 class OpenApiDocument(msgspec.Struct, kw_only=True):
     content: Annotated[Any, Payload(b"application/json")]

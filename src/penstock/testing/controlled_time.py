@@ -1,0 +1,172 @@
+"""Time that a test controls, for all shards of a server: one clock, and one runtime on an event loop.
+
+The runtime is the simulated one, and the loop makes its steps: as they come while time runs, and all that are due at
+once when time is advanced. Jobs of the store run on the loop, too, so that this is for the store in memory only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from penstock.broker.runtime import Done, Timer
+from penstock.promise import Promise
+from penstock.testing.clock import ManualClock
+from penstock.testing.runtime import SimulatedRuntime
+
+T = TypeVar("T")
+
+ADVANCE_MAX = timedelta(days=31)
+"""At once. Nothing in a broker lasts for longer than the retention of messages, two weeks."""
+
+_STEPS_PER_TURN = 500  # some milliseconds: other events of the loop have their turn, too
+
+
+class ControlledTime:
+    """Everything is called on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, frozen: bool = False) -> None:
+        """``frozen``: time stands still but for what it is advanced. Else it runs along with the real time."""
+        self.clock = ManualClock(_real_ms(), runs=not frozen)
+        self._loop = loop
+        self._frozen_at_start = frozen
+        self._simulated = SimulatedRuntime(self.clock)
+        self._scheduled = False  # the loop will make steps
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0  # of the clock
+        self._closed = False
+
+    # -- the runtime of each shard -------------------------------------------------------------------------------
+
+    def of_shard(self, index: int) -> tuple[ManualClock, ControlledTime]:
+        return self.clock, self
+
+    def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
+        self._simulated.commit(job, done, short=short)
+        self._schedule()
+
+    def write(self, job: Callable[[], T]) -> Promise[T]:
+        self._schedule()
+        return self._simulated.write(job)
+
+    def read(self, job: Callable[[], T]) -> Promise[T]:
+        self._schedule()
+        return self._simulated.read(job)
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._simulated.soon(callback)
+        self._schedule()
+
+    def at(self, now_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = self._simulated.at(now_ms, callback)
+        self._set_timer()
+        return timer
+
+    def close(self) -> None:
+        """Of one shard. Nothing is left to be done then."""
+
+    # -- what a test does ------------------------------------------------------------------------------------------
+
+    @property
+    def is_frozen(self) -> bool:
+        return not self.clock.runs
+
+    @property
+    def shown_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    @property
+    def ahead_ms(self) -> int:
+        """Of the real time; less than nothing if it stood still for longer than it was advanced."""
+        return self.clock.wall_ms() - _real_ms()
+
+    def advance(self, by: timedelta) -> None:
+        """Let time pass. When this returns, everything has happened that was due by then, in its order.
+
+        Raises ValueError."""
+        if not timedelta() <= by <= ADVANCE_MAX:
+            raise ValueError(f"expected a time from 0 seconds to {ADVANCE_MAX.days} days, not {by}")
+        self._simulated.advance(by // timedelta(milliseconds=1))
+        self._simulated.run_until_idle()
+        self._clock_changed()
+
+    async def advance_in_turn(self, by: timedelta) -> None:
+        """The same for a request, whose handler may run within a step of the runtime."""
+        turn: Promise[None] = Promise()
+        self._loop.call_soon(turn.resolve, None)
+        await turn
+        self.advance(by)
+
+    def freeze(self) -> None:
+        """Time stands still until it is advanced."""
+        self.clock.stop()
+        self._clock_changed()
+
+    def run(self) -> None:
+        """Time runs along with the real time, from what the clock shows."""
+        self.clock.run()
+        self._clock_changed()
+
+    def reset(self) -> None:
+        """Show the real time again, and run or stand still as at the start. Nothing that has happened is undone: what
+        was due in ten seconds still is."""
+        self.clock.show(_real_ms())
+        if self._frozen_at_start:
+            self.freeze()
+        else:
+            self.run()
+
+    def stop(self) -> None:
+        """The server has stopped: nothing happens any more. May be called in any thread."""
+        self._closed = True
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._make_steps)
+
+    def _make_steps(self) -> None:
+        self._scheduled = False
+        idle = False
+        try:
+            self._simulated.fire()
+            idle = not all(self._simulated.step() for _ in range(_STEPS_PER_TURN))
+        finally:  # also if a step failed: the others are made
+            if idle:
+                self._set_timer()
+            else:
+                self._schedule()
+
+    def _clock_changed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """For the next moment at which something is due, if time runs."""
+        due_ms = self._simulated.next_timer_ms() if self.clock.runs else None
+        if self._timer is not None:
+            if due_ms == self._timer_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            self._timer_ms = due_ms
+            wait_ms = max(0, due_ms - self.clock.now_ms())
+            # A millisecond more, because a timer that fires early would find nothing due.
+            self._timer = self._loop.call_later((wait_ms + 1) / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if not self._closed:
+            self._schedule()
+
+
+def _real_ms() -> int:
+    return time.time_ns() // 1_000_000
