@@ -14,6 +14,7 @@ from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
+from penstock.server.console import Console
 from penstock.server.control import ProcessControl
 from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
@@ -23,7 +24,7 @@ from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
-from penstock.server.routes import Routes
+from penstock.server.routes import Mount, Routes
 from penstock.server.security import Security
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
@@ -100,6 +101,11 @@ class Parts:
             recorder=self.security.recorder,
             pages=pages,
         )
+        self.console = Console(
+            self._routes.serve, origins, config.space, self.security.credentials, lambda: self._routes.pages
+        )
+        if config.console:
+            self._routes.mount(b"console", Mount(self.console.page, for_any_page=True))
         audit = self.security.audit
         if audit is not None and config.audit_required:
             self.health.watch("the audit log cannot be written", lambda: audit.must_refuse)
@@ -222,6 +228,7 @@ class Parts:
         """Accept nothing new and answer every long poll with no messages."""
         self.health.expect(_STOPPING)
         self.listener.stop_accepting()
+        self.console.stop()
         self.broker.end_polls()
 
     async def unload(self) -> None:

@@ -74,7 +74,7 @@ class Routes:
         self._health = health
         self._throttle = throttle
         self._recorder = recorder
-        self._pages = pages
+        self.pages = pages
         self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
         self._requesters = Requesters()
         self._root = Mount(root_page, for_any_page=True)
@@ -84,11 +84,15 @@ class Routes:
             **(mounts or {}),
         }
 
+    def mount(self, segment: bytes, mount: Mount) -> None:
+        """From now on it answers the paths below this segment."""
+        self._mounts[segment] = mount
+
     def change(
         self, throttle: Throttle | SharedThrottle | None, cors: Cors, pages: WebPageFilter | None
     ) -> None:
         """For requests from now on."""
-        self._throttle, self._cors, self._pages = throttle, cors, pages
+        self._throttle, self._cors, self.pages = throttle, cors, pages
 
     def is_health_check(self, request: Request) -> bool:
         """What is answered even if there are too many connections."""
@@ -145,7 +149,7 @@ class Routes:
                 return
         caller = None
         try:
-            write_refusal = None if self._pages is None else self._pages.check(request)
+            write_refusal = None if self.pages is None else self.pages.check(request)
             caller = self._callers.of(request)
             if self._throttle is not None and not request.counted:
                 name = caller_name(caller.principal, self._origins.source_ip(request))
@@ -217,9 +221,9 @@ class Routes:
         return self._mounts.get(segment)
 
     def _serve_mount(self, mount: Mount, request: Request) -> None:
-        if not mount.for_any_page and self._pages is not None:
+        if not mount.for_any_page and self.pages is not None:
             try:
-                write_refusal = self._pages.check(request)
+                write_refusal = self.pages.check(request)
                 if write_refusal is not None and request.method not in (b"GET", b"HEAD"):
                     raise write_refusal
             except Fault as fault:

@@ -87,7 +87,7 @@ class WebPageFilter:
             raise access_denied(f"{_NO_PAGES}, unless they have an Origin that cors_origins lists.")
         # Some programs send Accept-Language. But they have no reason to GET, and a page without Origin can only GET.
         browser = browser or (b"accept-language" in headers and request.method != b"POST")
-        if browser and not self._is_ours(headers.get(b"host", b"")):
+        if browser and not self.is_ours(headers.get(b"host", b"")):
             raise access_denied(
                 f"{_NO_PAGES}, and this may be one. In a browser, use localhost, the IP address or the host in "
                 "public_url; a page's origin has to be listed in cors_origins."
@@ -98,8 +98,8 @@ class WebPageFilter:
             f"{_NO_PAGES} and links that change something, unless cors_origins lists their Origin."
         )
 
-    def _is_ours(self, host: bytes) -> bool:
-        """Any other name may be one that was made to point here."""
+    def is_ours(self, host: bytes) -> bool:
+        """Whether the name of the host is one of this server. Any other may have been made to point here."""
         name = without_port(host.decode("latin-1").lower())
         return (
             name == "localhost"

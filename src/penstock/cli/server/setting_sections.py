@@ -13,7 +13,7 @@ MOST_USED = (
 SECTIONS = {
     "Listening": (
         "host", "port", "listen", "tls_certificate", "tls_key", "tls_client_auth", "tls_client_ca",
-        "allow_plain_http", "public_url", "trusted_proxies", "cors_origins",
+        "allow_plain_http", "public_url", "trusted_proxies", "cors_origins", "console",
     ),
     "Data": (
         "data", "backup_directory", "memory", "test_clock", "workers", "shards", "durability", "durability_interval",

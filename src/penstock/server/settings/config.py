@@ -180,6 +180,7 @@ class Config:
         bool, BOOLEAN, "Accept signed requests from the network without TLS, as behind a proxy."
     ] = False
     cors_origins: Annotated[tuple[str, ...], ORIGINS, "Origins whose web pages may call the server."] = ()
+    console: Annotated[bool, BOOLEAN, "Serve the web console at /console/."] = True
     audit: Annotated[
         str,
         AUDIT_FILE,

@@ -1,0 +1,425 @@
+"""The back end of the web console: its files, sign-in, and requests of its pages to the services.
+
+    GET    /console/…                     the files of ``penstock/console/``
+    GET    /console/session               who is signed in
+    POST   /console/session               sign in with an access key: sets the cookie
+    DELETE /console/session               sign out
+    *      /console/api/admin/v1/…        the admin API
+    POST   /console/api/sqs/ACTION        an action of SQS, in JSON
+    POST   /console/api/monitoring/ACTION an action of CloudWatch
+    GET    /console/watch/admin/v1/…      answers of the admin API whenever they change (server-sent events)
+
+A page has no keys. The cookie holds a session of STS, which is encrypted and ends after an hour, and from which only
+the server can derive a secret. A request of the page is signed here with that secret, and then served like a request
+of any other client: verified, authorized, limited, audited, passed on to other processes. Nothing else is behind the
+console, and its pages can do what their user can do.
+
+A cookie is sent with whatever causes a request. So requests of other sites are refused: by SameSite, by the headers
+Sec-Fetch-Site and Origin, and by a header of our own, which another site cannot add.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import mimetypes
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+from penstock.auth.identity import Credentials
+from penstock.client.credentials import SigningKeys
+from penstock.client.signing import signed_headers
+from penstock.names import Space, is_account, is_region
+from penstock.server.health import json_page
+from penstock.server.http.request import HttpError, Request
+from penstock.server.http.response import REQUEST_ID
+from penstock.server.origin import Origins
+from penstock.wire.service import Headers, Response
+
+if TYPE_CHECKING:
+    from penstock.server.web_pages import WebPageFilter
+
+COOKIE = "penstock_session"
+_SESSION_S = 3600
+_COOKIE_MAX = 4000  # browsers keep no larger ones
+_OWN_HEADER = b"x-penstock-console"
+_REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
+_TARGETS = {"sqs": "AmazonSQS", "monitoring": "GraniteServiceVersion20100801"}
+_ADMIN = b"/admin/v1/"
+_JSON = b"application/x-amz-json-1.0"
+# Of a browser's request to the request that is signed: what the log and the policies look at.
+_KEPT_HEADERS = (
+    b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
+)  # fmt: skip
+_WATCH_EVERY_S, _WATCH_PING_S = 1.0, 15.0
+_WATCHES_MAX, _WATCHES_PER_ADDRESS_MAX = 500, 50
+_SAFE_PAGE: Headers = [
+    (
+        b"Content-Security-Policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"X-Frame-Options", b"DENY"),
+    (b"Referrer-Policy", b"no-referrer"),
+    (b"Cross-Origin-Opener-Policy", b"same-origin"),
+    (b"Cross-Origin-Resource-Policy", b"same-origin"),
+]
+
+
+class Asker(NamedTuple):
+    """For whom a page asks."""
+
+    keys: SigningKeys
+    space: Space
+
+
+class PageRequest(Request):
+    """A request of a page. The connection drops the content of the original while that waits."""
+
+    original: Request | None = None
+
+    @classmethod
+    def of(cls, original: Request) -> PageRequest:
+        return cls(
+            original.peer, original.id, original.method, original.target, original.headers, original.raw_headers,
+            original.body, original=original,
+        )  # fmt: skip
+
+
+class Console:
+    def __init__(
+        self,
+        serve: Callable[[Request], None],
+        origins: Origins,
+        home: Space,
+        credentials: Credentials | None,
+        pages: Callable[[], WebPageFilter | None],
+    ) -> None:
+        """``serve``: answers a request of a client. Without ``credentials`` the server is open."""
+        self._serve = serve
+        self._origins = origins
+        self._home = home
+        self._credentials = credentials
+        self._pages = pages
+        self._watches: dict[str, int] = {}  # open ones by address of the client
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the streams, which would else keep their connections open."""
+        self._stopping.set()
+
+    async def page(self, original: Request) -> Response:
+        """For /console and what is below it."""
+        path = original.path.decode("latin-1").removeprefix("/console")
+        request = PageRequest.of(original)
+        try:
+            if path == "/session":
+                self._check_own_page(request)
+                return await self._session(request)
+            if path.startswith("/api/"):
+                self._check_own_page(request)
+                return await self._api(request, path.removeprefix("/api/"))
+            if path.startswith("/watch/"):
+                self._check_own_page(request)
+                return self._watch(request)
+        except ConsoleRefusal as refused:
+            return refused.response(original)
+        return _static(original, path)
+
+    # Sign-in.
+
+    async def _session(self, request: PageRequest) -> Response:
+        match request.method:
+            case b"GET":
+                return await self._show_session(request)
+            case b"POST" if self._credentials is not None:
+                return await self._sign_in(request)
+            case b"DELETE":
+                return _with_cookie(json_page(request, {"signed_in": False}), self._cookie(request, "", 0))
+        raise ConsoleRefusal(405, "WrongMethod", "This address does not take that method.")
+
+    async def _show_session(self, request: PageRequest) -> Response:
+        page: dict[str, object] = {
+            "secured": self._credentials is not None,
+            "signed_in": False,
+            "account": self._home.account,
+            "region": self._home.region,
+        }
+        try:
+            asker = self._asker(request)
+        except ConsoleRefusal:
+            return json_page(request, page)
+        identity = await self._ask_sts(request, asker, "GetCallerIdentity")
+        if identity is not None:
+            page |= {"signed_in": True, "account": identity["Account"], "arn": identity["Arn"]}
+        return json_page(request, page)
+
+    async def _sign_in(self, request: PageRequest) -> Response:
+        """A long-term key is exchanged for a session; a temporary one is a session already."""
+        assert self._credentials is not None
+        try:
+            given = json.loads(request.body)
+            access_key, secret = given["access_key"].strip(), given["secret_key"].strip()
+            token = given.get("session_token")
+            if not all(
+                isinstance(each, str) and each.isascii() for each in (access_key, secret, token or "")
+            ):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConsoleRefusal(400, "InvalidRequest", "Expected access_key and secret_key.") from None
+        asker = Asker(SigningKeys(access_key, secret, token or None), self._space(request))
+        if token:
+            if await self._ask_sts(request, asker, "GetCallerIdentity") is None:
+                raise _wrong_key()
+        else:
+            issued = await self._ask_sts(request, asker, "GetSessionToken", DurationSeconds=str(_SESSION_S))
+            if issued is None:
+                raise _wrong_key()
+            access_key, token = issued["Credentials"]["AccessKeyId"], issued["Credentials"]["SessionToken"]
+        value = base64.urlsafe_b64encode(f"{access_key}:{token}".encode()).decode()
+        if len(value) > _COOKIE_MAX:
+            raise ConsoleRefusal(
+                400,
+                "SessionTooLarge",
+                "The session token is too long for a browser: use a long-term access key.",
+            )
+        return _with_cookie(json_page(request, {"signed_in": True}), self._cookie(request, value, _SESSION_S))
+
+    def _cookie(self, request: PageRequest, value: str, seconds: int) -> bytes:
+        secure = "; Secure" if self._origins.is_secure(request) else ""
+        return (
+            f"{COOKIE}={value}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        ).encode()
+
+    async def _ask_sts(self, request: PageRequest, asker: Asker, action: str, **members: str) -> dict | None:  # type: ignore[type-arg]
+        """None: the server does not accept the keys."""
+        body = urlencode({"Action": action, "Version": "2011-06-15", **members}).encode()
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+        response = await self._ask(request, asker, "POST", "/", headers, body, "sts")
+        if response.status == 200:
+            found: dict = json.loads(response.body)[f"{action}Response"][f"{action}Result"]  # type: ignore[type-arg]
+            return found
+        if response.status in (400, 401, 403):
+            return None
+        raise ConsoleRefusal(503, "Unavailable", "The server cannot answer at present. Try again.")
+
+    # Requests of the pages.
+
+    async def _api(self, request: PageRequest, path: str) -> Response:
+        asker = self._asker(request)
+        service, _, action = path.partition("/")
+        if service in _TARGETS and request.method == b"POST":
+            headers = {
+                "content-type": _JSON.decode(),
+                "x-amz-target": f"{_TARGETS[service]}.{action}",
+            }
+            return await self._ask(request, asker, "POST", "/", headers, request.body, service)
+        if service != "admin":
+            raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
+        headers = {}
+        if (content_type := request.headers.get(b"content-type")) is not None:
+            headers["content-type"] = content_type.decode("latin-1")
+        target = request.target.removeprefix(b"/console/api").decode("latin-1")
+        return await self._ask(
+            request, asker, request.method.decode(), target, headers, request.body, "penstock"
+        )
+
+    async def _ask(
+        self,
+        request: PageRequest,
+        asker: Asker,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
+        service: str,
+    ) -> Response:
+        """Serve a signed request in place of the browser's, from the same client."""
+        host = self._origins.as_signed(request).get(b"host", b"").decode("latin-1") or request.peer.listening
+        signed = signed_headers(
+            method, f"{request.peer.scheme}://{host}{target}", headers, body, asker.keys, asker.space.region, service
+        )  # fmt: skip
+        all_headers = {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
+        all_headers |= {
+            name.encode(): value.encode("latin-1") for name, value in signed.items() if name != "host"
+        }
+        all_headers.setdefault(b"host", host.encode("latin-1"))
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def on_response(_: Request, response: Response) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        asked = Request(
+            request.peer, request.id, method.encode(), target.encode("latin-1"), all_headers, None, body,
+            on_response=on_response,
+        )  # fmt: skip
+        self._serve(asked)
+        if request.original is not None:
+            request.original.call = asked.call  # it ends if the browser disconnects
+        return await answered
+
+    def _asker(self, request: PageRequest) -> Asker:
+        space = self._space(request)
+        if self._credentials is None:
+            return Asker(SigningKeys(space.account, "open"), space)
+        try:
+            cookies = SimpleCookie(request.headers.get(b"cookie", b"").decode("latin-1"))
+            value = cookies[COOKIE].value
+            access_key, _, token = base64.urlsafe_b64decode(value.encode()).decode().partition(":")
+        except (KeyError, ValueError, CookieError, binascii.Error):
+            raise _not_signed_in() from None
+        if not access_key or not token:
+            raise _not_signed_in()
+        secret = self._credentials.directory.sessions.secret(access_key)
+        return Asker(SigningKeys(access_key, secret, token), space)
+
+    def _space(self, request: PageRequest) -> Space:
+        region = request.headers.get(_REGION, b"").decode("latin-1") or self._home.region
+        account = request.headers.get(_ACCOUNT, b"").decode("latin-1") or self._home.account
+        if not is_region(region) or not is_account(account):
+            raise ConsoleRefusal(400, "InvalidRequest", "Not a region or account.")
+        return Space(account, region)
+
+    def _check_own_page(self, request: PageRequest) -> None:
+        """Raises ConsoleRefusal if another site may have caused the request."""
+        headers = request.headers
+        origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+        from_site = headers.get(b"sec-fetch-site", b"same-origin")
+        foreign = origin is not None and origin.partition(b"://")[2] not in (host, self._public_host(request))
+        if from_site != b"same-origin" or foreign or headers.get(_OWN_HEADER) != b"1":
+            raise ConsoleRefusal(403, "NotOwnPage", "Only pages of the console may call this address.")
+        pages = self._pages()
+        if pages is not None and not pages.is_ours(host):
+            raise ConsoleRefusal(
+                403,
+                "UnknownHost",
+                "This server has no credentials: open the console with localhost, an IP address or the host "
+                "in public_url.",
+            )
+
+    def _public_host(self, request: PageRequest) -> bytes:
+        """As the browser sees it, if a proxy is in front."""
+        return self._origins.base_url(request).partition("://")[2].encode()
+
+    # Streams.
+
+    def _watch(self, request: PageRequest) -> Response:
+        asker = self._asker(request)
+        target = request.target.removeprefix(b"/console/watch").decode("latin-1")
+        if request.method != b"GET" or not target.encode("latin-1").startswith(_ADMIN):
+            raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
+        address = request.peer.address
+        open_here = self._watches.get(address, 0)
+        if open_here >= _WATCHES_PER_ADDRESS_MAX or sum(self._watches.values()) >= _WATCHES_MAX:
+            raise ConsoleRefusal(503, "TooManyStreams", "Too many pages are open. Close some.")
+        headers = [
+            (b"Content-Type", b"text/event-stream"),
+            (b"Cache-Control", b"no-store"),
+            (b"X-Accel-Buffering", b"no"),
+            (REQUEST_ID, request.id.encode()),
+        ]
+        return Response(200, headers, stream=self._changes(request, asker, target))
+
+    async def _changes(self, request: PageRequest, asker: Asker, target: str) -> AsyncIterator[bytes]:
+        address = request.peer.address
+        self._watches[address] = self._watches.get(address, 0) + 1
+        try:
+            shown, silent_s = b"", 0.0
+            while not self._stopping.is_set():
+                response = await self._ask(request, asker, "GET", target, {}, b"", "penstock")
+                body = response.body.strip()
+                if response.status != 200:
+                    yield b"event: refused\ndata: " + body.replace(b"\n", b" ") + b"\n\n"
+                    return
+                if body != shown:
+                    shown, silent_s = body, 0.0
+                    yield b"data: " + body.replace(b"\n", b" ") + b"\n\n"
+                elif silent_s >= _WATCH_PING_S:
+                    silent_s = 0.0
+                    yield b": still here\n\n"
+                try:
+                    async with asyncio.timeout(_WATCH_EVERY_S):
+                        await self._stopping.wait()
+                except TimeoutError:
+                    silent_s += _WATCH_EVERY_S
+        finally:
+            left = self._watches[address] - 1
+            if left:
+                self._watches[address] = left
+            else:
+                del self._watches[address]
+
+
+class ConsoleRefusal(Exception):
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+    def response(self, request: Request) -> Response:
+        return json_page(request, {"code": self.code, "message": self.message}, self.status)
+
+
+def _not_signed_in() -> ConsoleRefusal:
+    return ConsoleRefusal(401, "NotSignedIn", "Sign in first.")
+
+
+def _wrong_key() -> ConsoleRefusal:
+    return ConsoleRefusal(401, "WrongKey", "The server does not accept this access key and secret.")
+
+
+def _with_cookie(response: Response, cookie: bytes) -> Response:
+    return Response(response.status, [*response.headers, (b"Set-Cookie", cookie)], response.body)
+
+
+# Files.
+
+
+class _File(NamedTuple):
+    content: bytes
+    type: bytes
+    etag: bytes
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """By path below /console/. Read once, when the first page is asked for."""
+    found: dict[str, _File] = {}
+
+    def add(folder: Traversable, prefix: str) -> None:
+        for each in folder.iterdir():
+            if each.is_dir():
+                add(each, f"{prefix}{each.name}/")
+            elif not each.name.endswith((".py", ".pyc")):
+                content = each.read_bytes()
+                kind = mimetypes.guess_type(each.name)[0] or "text/plain"
+                charset = "; charset=utf-8" if kind.startswith("text/") or kind.endswith("javascript") else ""
+                etag = f'"{sha256(content).hexdigest()[:20]}"'.encode()
+                found[f"{prefix}{each.name}"] = _File(content, f"{kind}{charset}".encode(), etag)
+
+    add(files("penstock.console"), "")
+    return found
+
+
+def _static(request: Request, path: str) -> Response:
+    if request.method not in (b"GET", b"HEAD"):
+        raise HttpError(405, "Use GET or HEAD.")
+    if not path:  # relative links need the slash
+        return Response(308, [(b"Location", b"/console/"), (REQUEST_ID, request.id.encode())])
+    file = _files().get(path[1:] or "index.html")
+    headers = [*_SAFE_PAGE, (REQUEST_ID, request.id.encode())]
+    if file is None:
+        return Response(404, [*headers, (b"Content-Type", b"text/plain")], b"not found\n")
+    headers += [(b"ETag", file.etag), (b"Cache-Control", b"no-cache")]
+    if request.headers.get(b"if-none-match") == file.etag:
+        return Response(304, headers)
+    return Response(200, [*headers, (b"Content-Type", file.type)], file.content)
