@@ -38,9 +38,11 @@ MAY_IMPORT = {
         "wire",
         "auth",
         "services",
+        "client",
         "testing.controlled_time",
     },
     "migrate": {"queues", "broker", "services", "server", "store"},
+    "console": set[str](),  # files for browsers
     "client": {"auth.sigv4.canonical"},
     "testing": {"broker"},
     "cli": {"auth", "client", "cluster", "migrate", "server", "store"},

@@ -45,7 +45,7 @@ from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.site import SqliteSite
 from penstock.wire.dispatch import Dispatcher
-from penstock.wire.service import Service
+from penstock.wire.service import Action, Service
 
 if TYPE_CHECKING:
     from penstock.testing.controlled_time import ControlledTime
@@ -294,12 +294,21 @@ def _sqs(parts: Parts) -> sqs.Sqs:
 
 _SQS_TEXTS = admin.SqsTexts(shown_queue, sequence_number, queue_url, check_edited)
 
+
+def _rows_with_permission() -> tuple[Action, ...]:
+    """Of the services whose resources are queues or belong to the account as a whole."""
+    services = [service for service, _ in SERVICES if service is not sts.SERVICE]
+    return tuple(row for service in services for row in service.actions.values() if row.permission)
+
+
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (sqs.SERVICE, _sqs),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
     (
         admin.SERVICE,
-        lambda parts: admin.Admin(parts.broker, admin.ACTIONS, _SQS_TEXTS, ProcessControl(parts)),
+        lambda parts: admin.Admin(
+            parts.broker, admin.ACTIONS, _SQS_TEXTS, ProcessControl(parts), _rows_with_permission()
+        ),
     ),
 )
 """Every service and what its handlers need."""

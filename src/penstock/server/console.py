@@ -339,7 +339,7 @@ class Console:
                 response = await self._ask(request, asker, "GET", target, {}, b"", "penstock")
                 body = response.body.strip()
                 if response.status != 200:
-                    yield b"event: refused\ndata: " + body.replace(b"\n", b" ") + b"\n\n"
+                    yield b"event: refused\ndata: " + _shown_error(response) + b"\n\n"
                     return
                 if body != shown:
                     shown, silent_s = body, 0.0
@@ -367,6 +367,17 @@ class ConsoleRefusal(Exception):
 
     def response(self, request: Request) -> Response:
         return json_page(request, {"code": self.code, "message": self.message}, self.status)
+
+
+def _shown_error(response: Response) -> bytes:
+    """As an event: it has no status and no headers."""
+    headers = {name.lower(): value for name, value in response.headers}
+    try:
+        message = json.loads(response.body).get("message", "")
+    except (ValueError, AttributeError):
+        message = ""
+    code = headers.get(b"x-amzn-errortype", b"").decode("latin-1")
+    return json.dumps({"status": response.status, "code": code, "message": message}).encode()
 
 
 def _not_signed_in() -> ConsoleRefusal:

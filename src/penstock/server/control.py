@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import StoreError, StoreRefused
+from penstock.server.audit.search import EventFilter, newest_events, parse_time
 from penstock.server.backup import back_up, back_up_to, check_can_back_up
 from penstock.server.settings.config import Config
-from penstock.services.admin.faults import admin_fault
+from penstock.services.admin.faults import admin_fault, invalid
 from penstock.services.admin.server import ServerFacts
-from penstock.services.admin.structs import BackupFile, Refused, ReloadResult
+from penstock.services.admin.structs import (
+    AuditEventInfo,
+    BackupFile,
+    ListAuditEventsRequest,
+    Refused,
+    ReloadResult,
+)
 
 if TYPE_CHECKING:
     from penstock.server.compose import Parts
@@ -27,6 +36,7 @@ class ProcessControl:
         self._parts = parts
         self.account = parts.config.space.account
         self._started_s = time.monotonic()
+        self._log_reader = ThreadPoolExecutor(1, "penstock-audit-reader")  # one at a time: logs can be large
 
     @property
     def test_time(self) -> ControlledTime | None:
@@ -49,6 +59,29 @@ class ProcessControl:
         report = await self._parts.reloading.requested()
         refused = [Refused(what=what, why=why) for what, why in report.refused]
         return ReloadResult(reloaded=report.reloaded, unchanged=report.unchanged, refused=refused)
+
+    async def audit_events(self, chosen: ListAuditEventsRequest, events_max: int) -> list[AuditEventInfo]:
+        audit = self._parts.security.audit
+        if audit is None:
+            raise admin_fault("NotPossible", "The server has no audit log: set credentials or audit.")
+        now, times = datetime.now(UTC), {}
+        for member in ("since", "until"):
+            try:
+                text = getattr(chosen, member)
+                times[member] = None if text is None else parse_time(text, now)
+            except (ValueError, OverflowError):
+                raise invalid(member, "a time such as 2026-01-31T12:00Z or 15m") from None
+        wanted = EventFilter(
+            principal=chosen.principal, action=chosen.action, queue=chosen.queue, denied=bool(chosen.denied), **times
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(
+                self._log_reader, newest_events, audit.path, wanted, events_max
+            )
+        except OSError as error:
+            raise admin_fault("NotPossible", f"The audit log cannot be read: {error.strerror}.") from None
+        return [AuditEventInfo(**event._asdict()) for event in found]
 
     async def backup(self) -> BackupStream:
         config = self._parts.config

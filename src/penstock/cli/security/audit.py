@@ -15,14 +15,11 @@ from penstock.cli.failure import Failure, printable
 from penstock.cli.options import configured
 from penstock.server.audit.search import (
     AuditReader,
-    Event,
     EventFilter,
     Line,
     certificate_of,
-    is_denied,
     parse_time,
-    part_of,
-    queue_of,
+    summarize,
 )
 
 _POLL_S = 0.5
@@ -106,7 +103,7 @@ def _print(lines: Iterable[Line], chosen: EventFilter, as_json: bool) -> None:
             click.echo(line.text)
         else:
             certificate = certificate_of(line.event) if chosen.certificate else None
-            click.echo(_row(_cells(line.event), certificate))
+            click.echo(_row(summarize(line.event), certificate))
 
 
 def _warn_skipped(log: AuditReader) -> None:
@@ -132,32 +129,6 @@ def _time(option: str, text: str | None) -> str | None:
         raise Failure(
             f'invalid value "{text}" for {option}: expected a time such as 2026-01-31T12:00Z or 15m'
         ) from None
-
-
-def _cells(event: Event) -> tuple[str, ...]:
-    at, name = str(event.get("eventTime")), event["eventName"]
-    if details := part_of(event, "serviceEventDetails"):  # an event about the log itself
-        text = " ".join(f"{name}={value}" for name, value in details.items())
-        return (at, "denied" if is_denied(event) else "-", "-", name, "-", "-", text)
-    return (
-        at,
-        str(part_of(event, "additionalEventData").get("decision", "-")),
-        _caller(event),
-        name,
-        queue_of(event) or "-",
-        str(event.get("sourceIPAddress")),
-        str(event.get("errorCode") or ""),
-    )
-
-
-def _caller(event: Event) -> str:
-    identity = part_of(event, "userIdentity")
-    if "arn" in identity:
-        # user/alice, assumed-role/worker/session, root; --json shows the account
-        return str(identity["arn"]).rpartition(":")[2]
-    if identity.get("type") == "Unknown":
-        return f"unknown {identity.get('accessKeyId', '')}".strip()
-    return "anonymous"
 
 
 def _row(cells: tuple[str, ...], certificate: str | None) -> str:

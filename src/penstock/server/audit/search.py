@@ -11,8 +11,9 @@ import json
 import os
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -97,6 +98,51 @@ def queue_of(event: Event) -> str:
     asked = part_of(event, "requestParameters")
     named = asked.get("queueUrl") or asked.get("queueName") or asked.get("sourceArn") or ""
     return re.split(r"[:/]", str(named))[-1]
+
+
+class EventSummary(NamedTuple):
+    """One line about an event."""
+
+    at: str
+    decision: str
+    caller: str
+    action: str
+    queue: str
+    address: str
+    note: str  # the code of the error
+
+
+def summarize(event: Event) -> EventSummary:
+    at, name = str(event.get("eventTime")), event["eventName"]
+    if details := part_of(event, "serviceEventDetails"):  # an event about the log itself
+        text = " ".join(f"{name}={value}" for name, value in details.items())
+        return EventSummary(at, "denied" if is_denied(event) else "-", "-", name, "-", "-", text)
+    return EventSummary(
+        at,
+        str(part_of(event, "additionalEventData").get("decision", "-")),
+        _caller(event),
+        name,
+        queue_of(event) or "-",
+        str(event.get("sourceIPAddress")),
+        str(event.get("errorCode") or ""),
+    )
+
+
+def _caller(event: Event) -> str:
+    identity = part_of(event, "userIdentity")
+    if "arn" in identity:
+        # user/alice, assumed-role/worker/session, root; the event itself has the account
+        return str(identity["arn"]).rpartition(":")[2]
+    if identity.get("type") == "Unknown":
+        return f"unknown {identity.get('accessKeyId', '')}".strip()
+    return "anonymous"
+
+
+def newest_events(path: Path, chosen: EventFilter, events_max: int) -> list[EventSummary]:
+    """The newest ones that match, the newest first. Blocks while it reads the whole log."""
+    with closing(AuditReader(path)) as reader:
+        lines = (line.event for line in reader.existing() if chosen.matches(line.event))
+        return [summarize(event) for event in reversed(deque(lines, events_max))]
 
 
 def parse_time(text: str, now: datetime) -> str:

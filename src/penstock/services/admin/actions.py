@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.services.admin import structs as st
+from penstock.services.admin.access import list_audit_events, list_permissions
 from penstock.services.admin.changes import (
     dead_letter_message,
     delete_message,
@@ -110,6 +111,14 @@ _ROWS = (
     _look("GetTask", f"GET {_TASKS}/{{id}}", st.AboutTask, st.Task, get_task, members=_ABOUT_MESSAGE),
     _change("CancelTask", f"DELETE {_TASKS}/{{id}}", st.AboutTask, st.Task, cancel_task),
     _look("GetStatus", "GET /admin/v1/status", st.Nothing, st.StatusResult, get_status, the_server, ()),
+    _look(
+        "ListAuditEvents", "GET /admin/v1/audit", st.ListAuditEventsRequest, st.ListAuditEventsResult,
+        list_audit_events, the_server, ("principal", "action", "queue"),
+    ),
+    Action(
+        "ListPermissions", st.ListPermissionsRequest, st.ListPermissionsResult, list_permissions,
+        read_only=True, http="GET /admin/v1/permissions",
+    ),
     _change("Reload", "POST /admin/v1/reload", st.Nothing, st.ReloadResult, reload, the_server, ()),
     _change("Backup", "POST /admin/v1/backup", st.BackupRequest, st.BackupResult, backup, the_server, ("path",)),
     _look("GetTestClock", f"GET {_TEST_CLOCK}", st.Nothing, st.TestClockInfo, get_test_clock, the_server, ()),

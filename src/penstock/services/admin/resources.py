@@ -47,6 +47,7 @@ class Admin(msgspec.Struct, frozen=True):
     actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
     sqs: SqsTexts
     server: ServerControl
+    rows: tuple[Action, ...] = ()  # of all services that need a permission
 
 
 class SendPermission(NamedTuple):

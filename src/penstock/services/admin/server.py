@@ -11,9 +11,11 @@ from penstock.broker.summaries import ShardStatus
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
 from penstock.services.admin.structs import (
+    AuditEventInfo,
     BackupFile,
     BackupRequest,
     BackupResult,
+    ListAuditEventsRequest,
     Nothing,
     ReloadResult,
     ShardInfo,
@@ -53,6 +55,9 @@ class ServerControl(Protocol):
 
     async def reload(self) -> ReloadResult:
         """Of all processes of the server; the answer is this one's."""
+
+    async def audit_events(self, chosen: ListAuditEventsRequest, events_max: int) -> list[AuditEventInfo]:
+        """The newest first. Raises Fault if there is no audit log, or a time is none."""
 
     async def backup(self) -> AsyncIterable[bytes]:
         """Raises Fault if the store cannot be backed up."""

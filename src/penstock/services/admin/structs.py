@@ -331,6 +331,41 @@ class ReloadResult(msgspec.Struct, kw_only=True):
     refused: list[Refused]
 
 
+class ListPermissionsRequest(Asked, kw_only=True):
+    queue: Annotated[str | None, InQuery()] = None  # without it: all queues, and the server
+    account: Annotated[str | None, InQuery()] = None
+
+
+class ListPermissionsResult(msgspec.Struct, kw_only=True):
+    allowed: list[str]  # "sqs:SendMessage", "penstock:EditMessage", …
+
+
+class ListAuditEventsRequest(Asked, kw_only=True):
+    """``principal`` and ``action`` may contain * and ?."""
+
+    principal: Annotated[str | None, InQuery()] = None
+    action: Annotated[str | None, InQuery()] = None
+    queue: Annotated[str | None, InQuery()] = None
+    denied: Annotated[bool | None, InQuery()] = None
+    since: Annotated[str | None, InQuery()] = None
+    until: Annotated[str | None, InQuery()] = None
+    limit: Annotated[int | None, InQuery()] = None
+
+
+class AuditEventInfo(msgspec.Struct, kw_only=True):
+    at: str
+    decision: str
+    caller: str
+    action: str
+    queue: str
+    address: str
+    note: str  # the code of the error
+
+
+class ListAuditEventsResult(msgspec.Struct, kw_only=True):
+    events: list[AuditEventInfo]  # the newest first
+
+
 class BackupRequest(Asked, kw_only=True):
     path: str | None = None  # the name of a file in backup_directory; without it the backup is the response
 

@@ -1,0 +1,64 @@
+// Charts: small ones in tables, large ones with uPlot.
+import { html, useEffect, useRef, useState } from "./html.js";
+import { compact } from "./format.js";
+
+export function Spark({ values = [] }) {
+  if (values.length < 2) return html`<svg class="spark" role="img" aria-label="No values yet"></svg>`;
+  const top = Math.max(...values, 1e-9);
+  const step = 100 / (values.length - 1);
+  const path = values.map((value, at) => `${at ? "L" : "M"}${(at * step).toFixed(1)} ${(29 - (value / top) * 27).toFixed(1)}`).join("");
+  return html`<svg class="spark" viewBox="0 0 100 30" preserveAspectRatio="none" role="img"
+    aria-label=${`From ${compact(values[0])} to ${compact(values.at(-1))}`}><path d=${path} /></svg>`;
+}
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// series: [{label, times (seconds), values}], all drawn over the union of their times.
+export function Chart({ title, series, unit = "" }) {
+  const holder = useRef();
+  const plot = useRef(null);
+  const [theme, setTheme] = useState(0);
+  useEffect(() => {
+    const changed = () => setTheme((before) => before + 1);
+    addEventListener("theme", changed);
+    return () => removeEventListener("theme", changed);
+  }, []);
+  const times = [...new Set(series.flatMap((each) => each.times))].sort((a, b) => a - b);
+  const data = [times, ...series.map((each) => {
+    const byTime = new Map(each.times.map((time, at) => [time, each.values[at]]));
+    return times.map((time) => byTime.get(time) ?? null);
+  })];
+  const labels = series.map((each) => each.label).join("\n");
+  useEffect(() => {
+    const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
+    const width = () => holder.current.clientWidth || 300;
+    plot.current = new uPlot({
+      width: width(), height: 150, title: "", cursor: { drag: { x: false, y: false } },
+      scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
+      series: [{}, ...series.map((each, at) => ({
+        label: each.label, stroke: color(`--chart-${(at % 4) + 1}`), width: 1.5, points: { show: times.length < 2 },
+        value: (_, value) => (value === null || value === undefined ? "–" : `${compact(value)} ${unit}`),
+      }))],
+    }, data, holder.current);
+    const resized = new ResizeObserver(() => plot.current.setSize({ width: width(), height: 150 }));
+    resized.observe(holder.current);
+    return () => {
+      resized.disconnect();
+      plot.current.destroy();
+    };
+  }, [labels, theme, times.length < 2]);
+  useEffect(() => plot.current.setData(data));
+  return html`<figure class="card" style=${{ margin: 0 }}><figcaption><h2>${title}</h2></figcaption>
+    <div class="chart" ref=${holder} role="img" aria-label=${title}></div></figure>`;
+}
+
+// Values of the rate of sends of each queue since the page was opened.
+export function useSparks(queues) {
+  const kept = useRef(new Map());
+  useEffect(() => {
+    for (const { name, sent_rate } of queues ?? [])
+      kept.current.set(name, [...(kept.current.get(name) ?? []).slice(-59), sent_rate]);
+  }, [queues]);
+  return kept.current;
+}

@@ -1,0 +1,5 @@
+import { html } from "../html.js";
+
+export function QueueCharts() {
+  return html``;
+}

@@ -1,0 +1,160 @@
+// Pieces that all pages use.
+import { html, useEffect, useRef, useState } from "./html.js";
+
+// -- addresses: #/queues?sort=age ------------------------------------------------------------------------------
+
+export function readHash() {
+  const [path, text = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { parts: path.split("/").map(decodeURIComponent), params: Object.fromEntries(new URLSearchParams(text)) };
+}
+
+export function hashOf(parts, params = {}) {
+  const given = Object.entries(params).filter(([, value]) => value !== "" && value !== undefined && value !== false);
+  const text = new URLSearchParams(given).toString();
+  return `#/${parts.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+// Replaces the address without another entry in the history: filters are kept in it.
+export function replaceHash(parts, params) {
+  history.replaceState(null, "", hashOf(parts, params));
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+// -- notices ----------------------------------------------------------------------------------------------------
+
+const notices = new EventTarget();
+
+export function notify(text, kind = "info") {
+  notices.dispatchEvent(new CustomEvent("notice", { detail: { text, kind, id: Math.random() } }));
+}
+
+// Runs what a button does, and says what went wrong.
+export async function attempt(work, success) {
+  try {
+    const result = await work();
+    if (success) notify(success);
+    return result ?? true;
+  } catch (error) {
+    notify(error.message || error.code || String(error), "error");
+    return undefined;
+  }
+}
+
+export function Notices() {
+  const [shown, setShown] = useState([]);
+  useEffect(() => {
+    const add = ({ detail }) => {
+      setShown((before) => [...before.slice(-3), detail]);
+      const stays = detail.kind === "error" ? 12_000 : 4_000;
+      setTimeout(() => setShown((before) => before.filter((each) => each.id !== detail.id)), stays);
+    };
+    notices.addEventListener("notice", add);
+    return () => notices.removeEventListener("notice", add);
+  }, []);
+  const close = (id) => setShown((before) => before.filter((each) => each.id !== id));
+  return html`<div class="notices" aria-live="polite">
+    ${shown.map(({ id, text, kind }) => html`<div key=${id} class=${`notice ${kind}`}>
+      <span>${text}</span><button class="plain" aria-label="Dismiss" onClick=${() => close(id)}>×</button>
+    </div>`)}
+  </div>`;
+}
+
+export const Problem = ({ error }) => error && html`<p class="problem" role="alert">${error.message || error.code}</p>`;
+
+// -- dialogs ----------------------------------------------------------------------------------------------------
+
+export function Dialog({ title, onClose, children, wide }) {
+  const element = useRef();
+  useEffect(() => {
+    const shown = element.current;
+    shown.showModal();
+    return () => shown.close();
+  }, []);
+  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title}
+      onCancel=${(event) => { event.preventDefault(); onClose(); }}>
+    <header><h2>${title}</h2><button class="plain" aria-label="Close" onClick=${onClose}>×</button></header>
+    ${children}
+  </dialog>`;
+}
+
+// Asks before something is destroyed; with ``typed``, the text has to be typed.
+export function Confirm({ title, children, action, typed, onConfirm, onClose }) {
+  const [text, setText] = useState("");
+  const [busy, setBusy] = useState(false);
+  const confirm = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    if (await attempt(onConfirm) !== undefined) onClose();
+    else setBusy(false);
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}>
+    <form onSubmit=${confirm}>
+      ${children}
+      ${typed && html`<label>Type <b>${typed}</b> to confirm
+        <input value=${text} autocomplete="off" onInput=${(event) => setText(event.target.value)} /></label>`}
+      <footer>
+        <button type="button" onClick=${onClose}>Cancel</button>
+        <button class="danger" disabled=${busy || (typed && text !== typed)}>${action}</button>
+      </footer>
+    </form>
+  <//>`;
+}
+
+// -- small things -----------------------------------------------------------------------------------------------
+
+export const Badge = ({ kind = "", children }) => html`<span class=${`badge ${kind}`}>${children}</span>`;
+
+export function Copy({ text, label = "Copy" }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text);
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<button type="button" class="small" onClick=${copy}>${done ? "Copied" : label}</button>`;
+}
+
+export function Empty({ title, children }) {
+  return html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+}
+
+export function Field({ label, hint, children }) {
+  return html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+}
+
+// A heading of a table that sorts by its column.
+export function Sortable({ name, sort, descending, onSort, numeric, children }) {
+  const active = sort === name;
+  const order = active ? (descending ? "descending" : "ascending") : "none";
+  return html`<th aria-sort=${order} class=${numeric ? "number" : ""}>
+    <button class="plain" onClick=${() => onSort(name, active ? !descending : Boolean(numeric))}>
+      ${children}${active && html`<span aria-hidden="true"> ${descending ? "↓" : "↑"}</span>`}
+    </button>
+  </th>`;
+}
+
+// j and k move between the rows of a table, Enter opens one.
+export function rowKeys(event) {
+  if (event.target.tagName !== "TR") return;
+  const step = { j: "nextElementSibling", ArrowDown: "nextElementSibling", k: "previousElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+  if (step) {
+    event.target[step]?.focus();
+    event.preventDefault();
+  } else if (event.key === "Enter") event.target.querySelector("a, button")?.click();
+}
+
+export function useWatched(start, inputs) {
+  const [state, setState] = useState({ data: null, error: null });
+  useEffect(() => {
+    setState((before) => ({ data: before.data, error: null }));
+    return start(
+      (data) => setState({ data, error: null }),
+      (error) => setState((before) => ({ data: before.data, error })),
+    );
+  }, inputs);
+  return state;
+}
+
+export function Progress({ done, total }) {
+  return html`<progress value=${done} max=${Math.max(total, 1)} aria-label="Progress"></progress>`;
+}

@@ -1,0 +1,53 @@
+"""ListPermissions and ListAuditEvents: what the caller may do, and who did what."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.auth.authorize import AccessDenied, authorize
+from penstock.names import QueueName
+from penstock.services.admin.resources import Admin, AdminResource, queue_named, the_server
+from penstock.services.admin.shown import limit_of
+from penstock.services.admin.structs import (
+    ListAuditEventsRequest,
+    ListAuditEventsResult,
+    ListPermissionsRequest,
+    ListPermissionsResult,
+)
+from penstock.wire.service import Call
+
+_EVENTS_DEFAULT, _EVENTS_MAX = 100, 1000
+
+
+async def list_permissions(
+    admin: Admin, request: ListPermissionsRequest, call: Call
+) -> ListPermissionsResult:
+    """What the caller may do at present: with one queue, or with all queues and the server."""
+    name = QueueName(call.space.account, call.space.region, "*")
+    found = None
+    if request.queue is not None:
+        name = queue_named(request.queue, request.account, call)
+        found = admin.broker.by_name.get(name) or await admin.broker.describe(name)
+    queue = AdminResource(name.arn, name.account, found)
+    server = the_server(admin, request, call)
+    asked = msgspec.structs.replace(call)  # each question leaves its verdict
+    allowed = []
+    for row in admin.rows:
+        # Permissions of the admin API that are not about queues are about the server.
+        about_queue = (
+            row.grantable or not row.permission.startswith("penstock:") or row.resource is not the_server
+        )
+        try:
+            authorize(asked, row, queue if about_queue else server)
+        except AccessDenied:
+            continue
+        allowed.append(row.permission)
+    return ListPermissionsResult(allowed=sorted(set(allowed)))
+
+
+async def list_audit_events(
+    admin: Admin, request: ListAuditEventsRequest, call: Call
+) -> ListAuditEventsResult:
+    """The newest events of the audit log that match."""
+    limit = limit_of(request.limit, _EVENTS_DEFAULT, _EVENTS_MAX)
+    return ListAuditEventsResult(events=await admin.server.audit_events(request, limit))
