@@ -307,4 +307,5 @@ def test_removing_a_key_ends_its_sessions_and_streams(secured: Secured) -> None:
         if name == "refused":
             assert shown["status"] == 403
             break
-    assert page.ask("api/admin/v1/queues").status == 403
+    while page.ask("api/admin/v1/queues").status != 403:
+        pass  # each worker reads the file for itself

@@ -25,6 +25,7 @@ import base64
 import binascii
 import json
 import mimetypes
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from hashlib import sha256
@@ -36,7 +37,7 @@ from urllib.parse import urlencode
 
 from penstock.auth.identity import Credentials
 from penstock.client.credentials import SigningKeys
-from penstock.client.signing import signed_headers
+from penstock.client.signing import RequestTemplate
 from penstock.names import Space, is_account, is_region
 from penstock.server.health import json_page
 from penstock.server.http.request import HttpError, Request
@@ -55,7 +56,6 @@ _REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
 _TARGETS = {"sqs": "AmazonSQS", "monitoring": "GraniteServiceVersion20100801"}
 _ADMIN = b"/admin/v1/"
 _JSON = b"application/x-amz-json-1.0"
-# Of a browser's request to the request that is signed: what the log and the policies look at.
 _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
@@ -245,14 +245,17 @@ class Console:
     ) -> Response:
         """Serve a signed request in place of the browser's, from the same client."""
         host = self._origins.as_signed(request).get(b"host", b"").decode("latin-1") or request.peer.listening
-        signed = signed_headers(
-            method, f"{request.peer.scheme}://{host}{target}", headers, body, asker.keys, asker.space.region, service
-        )  # fmt: skip
-        all_headers = {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
-        all_headers |= {
-            name.encode(): value.encode("latin-1") for name, value in signed.items() if name != "host"
-        }
-        all_headers.setdefault(b"host", host.encode("latin-1"))
+        url = f"{request.peer.scheme}://{host}{target}"
+        try:
+            template = RequestTemplate(method, url, headers, asker.keys, asker.space.region, service)
+        except ValueError:
+            raise ConsoleRefusal(
+                400, "InvalidRequest", "The address is not quoted as it has to be."
+            ) from None
+        _, *lines = template.request(body, time.time()).partition(b"\r\n\r\n")[0].split(b"\r\n")
+        signed = dict(line.split(b": ", 1) for line in lines)
+        # What the log and the policies look at is the browser's. It may be that a proxy has changed the host.
+        signed |= {name: request.headers[name] for name in _KEPT_HEADERS if name in request.headers}
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def on_response(_: Request, response: Response) -> None:
@@ -260,7 +263,7 @@ class Console:
                 answered.set_result(response)
 
         asked = Request(
-            request.peer, request.id, method.encode(), target.encode("latin-1"), all_headers, None, body,
+            request.peer, request.id, method.encode(), target.encode("latin-1"), signed, None, body,
             on_response=on_response,
         )  # fmt: skip
         self._serve(asked)
