@@ -26,6 +26,10 @@ class SigningKeys(NamedTuple):
     secret_key: str
     token: str | None = None
 
+    def __repr__(self) -> str:
+        """For logs and tracebacks: without the secret."""
+        return f"SigningKeys({self.access_key!r}, ...)"
+
 
 class KeysOfProgram(NamedTuple):
     """A program prints them (``credential_process``)."""

@@ -58,7 +58,6 @@ class Session:
         self._keys = CurrentKeys(endpoint.credentials, network, self._open_sts)
         self._actions: dict[str, RequestKind] = {}
         self._templates: dict[RequestKind, RequestTemplate] = {}
-        self._templates_keys: SigningKeys | None = None
         # It costs a request to ask, and Amazon is known by its name.
         host = urlsplit(endpoint.url).hostname or ""
         self._is_penstock = False if host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else None
@@ -161,10 +160,8 @@ class Session:
             attempt += 1
 
     def _template(self, kind: RequestKind, keys: SigningKeys | None) -> RequestTemplate:
-        if keys is not self._templates_keys:
-            self._templates, self._templates_keys = {}, keys
         template = self._templates.get(kind)
-        if template is None:
+        if template is None or template.keys is not keys:
             url, region = f"{self._url}{kind.target}", self.endpoint.region
             template = RequestTemplate(kind.method, url, dict(kind.headers), keys, region, kind.service)
             if kind.service == "sqs":  # others have too many targets

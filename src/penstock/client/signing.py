@@ -49,7 +49,7 @@ class RequestTemplate:
         head = f"{method} {target} HTTP/1.1\r\nuser-agent: {USER_AGENT}\r\n" + "".join(
             f"{name}: {value}\r\n" for name, value in sent.items()
         )
-        self._keys = keys
+        self.keys = keys
         if keys is None:
             self._head = (head, "")
             return
@@ -73,14 +73,14 @@ class RequestTemplate:
     def request(self, body: bytes, now_s: float) -> bytes:
         """The whole request."""
         before, after = self._head
-        if self._keys is None:
+        if self.keys is None:
             return f"{before}content-length: {len(body)}\r\n\r\n".encode() + body
         stamp = _stamp(int(now_s))
         day = stamp[:8]
         canonical = f"{self._canonical[0]}{stamp}{self._canonical[1]}{sha256(body).hexdigest()}"
         digest = sha256(canonical.encode()).hexdigest()
         to_sign = f"{_ALGORITHM}\n{stamp}\n{day}{self._scope}\n{digest}"
-        key = _signing_key(self._keys.secret_key, day, self._region, self._service)
+        key = _signing_key(self.keys.secret_key, day, self._region, self._service)
         signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
         return (
             f"{before}{stamp}{after}{day}{self._scope}{self._signed_names}{signature}\r\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import select
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
@@ -14,9 +14,9 @@ from penstock.client.http.exchange import (
     ExchangeFailed,
     IdleConnections,
     Sink,
+    TlsContexts,
     no_connection,
     reason_of,
-    tls_context,
 )
 
 T = TypeVar("T")
@@ -29,7 +29,8 @@ class AsyncConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._waiting: asyncio.Future[Answer] | None = None
         self._was_used = False
-        self.is_open = False
+        self._is_connected = False
+        self._poll = select.poll()
 
     async def exchange(self, request: bytes, timeout_s: float, sink: Sink | None) -> Answer:
         """Raises ExchangeFailed; then, and if it is cancelled, the connection is closed."""
@@ -48,8 +49,18 @@ class AsyncConnection(asyncio.Protocol):
             self._waiting = None
             self._was_used = True
 
+    @property
+    def may_go_on(self) -> bool:
+        """With another request."""
+        return self._is_connected
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing was asked: whatever can be read now is the end of the stream, which the loop has not seen yet."""
+        return self._is_connected and not self._poll.poll(0)
+
     def close(self) -> None:
-        self.is_open = False
+        self._is_connected = False
         self._transport.abort()
 
     def _fail(self, failure: ExchangeFailed) -> None:
@@ -63,7 +74,8 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.is_open = True
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._is_connected = True
 
     def data_received(self, data: bytes) -> None:
         waiting = self._waiting
@@ -81,7 +93,7 @@ class AsyncConnection(asyncio.Protocol):
             waiting.set_result(answer)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.is_open = False
+        self._is_connected = False
         where = " in the middle of its answer" if self._reader.has_begun else ""
         reason = f"the server closed the connection{where}" if error is None else reason_of(error)
         self._fail(ExchangeFailed(reason, is_stale=self._was_used and not where))
@@ -96,11 +108,16 @@ class AsyncNetwork:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._free = asyncio.Semaphore(max_connections)
         self._idle: IdleConnections[AsyncConnection] = IdleConnections()
-        self._contexts: dict[str | None, ssl.SSLContext] = {}
+        self._tls = TlsContexts()
 
     async def exchange(
         self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
     ) -> Answer:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError("this client belongs to another event loop: make one for each loop")
         if self._free.locked():
             await self._wait_for_a_free_one(timeout_s)
         else:
@@ -108,7 +125,7 @@ class AsyncNetwork:
         try:
             connection = self._idle.take(address) or await self._connect(address, timeout_s)
             answer = await connection.exchange(request, timeout_s, sink)
-            if connection.is_open:
+            if connection.may_go_on:
                 self._idle.put(address, connection)
             return answer
         finally:
@@ -123,13 +140,7 @@ class AsyncNetwork:
 
     async def _connect(self, address: Address, timeout_s: float) -> AsyncConnection:
         loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
-            raise RuntimeError("this client belongs to another event loop: make one for each loop")
-        context = None
-        if address.is_tls and (context := self._contexts.get(address.ca_file)) is None:
-            context = self._contexts[address.ca_file] = tls_context(address.ca_file)
+        context = self._tls.of(address)
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(

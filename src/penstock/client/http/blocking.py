@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,12 +19,12 @@ from penstock.client.http.exchange import (
     ExchangeFailed,
     IdleConnections,
     Sink,
+    TlsContexts,
     no_connection,
     reason_of,
-    tls_context,
 )
 
-_PIECE_BYTES = 256 * 1024
+_PIECE_BYTES = 64 * 1024  # more would be mapped and unmapped by malloc each time
 
 T = TypeVar("T")
 
@@ -117,8 +119,9 @@ class BlockingNetwork:
     def __init__(self, max_connections: int) -> None:
         self._limit = max_connections
         self._free = threading.BoundedSemaphore(max_connections)
+        _networks.add(self)
         self._idle: IdleConnections[BlockingConnection] = IdleConnections()
-        self._contexts: dict[str | None, ssl.SSLContext] = {}
+        self._tls = TlsContexts()
 
     async def exchange(
         self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
@@ -126,19 +129,15 @@ class BlockingNetwork:
         if not self._free.acquire(timeout=timeout_s):
             raise no_connection(self._limit, timeout_s)
         try:
-            connection = self._idle.take(address) or self._connect(address, timeout_s)
+            connection = self._idle.take(address)
+            if connection is None:
+                connection = BlockingConnection(address, self._tls.of(address), timeout_s)
             answer = connection.exchange(request, timeout_s, sink)
             if connection.may_go_on:
                 self._idle.put(address, connection)
             return answer
         finally:
             self._free.release()
-
-    def _connect(self, address: Address, timeout_s: float) -> BlockingConnection:
-        context = None
-        if address.is_tls and (context := self._contexts.get(address.ca_file)) is None:
-            context = self._contexts[address.ca_file] = tls_context(address.ca_file)
-        return BlockingConnection(address, context, timeout_s)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251
@@ -151,3 +150,19 @@ class BlockingNetwork:
 
     async def close(self) -> None:
         self._idle.close()
+
+    def after_fork(self) -> None:
+        """Connections belong to the parent process, which goes on with them, and so do exchanges under way."""
+        self._free = threading.BoundedSemaphore(self._limit)
+        self._idle.close_all()
+
+
+_networks: weakref.WeakSet[BlockingNetwork] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for network in _networks:
+        network.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -187,8 +187,12 @@ class IdleConnections(Generic[C]):
 
     def __init__(self) -> None:
         self._by_address: dict[Address, deque[tuple[float, C]]] = {}
+        self._is_closed = False
 
     def take(self, address: Address) -> C | None:
+        """Raises ExchangeFailed once they are closed."""
+        if self._is_closed:
+            raise ExchangeFailed("the client is closed", is_unsent=True, is_final=True)
         waiting = self._by_address.get(address)
         while waiting:
             try:
@@ -201,25 +205,44 @@ class IdleConnections(Generic[C]):
         return None
 
     def put(self, address: Address, connection: C) -> None:
+        if self._is_closed:
+            connection.close()
+            return
         waiting = self._by_address.setdefault(address, deque())
         now = monotonic()
         waiting.append((now, connection))
-        while now - waiting[0][0] >= IDLE_S_MAX:
-            waiting.popleft()[1].close()
+        if now - waiting[0][0] >= IDLE_S_MAX:
+            waiting.popleft()[1].close()  # one for each that comes is enough
 
-    def close(self) -> None:
+    def close_all(self) -> None:
         for waiting in self._by_address.values():
             while waiting:
                 waiting.pop()[1].close()
 
+    def close(self) -> None:
+        self._is_closed = True
+        self.close_all()
 
-def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """Raises ExchangeFailed."""
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        reason = f'cannot use "{ca_file}" as CA certificates: {reason_of(error)}'
-        raise ExchangeFailed(reason, is_unsent=True, is_final=True) from None
+
+class TlsContexts:
+    """Made once for each set of certificate authorities, since they are read from files."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[str | None, ssl.SSLContext] = {}
+
+    def of(self, address: Address) -> ssl.SSLContext | None:
+        """None: without TLS. Raises ExchangeFailed."""
+        if not address.is_tls:
+            return None
+        context = self._by_file.get(address.ca_file)
+        if context is None:
+            try:
+                context = ssl.create_default_context(cafile=address.ca_file)
+            except OSError as error:
+                reason = f'cannot use "{address.ca_file}" as CA certificates: {reason_of(error)}'
+                raise ExchangeFailed(reason, is_unsent=True, is_final=True) from None
+            self._by_file[address.ca_file] = context
+        return context
 
 
 def no_connection(limit: int, waited_s: float) -> ExchangeFailed:

@@ -1,0 +1,314 @@
+"""Connections of both networks: kept, limited, noticed when they are lost, closed by a cancelled task, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from client.driver import KEYS, Driver
+from client.fake_server import CLOSE, HANG, FakeServer, reply
+from e2e.process import ServerProcess
+from e2e.waiting import until
+from penstock.client import Client, Retries, SyncClient, Unavailable
+from penstock.client.actions import Actions
+from penstock.client.http import exchange
+
+ONCE = Retries(attempts_max=1)
+Q = "http://q/1/q"
+
+
+def test_a_connection_is_used_again(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        for _ in range(5):
+            await client.delete_message(Q, "handle")
+
+    with FakeServer(reply()) as fake:
+        drive(steps, fake.url)
+        assert (len(fake.requests), fake.connections) == (5, 1)
+        assert fake.closed.acquire(timeout=10), "closed with the client"
+
+
+def test_a_connection_that_the_server_wants_closed(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        for _ in range(3):
+            await client.delete_message(Q, "handle")
+
+    with FakeServer(reply(Connection="close")) as fake:
+        drive(steps, fake.url)
+        assert fake.connections == 3
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_used(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        await client.send_message(Q, "x")
+        fake.close_connections()
+        await client.send_message(Q, "x")
+
+    with FakeServer(reply(body=b'{"MessageId": "1"}')) as fake:
+        drive(steps, fake.url, retries=Retries(repeats_unknown=False))
+        assert (fake.actions, fake.connections) == (["SendMessage"] * 2, 2)
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(
+    drive: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def steps(client: Actions) -> None:
+        await client.delete_message(Q, "handle")
+        monkeypatch.setattr(exchange, "IDLE_S_MAX", 0)
+        await client.delete_message(Q, "handle")
+
+    with FakeServer(reply()) as fake:
+        drive(steps, fake.url)
+        assert fake.connections == 2
+
+
+def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        await client.delete_message(Q, "handle")
+        await client.delete_message(Q, "handle")
+
+    with FakeServer(reply(), CLOSE, reply()) as fake:
+        drive(steps, fake.url)
+        assert (len(fake.requests), fake.connections) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (CLOSE, "the server closed the connection"),
+        (reply(body=b"{}", Content_Length="10") + CLOSE, "timed out after"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers is no HTTP server"),
+        (reply(x="a" * 70_000), "the head of the answer has more than 65536 bytes"),
+        (reply(body=b"x" * 70_000), "the answer has more than 65536 bytes"),
+    ],
+    ids=["closed", "half", "another protocol", "a large head", "a large body"],
+)
+def test_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str) -> None:
+    monkeypatch.setattr(exchange, "BODY_BYTES_MAX", 65536)
+
+    async def steps(client: Actions) -> None:
+        await client.delete_message(Q, "handle")
+
+    with (
+        FakeServer(answer) as fake,
+        pytest.raises(Unavailable, match=f"no answer from {fake.url}: {problem}"),
+    ):
+        drive(steps, fake.url, timeout_s=0.5 if "timed out" in problem else 30, retries=ONCE)
+
+
+def test_an_answer_in_many_pieces(drive: Driver) -> None:
+    body = b'{"QueueUrls": ["' + b"x" * 300_000 + b'"]}'
+    chunks = b"".join(
+        b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:7], body[7:200_000], body[200_000:])
+    )
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+    async def steps(client: Actions) -> int:
+        return len((await client.list_queues()).queue_urls[0])
+
+    with FakeServer(reply(body=body)) as fake:
+        assert drive(steps, fake.url) == 300_000
+    with FakeServer(b"HTTP/1.1 102 Processing\r\n\r\n" + chunked) as fake:
+        assert drive(steps, fake.url) == 300_000
+
+
+def test_what_was_not_asked_for_is_not_read_as_an_answer(drive: Driver) -> None:
+    async def steps(client: Actions) -> list[list[str]]:
+        return [(await client.list_queues()).queue_urls for _ in range(2)]
+
+    first, second = (reply(body=b'{"QueueUrls": ["%b"]}' % name) for name in (b"a", b"b"))
+    with FakeServer(first + second, second) as fake:
+        assert drive(steps, fake.url) == [["a"], ["b"]]
+        assert fake.connections == 2
+
+
+@pytest.mark.parametrize("call", ["receive_message", "send_message"])
+def test_a_server_that_does_not_answer_in_time(drive: Driver, call: str) -> None:
+    async def steps(client: Actions) -> None:
+        if call == "receive_message":
+            await client.receive_message(Q, wait_time_seconds=1)
+        else:
+            await client.send_message(Q, "x")
+
+    with FakeServer(HANG) as fake:
+        with pytest.raises(
+            Unavailable, match=f"timed out after {1.1 if call == 'receive_message' else 0.1} sec"
+        ):
+            drive(steps, fake.url, timeout_s=0.1, retries=ONCE)
+        assert fake.closed.acquire(timeout=10), "its connection is closed"
+
+
+def test_a_server_that_cannot_be_reached(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        await client.list_queues()
+
+    with pytest.raises(Unavailable, match=r"no answer from http://127.0.0.1:1: Connection refused"):
+        drive(steps, "http://127.0.0.1:1", retries=ONCE)
+    with pytest.raises(Unavailable, match=r"no answer from http://nowhere.invalid: .*(known|resolution)"):
+        drive(steps, "http://nowhere.invalid", retries=ONCE)
+
+
+def test_a_client_that_is_closed(drive: Driver) -> None:
+    async def steps(client: Actions) -> None:
+        await client._session.close()
+        await client.list_queues()
+
+    with FakeServer(reply()) as fake, pytest.raises(Unavailable, match="the client is closed"):
+        drive(steps, fake.url)
+
+
+# -- asyncio ---------------------------------------------------------------------------------------------------------
+
+
+def client_of(url: str, **settings: object) -> Client:
+    return Client(endpoint_url=url, credentials=KEYS, **settings)  # type: ignore[arg-type]
+
+
+def test_tasks_share_a_limited_number_of_connections() -> None:
+    async def main() -> None:
+        async with client_of(fake.url, max_connections=3) as client:
+            await asyncio.gather(*(client.delete_message(Q, "handle") for _ in range(50)))
+
+    with FakeServer(reply()) as fake:
+        asyncio.run(main())
+        assert len(fake.requests) == 50 and fake.connections == 3
+
+
+def test_a_request_that_finds_no_free_connection() -> None:
+    async def main() -> None:
+        async with client_of(fake.url, max_connections=1, timeout_s=0.2) as client:
+            poll = asyncio.create_task(client.receive_message(Q, wait_time_seconds=20))
+            await asyncio.to_thread(fake.waiting.acquire)
+            with pytest.raises(
+                Unavailable, match=r"all 1 connections were in use for 0\.2 seconds: raise max_con"
+            ):
+                await client.list_queues()
+            poll.cancel()
+
+    with FakeServer(HANG) as fake:
+        asyncio.run(main())
+
+
+def test_a_cancelled_poll_closes_its_own_connection_only() -> None:
+    async def main() -> None:
+        async with client_of(fake.url) as client:
+            polls = [asyncio.create_task(client.receive_message(Q, wait_time_seconds=20)) for _ in range(3)]
+            for _ in polls:
+                await asyncio.to_thread(fake.waiting.acquire)
+            polls[1].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await polls[1]
+            assert await asyncio.to_thread(fake.closed.acquire, timeout=10)
+            assert not fake.closed.acquire(blocking=False)
+            assert not polls[0].done() and not polls[2].done()
+            polls[0].cancel(), polls[2].cancel()
+
+    with FakeServer(HANG) as fake:
+        asyncio.run(main())
+        assert fake.connections == 3
+
+
+def test_tasks_that_are_cancelled_while_they_wait_for_a_connection() -> None:
+    async def main() -> None:
+        async with client_of(fake.url, max_connections=2) as client:
+            polls = [asyncio.create_task(client.receive_message(Q, wait_time_seconds=20)) for _ in range(2)]
+            for _ in polls:
+                await asyncio.to_thread(fake.waiting.acquire)
+            waiting = [asyncio.create_task(client.list_queues()) for _ in range(10)]
+            await asyncio.sleep(0)
+            for task in (*waiting[:9], *polls):
+                task.cancel()
+            await asyncio.gather(*waiting[:9], *polls, return_exceptions=True)
+            assert (await waiting[9]).queue_urls == []
+            await asyncio.gather(*(client.list_queues() for _ in range(4)))
+
+    with FakeServer(HANG, HANG, reply()) as fake:
+        asyncio.run(main())
+        assert fake.connections <= 4
+
+
+def test_messages_of_a_cancelled_poll_return(server: ServerProcess) -> None:
+    async def main() -> None:
+        async with client_of(server.url) as client:
+            url = await client.create_queue("cancelled", {"VisibilityTimeout": 43_200})
+            for number in range(30):
+                poll = asyncio.create_task(client.receive_message(url, wait_time_seconds=20))
+                await asyncio.sleep(0.001 * (number % 3))
+                poll.cancel()
+                await asyncio.gather(poll, return_exceptions=True)
+            await client.send_message(url, "x")
+            (message,) = await client.receive_message(
+                url, wait_time_seconds=20, message_system_attribute_names=["ApproximateReceiveCount"]
+            )
+            assert message.receive_count == 1
+
+    asyncio.run(main())
+
+
+def test_a_client_of_another_event_loop() -> None:
+    with FakeServer(reply()) as fake:
+        client = client_of(fake.url)
+
+        async def use() -> None:
+            await client.list_queues()
+
+        asyncio.run(use())
+        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+            asyncio.run(use())
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_share_a_limited_number_of_connections() -> None:
+    with (
+        FakeServer(reply()) as fake,
+        SyncClient(endpoint_url=fake.url, credentials=KEYS, max_connections=3) as client,
+    ):
+
+        def use() -> None:
+            for _ in range(20):
+                client.delete_message(Q, "handle")
+
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(fake.requests) == 160 and fake.connections == 3
+
+
+def test_a_thread_that_finds_no_free_connection() -> None:
+    with FakeServer(HANG) as fake, SyncClient(
+        endpoint_url=fake.url, credentials=KEYS, max_connections=1, timeout_s=0.2, retries=ONCE
+    ) as client:  # fmt: skip
+
+        def poll() -> None:
+            with pytest.raises(Unavailable, match="the server closed the connection"):
+                client.receive_message(Q, wait_time_seconds=5)
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        fake.waiting.acquire()
+        with pytest.raises(Unavailable, match="all 1 connections were in use"):
+            client.list_queues()
+        fake.close_connections()
+        thread.join()
+
+
+def test_a_forked_process_uses_connections_of_its_own() -> None:
+    with FakeServer(reply()) as fake, SyncClient(endpoint_url=fake.url, credentials=KEYS) as client:
+        client.list_queues()
+        child = os.fork()
+        if child == 0:
+            try:
+                client.list_queues()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        client.list_queues()
+        assert (len(fake.requests), fake.connections) == (3, 2)
+        until(lambda: fake.closed.acquire(blocking=False), "the child closed its connection")
