@@ -56,8 +56,35 @@ def shard_of(name: QueueName, shards: int) -> int:
     """The shard that a queue belongs to, for ever: where its messages are stored follows from it."""
     if shards == 1:
         return 0
-    key = f"{name.account}/{name.region}/{name.name}".encode()
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % shards
+    return _hash(f"{name.account}/{name.region}/{name.name}") % shards
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+class Home(msgspec.Struct, frozen=True):
+    """Where things live that are no queues, such as the alarms of an account: all of one home in the same shard.
+
+    The keys of their records begin with the hash that says which shard that is, however many shards there are."""
+
+    hash: int
+
+    @classmethod
+    def of(cls, *parts: str) -> Home:
+        """The first part says what lives there."""
+        return cls(_hash("\n".join(parts)))
+
+    def shard(self, shards: int) -> int:
+        return self.hash % shards
+
+    def key(self, rest: str) -> str:
+        return f"{self.hash:016x}/{rest}"
+
+    @classmethod
+    def of_key(cls, key: str) -> Home:
+        """Of a record."""
+        return cls(int(key[:16], 16))
 
 
 class Requester(msgspec.Struct, frozen=True, gc=False):

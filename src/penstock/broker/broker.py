@@ -9,7 +9,7 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -22,9 +22,9 @@ from penstock.broker.history import MessageHistory
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
-from penstock.broker.other_shards import LocalShards, OtherShards, OwnedShards
+from penstock.broker.other_shards import A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
 from penstock.broker.outbox import PageSlots
-from penstock.broker.partition import Partition, Recovery, Shared
+from penstock.broker.partition import Extension, Partition, Recovery, Shared
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import QueueQuery, QueueSummary, ShardStatus, summary_of
@@ -65,6 +65,9 @@ class Broker:
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
             self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
         )  # fmt: skip
+        self.questions: list[ShardQuestion[Any, Any]] = []
+        """Of extensions: what other processes may ask about the shards of this one."""
+        self._extensions: list[Callable[[Partition], Extension]] = []
         self._partitions: dict[int, Partition] = {}
         self._closing: dict[int, Partition] = {}  # make their last changes durable
 
@@ -76,6 +79,17 @@ class Broker:
         self._others = others
         self._shared = self._shared._replace(others=others)
 
+    def extend(self, extension: Callable[[Partition], Extension]) -> None:
+        """Every shard gets this part more. Before the first shard is opened."""
+        assert not self._partitions
+        self._extensions.append(extension)
+
+    async def ask(
+        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
+    ) -> list[A]:
+        """The answers of all owners of these shards. Raises Unreachable."""
+        return await self._others.ask(question, shards, about)
+
     @property
     def owned(self) -> Set[int]:
         return self._partitions.keys()
@@ -84,6 +98,7 @@ class Broker:
         """Serve the queues of a shard, and begin the work on it that no request asks for."""
         assert shard.index not in self._partitions and shard.index < self.shards
         partition = self._partitions[shard.index] = Partition(shard, self._shared)
+        partition.extensions = [extension(partition) for extension in self._extensions]
         partition.start()
 
     async def close_shard(self, index: int) -> None:

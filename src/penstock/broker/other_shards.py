@@ -7,11 +7,11 @@ travels between processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -42,6 +42,9 @@ from penstock.queues.settings import QueueRecord
 if TYPE_CHECKING:
     from penstock.broker.bulk_tasks import BulkTaskRecord
     from penstock.broker.partition import Partition
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _REMEMBERED_MS = 5 * SECOND
 _REMEMBERED_MAX = 4096
@@ -103,8 +106,38 @@ class Taken(msgspec.Struct, frozen=True):
     refused: tuple[int, ...] = ()  # positions
 
 
+class ShardQuestion(Generic[Q, A]):
+    """One kind of question: how it travels, and what answers it in the process that owns the shards."""
+
+    def __init__(
+        self,
+        kind: str,
+        asked: type[Q],
+        answered: Any,
+        answer: Callable[[OwnedShards, Q], Coroutine[Any, Any, A]],
+    ) -> None:
+        """``answer`` raises NotOwned if a shard of the question is not owned."""
+        self.kind = kind
+        self.answer = answer
+        self.encode = msgspec.msgpack.Encoder().encode
+        self.decode_question = msgspec.msgpack.Decoder(asked).decode
+        self.decode_answer: Callable[[bytes], A] = msgspec.msgpack.Decoder(answered).decode
+
+    def serve(self, owned: OwnedShards) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
+        async def handle(payload: bytes) -> bytes:
+            return self.encode(await self.answer(owned, self.decode_question(payload)))
+
+        return handle
+
+
 class OtherShards(Protocol):
     """Answers for all shards together. Raises Unreachable if one owner does not answer: never a part."""
+
+    async def ask(
+        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
+    ) -> list[A]:
+        """The answers of all owners of these shards. ``about``: what one of them is asked about its shards. It may be
+        asked again: the question must only read."""
 
     async def describe(self, name: QueueName) -> QueueRecord | None:
         """The definition of a queue; None if it does not exist."""
@@ -211,6 +244,14 @@ class LocalShards:
     def __init__(self, owned: OwnedShards) -> None:
         self._owned = owned
         self._all = list(range(owned.shards))
+
+    async def ask(
+        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
+    ) -> list[A]:
+        if not shards:
+            return []
+        with _all_open():
+            return [await question.answer(self._owned, about(shards))]
 
     async def describe(self, name: QueueName) -> QueueRecord | None:
         with _all_open():

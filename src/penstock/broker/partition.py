@@ -7,7 +7,8 @@ made durable and answered here.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -61,7 +62,18 @@ class Shared(NamedTuple):
     history: MessageHistory
 
 
+class Extension(Protocol):
+    """What a service keeps in a shard beside queues, such as alarms, and the work on it that no request asks for."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Nothing new is decided: the server stops, or the shard is given back."""
+
+
 class Partition:
+    extensions: Sequence[Extension] = ()
+
     def __init__(self, shard: Shard, shared: Shared) -> None:
         self.shard = shard
         self._shared = shared
@@ -116,6 +128,8 @@ class Partition:
             self.outbox.start()
         self.moves.start()
         self.bulk_tasks.start()
+        for extension in self.extensions:
+            extension.start()
 
     def _returned(self, task_id: str) -> None:
         """A message that a task sent to another shard could not be added there."""
@@ -158,11 +172,7 @@ class Partition:
 
     async def stop(self) -> None:
         """End every wait and make all that was decided durable."""
-        self.upkeep.stop()
-        self.moves.stop()
-        self.bulk_tasks.stop()
-        if self.outbox is not None:
-            self.outbox.stop()
+        self._stop_parts()
         self.end_polls()
         self.shard.write_later()
         await self.shard.settled()
@@ -192,16 +202,21 @@ class Partition:
 
     def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True
-        self.upkeep.stop()
-        self.moves.stop()
-        self.bulk_tasks.stop()
-        if self.outbox is not None:
-            self.outbox.stop()
+        self._stop_parts()
         queues = list(self.catalogue)
         for queue in queues:
             del self._shared.by_name[queue.name]
         self.end_polls(poll_error)
         return queues
+
+    def _stop_parts(self) -> None:
+        self.upkeep.stop()
+        self.moves.stop()
+        self.bulk_tasks.stop()
+        if self.outbox is not None:
+            self.outbox.stop()
+        for extension in self.extensions:
+            extension.stop()
 
     def _forget(self, queues: list[LiveQueue]) -> None:
         self._shared.quotas.remove(self.shard)

@@ -9,9 +9,9 @@ everything else only reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from penstock.broker.other_shards import (
     Handover,
     NamesQuestion,
     OwnedShards,
+    ShardQuestion,
     SourcesQuestion,
     Taken,
     first_names,
@@ -48,7 +49,6 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 _NAMES_PER_PAGE = 2000
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class GatherLimits(NamedTuple):
@@ -57,31 +57,6 @@ class GatherLimits(NamedTuple):
     wait_s: float = 5.0
     pause_s_min: float = 0.02  # between two looks, doubled each time
     pause_s_max: float = 0.3
-
-
-class ShardQuestion(Generic[Q, A]):
-    """One kind of question: how it travels, and what answers it."""
-
-    def __init__(
-        self,
-        kind: str,
-        asked: type[Q],
-        answered: Any,
-        answer: Callable[[OwnedShards, Q], Coroutine[Any, Any, A]],
-    ) -> None:
-        self.kind = kind
-        self.answer = answer
-        self._decode_question = msgspec.msgpack.Decoder(asked).decode
-        self._decode_answer: Callable[[bytes], A] = msgspec.msgpack.Decoder(answered).decode
-
-    async def ask(self, peers: Peers, address: str, question: Q) -> A:
-        return self._decode_answer(await peers.call(address, self.kind, _encode(question)))
-
-    def serve(self, owned: OwnedShards) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
-        async def handle(payload: bytes) -> bytes:
-            return _encode(await self.answer(owned, self._decode_question(payload)))
-
-        return handle
 
 
 DESCRIBE = ShardQuestion("describe", QueueName, QueueRecord | None, OwnedShards.describe)
@@ -94,10 +69,16 @@ TARGETS = ShardQuestion("targets", TargetsQuestion, set[str], OwnedShards.target
 TASKS = ShardQuestion("tasks", TasksQuestion, list[BulkTaskRecord], OwnedShards.tasks)
 STATUSES = ShardQuestion("statuses", StatusQuestion, list[ShardStatus], OwnedShards.statuses)
 
+QUESTIONS: tuple[ShardQuestion[Any, Any], ...] = (
+    DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, TASKS, STATUSES,
+)  # fmt: skip
 
-def answer_others(listener: LinkListener, owned: OwnedShards) -> None:
+
+def answer_others(
+    listener: LinkListener, owned: OwnedShards, more: Iterable[ShardQuestion[Any, Any]] = ()
+) -> None:
     """Answer what other processes ask about the shards of this one."""
-    for question in (DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, TASKS, STATUSES):
+    for question in (*QUESTIONS, *more):
         listener.handle(question.kind, question.serve(owned))
 
 
@@ -118,6 +99,11 @@ class ClusterShards:
         self._peers = peers
         self._owned = owned
         self._limits = limits
+
+    async def ask(
+        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
+    ) -> list[A]:
+        return await self._gather(question, shards, about)
 
     async def describe(self, name: QueueName) -> QueueRecord | None:
         shard = shard_of(name, self._owned.shards)
@@ -242,4 +228,4 @@ class ClusterShards:
     async def _ask(self, question: ShardQuestion[Q, A], owner: str | None, about: Q) -> A:
         if owner is None:
             return await question.answer(self._owned, about)
-        return await question.ask(self._peers, owner, about)
+        return question.decode_answer(await self._peers.call(owner, question.kind, question.encode(about)))

@@ -48,7 +48,7 @@ class ClusterLinks:
         self.forwarder = Forwarder(place.address, place.owners, broker.owned, self.peers, serve, hint)
         self.forwarder.listen(self.listener)
         broker.connect(ClusterShards(place.address, place.owners, self.peers, broker.owned_shards))
-        answer_others(self.listener, broker.owned_shards)
+        answer_others(self.listener, broker.owned_shards, broker.questions)
 
     async def start(self) -> None:
         """Raises PenstockError."""
