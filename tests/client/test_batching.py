@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client.batching import Batcher, BatchLimits, PendingSend
@@ -126,6 +126,7 @@ def test_groups_can_fill_batches() -> None:
 
 
 @pytest.mark.parametrize("batch_groups", [False, True])
+@settings(deadline=None)
 @given(groups=st.lists(st.sampled_from("abc"), max_size=40), chance=st.randoms(use_true_random=False))
 def test_nothing_overtakes_a_failed_message_of_its_group(
     batch_groups: bool, groups: list[str], chance: random.Random

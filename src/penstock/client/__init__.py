@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from penstock.client.errors import QueueDoesNotExist as QueueDoesNotExist
     from penstock.client.errors import Throttled as Throttled
     from penstock.client.errors import Unavailable as Unavailable
+    from penstock.client.large_payloads import LargePayloads as LargePayloads
+    from penstock.client.payload_stores import DirectoryStore as DirectoryStore
+    from penstock.client.payload_stores import PayloadError as PayloadError
+    from penstock.client.payload_stores import S3Store as S3Store
     from penstock.client.producer import Producer as Producer
     from penstock.client.retries import Retries as Retries
     from penstock.client.structs import AttributeValue as AttributeValue
@@ -56,6 +60,8 @@ _MODULES = {
         "ApiError", "ChecksumMismatch", "Forbidden", "InvalidReceiptHandle", "QueueDoesNotExist", "Throttled",
         "Unavailable",
     ),
+    "large_payloads": ("LargePayloads",),
+    "payload_stores": ("DirectoryStore", "PayloadError", "S3Store"),
     "retries": ("Retries",),
     "structs": (
         "AttributeValue", "BatchResult", "DeleteEntry", "DoneEntry", "FailedEntry", "Message", "MessageAttribute",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.client.errors import ApiError, ChecksumMismatch
+from penstock.client.large_payloads import LargePayloads
 from penstock.client.objects import Json, not_a_broker
 from penstock.client.session import Session
 from penstock.client.structs import (
@@ -61,8 +62,9 @@ class Actions:
     """Every method raises ApiError if the server refuses a request, Unavailable if there is no answer, and
     ProfileError if there are no keys although a profile promises them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, payloads: LargePayloads | None = None) -> None:
         self._session = session
+        self._payloads = payloads
         self._urls: dict[str, str] = {}
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -79,6 +81,10 @@ class Actions:
         message_deduplication_id: str | None = None,
     ) -> SentMessage:
         """Send one message. Raises ChecksumMismatch if the server got another body."""
+        if self._payloads is not None:
+            entry = SendEntry(body=body, message_attributes=dict(message_attributes or {}))
+            await self._store_payloads(self._payloads, [entry])
+            body, message_attributes = entry.body, entry.message_attributes
         sent = await self._call(
             SentMessage,
             "SendMessage",
@@ -132,6 +138,8 @@ class Actions:
     ) -> BatchResult[SentEntry]:
         """Send up to ten messages. A text stands for a message with this body. Look at ``failed`` of the result."""
         given = [SendEntry(body=entry) if isinstance(entry, str) else entry for entry in entries]
+        if self._payloads is not None:
+            await self._store_payloads(self._payloads, given)
         members = [
             _given(
                 Id=str(place) if entry.id is None else entry.id,
@@ -165,6 +173,8 @@ class Actions:
     ) -> list[Message]:
         """Receive up to ten messages, or none. ``["All"]`` asks for all attributes. Raises ChecksumMismatch if a body
         is not the one that the server has."""
+        if self._payloads is not None:
+            message_attribute_names = self._payloads.attribute_names(message_attribute_names)
         received = await self._call(
             ReceivedMessages,
             "ReceiveMessage",
@@ -179,24 +189,34 @@ class Actions:
         )
         for message in received.messages:
             _check(message.body, message.md5_of_body, message.message_id)
+        if self._payloads is not None:
+            return await self._load_payloads(self._payloads, received.messages)
         return received.messages
 
     async def delete_message(self, queue_url: str, receipt_handle: str) -> None:
         """Delete a message that was received."""
         url = queue_url if "://" in queue_url else await self._url(queue_url)
-        await self._call(Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=receipt_handle)
+        await self._call(Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=self._handle(receipt_handle))
+        if self._payloads is not None:
+            await self._delete_payloads(self._payloads, [receipt_handle])
 
     async def delete_message_batch(
         self, queue_url: str, entries: Iterable[DeleteEntry | str]
     ) -> BatchResult[DoneEntry]:
         """Delete up to ten messages. A text stands for a receipt handle. Look at ``failed`` of the result."""
         given = [DeleteEntry(entry) if isinstance(entry, str) else entry for entry in entries]
+        ids = [str(place) if entry.id is None else entry.id for place, entry in enumerate(given)]
         members = [
-            {"Id": str(place) if entry.id is None else entry.id, "ReceiptHandle": entry.receipt_handle}
-            for place, entry in enumerate(given)
+            {"Id": id, "ReceiptHandle": self._handle(entry.receipt_handle)}
+            for id, entry in zip(ids, given, strict=True)
         ]
         url = await self._url(queue_url)
-        return await self._call(_Done, "DeleteMessageBatch", QueueUrl=url, Entries=members)
+        result = await self._call(_Done, "DeleteMessageBatch", QueueUrl=url, Entries=members)
+        if self._payloads is not None:
+            done = {entry.id for entry in result.successful}
+            deleted = [entry.receipt_handle for id, entry in zip(ids, given, strict=True) if id in done]
+            await self._delete_payloads(self._payloads, deleted)
+        return result
 
     async def change_message_visibility(
         self, queue_url: str, receipt_handle: str, visibility_timeout: int
@@ -206,7 +226,7 @@ class Actions:
             Nothing,
             "ChangeMessageVisibility",
             QueueUrl=await self._url(queue_url),
-            ReceiptHandle=receipt_handle,
+            ReceiptHandle=self._handle(receipt_handle),
             VisibilityTimeout=visibility_timeout,
         )
 
@@ -217,7 +237,7 @@ class Actions:
         members = [
             {
                 "Id": str(place) if entry.id is None else entry.id,
-                "ReceiptHandle": entry.receipt_handle,
+                "ReceiptHandle": self._handle(entry.receipt_handle),
                 "VisibilityTimeout": entry.visibility_timeout,
             }
             for place, entry in enumerate(entries)
@@ -373,6 +393,25 @@ class Actions:
     ) -> Json:
         """Call the admin API of Penstock: ``path`` is below ``/admin/v1``, with its parts already quoted."""
         return await self._session.admin(method, path, query, body)
+
+    # -- large payloads ----------------------------------------------------------------------------------------------
+
+    async def _store_payloads(self, payloads: LargePayloads, entries: list[SendEntry]) -> None:
+        if chosen := payloads.chosen(entries):
+            await self._session.network.apart(lambda: payloads.store(chosen))
+
+    async def _load_payloads(self, payloads: LargePayloads, messages: list[Message]) -> list[Message]:
+        if pointers := payloads.pointers(messages):
+            return await self._session.network.apart(lambda: payloads.load(messages, pointers))
+        return messages
+
+    async def _delete_payloads(self, payloads: LargePayloads, handles: list[str]) -> None:
+        if pointers := payloads.to_delete(handles):
+            await self._session.network.apart(lambda: payloads.delete(pointers))
+
+    def _handle(self, receipt_handle: str) -> str:
+        """As the server knows it."""
+        return receipt_handle if self._payloads is None else self._payloads.server_handle(receipt_handle)
 
     # -- how they are done -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from penstock.client.actions import Actions
 from penstock.client.credentials import KeySource
 from penstock.client.endpoint import Endpoint, find_endpoint
 from penstock.client.http.asynchronous import AsyncNetwork
+from penstock.client.large_payloads import LargePayloads
 from penstock.client.retries import Retries
 from penstock.client.session import TIMEOUT_S, Session
 
@@ -19,7 +20,8 @@ class Client(Actions):
     """A client of Penstock or Amazon SQS, for one event loop and any number of tasks.
 
     Endpoint, region and keys that are not given are found as commands and AWS SDKs find them. ``timeout_s`` is for
-    one attempt; a receive has as much in addition as the server may wait.
+    one attempt; a receive has as much in addition as the server may wait. ``large_payloads`` stores bodies that are
+    too large for a queue.
     """
 
     def __init__(
@@ -33,11 +35,12 @@ class Client(Actions):
         max_connections: int = CONNECTIONS_MAX,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
+        large_payloads: LargePayloads | None = None,
     ) -> None:
         """Raises EndpointError or ProfileError."""
         endpoint = chosen_endpoint(endpoint_url, region, profile, context, credentials)
         network = AsyncNetwork(max_connections)
-        super().__init__(Session(endpoint, network, timeout_s=timeout_s, retries=retries))
+        super().__init__(Session(endpoint, network, timeout_s=timeout_s, retries=retries), large_payloads)
 
     @property
     def endpoint(self) -> Endpoint:

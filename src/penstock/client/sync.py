@@ -13,6 +13,7 @@ from penstock.client.client import CONNECTIONS_MAX, chosen_endpoint
 from penstock.client.credentials import KeySource
 from penstock.client.endpoint import Endpoint
 from penstock.client.http.blocking import BlockingNetwork
+from penstock.client.large_payloads import LargePayloads
 from penstock.client.retries import Retries
 from penstock.client.session import TIMEOUT_S, Session
 
@@ -62,12 +63,13 @@ class SyncClient:
         max_connections: int = CONNECTIONS_MAX,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
+        large_payloads: LargePayloads | None = None,
     ) -> None:
         """Raises EndpointError or ProfileError."""
         endpoint = chosen_endpoint(endpoint_url, region, profile, context, credentials)
         network = BlockingNetwork(max_connections)
         self._session = Session(endpoint, network, timeout_s=timeout_s, retries=retries)
-        self._actions = Actions(self._session)
+        self._actions = Actions(self._session, large_payloads)
 
     send_message = _blocking(Actions.send_message)
     send_at = _blocking(Actions.send_at)

@@ -1,0 +1,96 @@
+"""Buffered receivers on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from e2e.client.conftest import Run, received
+from penstock.client import ApiError, BufferedReceiver, Client
+
+
+@asynccontextmanager
+async def filled(client: Client, bodies: str, **attributes: str) -> AsyncIterator[str]:
+    """A queue with these messages, one letter each."""
+    queue = await client.create_queue("orders", attributes)
+    await client.send_message_batch(queue, list(bodies))
+    yield queue
+
+
+def test_messages_are_received_ahead_and_in_time(run: Run) -> None:
+    async def test(client: Client) -> None:
+        async with filled(client, "abcdefghij") as queue, BufferedReceiver(client, queue) as receiver:
+            bodies = []
+            async for message in receiver:
+                bodies.append(message.body)
+                await client.delete_message(queue, message.receipt_handle)
+                if len(bodies) == 10:
+                    break
+        assert sorted(bodies) == list("abcdefghij")
+
+    run(test)
+
+
+def test_a_message_is_waited_for(run: Run) -> None:
+    async def test(client: Client) -> None:
+        queue = await client.create_queue("orders")
+        async with BufferedReceiver(client, queue) as receiver:
+            waiting = asyncio.create_task(receiver.receive())
+            await asyncio.sleep(0)
+            await client.send_message(queue, "tea")
+            assert (await waiting).body == "tea"
+
+    run(test)
+
+
+def test_no_more_than_allowed_is_received_and_the_rest_goes_back(run: Run) -> None:
+    async def test(client: Client) -> None:
+        async with filled(client, "abcdefghij", VisibilityTimeout="600") as queue:
+            async with BufferedReceiver(client, queue, messages_max=4) as receiver:
+                first = await receiver.receive()
+                hidden = 0
+                while hidden < 5:  # the one that was handed out, and four ahead
+                    attributes = await client.get_queue_attributes(queue)
+                    hidden = int(attributes["ApproximateNumberOfMessagesNotVisible"])
+                    assert hidden <= 5
+            rest = await received(client, queue, 9)
+        assert sorted([first.body, *(message.body for message in rest)]) == list("abcdefghij")
+
+    run(test)
+
+
+def test_what_waits_too_long_goes_back_and_is_received_again(run: Run) -> None:
+    async def test(client: Client) -> None:
+        async with filled(client, "a") as queue:
+            async with BufferedReceiver(client, queue, visibility_timeout=600, left_s_min=599.5) as receiver:
+                for _ in range(20):
+                    await asyncio.sleep(0.1)
+                message = await receiver.receive()
+            assert message.receive_count > 1
+
+    run(test)
+
+
+def test_a_queue_that_cannot_be_received_from_is_an_error(run: Run) -> None:
+    async def test(client: Client) -> None:
+        queue = await client.create_queue("orders")
+        async with BufferedReceiver(client, queue) as receiver:
+            waiting = asyncio.create_task(receiver.receive())
+            await asyncio.sleep(0)
+            await client.delete_queue(queue)
+            with pytest.raises(ApiError, match="NonExistentQueue"):
+                await waiting
+
+    run(test)
+
+
+def test_too_little_time_is_refused(run: Run) -> None:
+    async def test(client: Client) -> None:
+        queue = await client.create_queue("orders", {"VisibilityTimeout": "30"})
+        with pytest.raises(ValueError, match="less than the visibility timeout, which is 30 seconds"):
+            await BufferedReceiver(client, queue, left_s_min=30).__aenter__()
+
+    run(test)
