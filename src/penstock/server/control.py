@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import StoreError, StoreRefused
 from penstock.server.audit.search import EventFilter, newest_events, parse_time
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
     from penstock.server.compose import Parts
     from penstock.testing.controlled_time import ControlledTime
 
+T = TypeVar("T")
+
 _PIECE_BYTES = 256 * 1024
+_BACKUPS_MAX = 4
 
 
 class ProcessControl:
@@ -36,6 +42,7 @@ class ProcessControl:
         self._parts = parts
         self.account = parts.config.space.account
         self._started_s = time.monotonic()
+        self._backups = BackupThreads()
         self._log_reader = ThreadPoolExecutor(1, "penstock-audit-reader")  # one at a time: logs can be large
 
     @property
@@ -89,7 +96,7 @@ class ProcessControl:
             check_can_back_up(config)
         except StoreRefused as error:
             raise admin_fault("NotPossible", f"{error}.") from None
-        return BackupStream(config)
+        return BackupStream(config, self._backups)
 
     async def backup_to(self, name: str) -> BackupFile:
         config = self._parts.config
@@ -97,11 +104,13 @@ class ProcessControl:
             text = "The server has no directory for backups: set backup_directory, or leave path out."
             raise admin_fault("NotPossible", text)
         path = config.backup_directory / name
-        loop = asyncio.get_running_loop()
+        self._backups.reserve()
         try:
-            contents = await loop.run_in_executor(None, _back_up_once, config, path)
+            contents = await self._backups.run(partial(_back_up_once, config, path))
         except (StoreRefused, StoreError) as error:
             raise admin_fault("NotPossible", f"The backup was not made: {error}.") from None
+        finally:
+            self._backups.release()
         return BackupFile(
             path=str(path), bytes=contents[0], shards=contents[1], queues=contents[2], messages=contents[3]
         )
@@ -115,14 +124,43 @@ def _back_up_once(config: Config, path: Path) -> tuple[int, int, int, int]:
     return path.stat().st_size, contents.shards, contents.queues, contents.messages
 
 
+class BackupThreads:
+    """Threads for a few backups at a time, each with one that writes and one that reads. They are not those of the
+    loop: backups that wait for slow clients would keep everything else from them, even each other's readers."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2 * _BACKUPS_MAX, "penstock-backup")
+        self._reserved = 0
+
+    def reserve(self) -> None:
+        """For one backup. Raises Fault if there are too many."""
+        if self._reserved >= _BACKUPS_MAX:
+            text = (
+                f"{_BACKUPS_MAX} backups are being made, and no more at a time: try again when one has ended."
+            )
+            raise admin_fault("NotPossible", text)
+        self._reserved += 1
+
+    def release(self) -> None:
+        self._reserved -= 1
+
+    def run(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, job)
+
+
 class BackupStream:
     """A backup on its way to a client. A thread writes it into a pipe, as fast as the client reads.
 
     If the backup fails, so does the stream: the client gets an incomplete response, and an archive without its end.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, threads: BackupThreads) -> None:
+        """Raises Fault if too many are under way."""
+        threads.reserve()
         self._config = config
+        self._threads = threads
+        # A response that no client is there for any more is dropped without being closed.
+        self._release = weakref.finalize(self, threads.release)
         self._pipe: int | None = None  # the end to read from, once it has begun
         self._writing: asyncio.Future[None]
         self._reading: asyncio.Future[bytes] | None = None
@@ -131,27 +169,26 @@ class BackupStream:
         return self
 
     async def __anext__(self) -> bytes:
-        loop = asyncio.get_running_loop()
         if self._pipe is None:
             self._pipe, write_end = os.pipe()
-            self._writing = loop.run_in_executor(None, self._write, write_end)
-        self._reading = loop.run_in_executor(None, os.read, self._pipe, _PIECE_BYTES)
+            self._writing = self._threads.run(partial(self._write, write_end))
+        self._reading = self._threads.run(partial(os.read, self._pipe, _PIECE_BYTES))
         piece = await asyncio.shield(self._reading)
         if not piece:
-            await self._writing
+            await asyncio.shield(self._writing)
             raise StopAsyncIteration
         return piece
 
     async def aclose(self) -> None:
         """The client has it all, or has disconnected: then the thread cannot write on, and ends."""
-        if self._pipe is None:
-            return
-        if self._reading is not None:
-            await asyncio.wait({self._reading})  # a descriptor is not closed while a thread reads it
-        pipe, self._pipe = self._pipe, None
-        os.close(pipe)
-        await asyncio.wait({self._writing})
-        self._writing.exception()  # it may have failed because of this
+        if self._pipe is not None:
+            if self._reading is not None:
+                await asyncio.wait({self._reading})  # a descriptor is not closed while a thread reads it
+            pipe, self._pipe = self._pipe, None
+            os.close(pipe)
+            await asyncio.wait({self._writing})
+            self._writing.exception()  # it may have failed because of this
+        self._release()
 
     def _write(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "wb") as file:

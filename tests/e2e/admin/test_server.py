@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from e2e.admin.requests import REGION, bodies, make, refusal, send
 from e2e.process import ServerProcess
+from e2e.waiting import until
 from penstock.client.api import ApiSession
 from penstock.server.backup import restore, verify
 
@@ -93,6 +96,34 @@ def test_a_client_that_goes_away_ends_its_backup(api: ApiSession, running: Serve
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
     with urlopen(Request(f"{running.url}/admin/v1/backup", method="POST"), timeout=60) as answer:
         assert len(answer.read()) > 32_000_000
+
+
+def test_clients_that_do_not_read_their_backups_keep_others_from_it_only_while_they_are_there(
+    tmp_path: Path,
+) -> None:
+    asking = b"POST /admin/v1/backup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    with ServerProcess("--data", str(tmp_path / "data"), "--region", REGION) as server, ExitStack() as slow:
+        api = ApiSession(server.url, REGION)
+        url = make(api, "large")
+        for _ in range(16):
+            send(api, url, "x" * 1_000_000)
+        for _ in range(4):
+            connection = slow.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            connection.sendall(asking)
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert refusal(api.admin, "POST", "/backup") == (409, "NotPossible")
+        assert api.admin("GET", "/status")["shards"]
+        slow.close()
+        until(lambda: _is_backed_up(server), "a backup")
+        api.close()
+
+
+def _is_backed_up(server: ServerProcess) -> bool:
+    try:
+        with urlopen(Request(f"{server.url}/admin/v1/backup", method="POST"), timeout=60) as answer:
+            return len(answer.read()) > 16_000_000
+    except HTTPError:
+        return False
 
 
 def test_a_store_in_memory_cannot_be_backed_up() -> None:
