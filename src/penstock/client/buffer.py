@@ -19,7 +19,7 @@ from penstock.client.errors import ApiError, Unavailable
 from penstock.client.structs import BatchResult, DoneEntry, Message, VisibilityEntry
 
 _BATCH_MAX = 10
-_BACKOFF = Exponential(first=0.5, longest=20.0)
+_BACKOFF = Exponential(0.5, 2.0, 20.0)
 _log = logging.getLogger(__name__)
 
 

@@ -22,10 +22,10 @@ from penstock.client.codec import Codec, JsonCodec
 from penstock.client.consumer.retry import Backoff, Exponential, spread
 from penstock.client.errors import ApiError, Unavailable, api_error
 from penstock.client.structs import AttributeValue, BatchResult, SendEntry, SentEntry, SentMessage
-from penstock.client.trace_header import trace_header
+from penstock.client.trace_header import trace_attributes
 
 REQUESTS_MAX = 8
-_BACKOFF = Exponential(first=0.1, longest=5.0)
+_BACKOFF = Exponential(0.1, 2.0, 5.0)
 
 
 class BatchSender(Protocol):
@@ -101,12 +101,11 @@ class Producer:
         server refused the message, Unavailable if it could not be reached for ``retry_s_max``. Cancelling the future
         withdraws a message that is not yet in a request. Raises EncodeError."""
         encoded = self._codec.encode(value)
-        trace = trace_header()
         entry = SendEntry(
             body=encoded.body,
             delay_seconds=options.get("delay_seconds"),
             message_attributes={**encoded.attributes, **(options.get("message_attributes") or {})} or None,
-            message_system_attributes={"AWSTraceHeader": trace} if trace else None,
+            message_system_attributes=trace_attributes(),
             message_group_id=options.get("message_group_id"),
             message_deduplication_id=options.get("message_deduplication_id"),
         )

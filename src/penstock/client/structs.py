@@ -78,6 +78,15 @@ class Message(SqsMembers):
     md5_of_message_attributes: str | None = None
 
     @property
+    def text_attributes(self) -> dict[str, str]:
+        """The message attributes of type String."""
+        return {
+            name: attribute.string_value
+            for name, attribute in self.message_attributes.items()
+            if attribute.string_value is not None and attribute.data_type.startswith("String")
+        }
+
+    @property
     def receive_count(self) -> int:
         """How often it was received so far; 0 unless ``ApproximateReceiveCount`` was asked for."""
         return int(self.attributes.get("ApproximateReceiveCount", 0))

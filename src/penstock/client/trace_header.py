@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from penstock.client.structs import AttributeValue
+
 
 def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
     """``Root=…;Parent=…;Sampled=…``; None: there is no trace."""
@@ -21,3 +23,9 @@ def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
             sampled = int(context.trace_flags.sampled)
             return f"Root=1-{root[:8]}-{root[8:]};Parent={context.span_id:016x};Sampled={sampled}"
     return environment.get("_X_AMZN_TRACE_ID") or None
+
+
+def trace_attributes() -> dict[str, AttributeValue] | None:
+    """The system attributes of a message that is sent now."""
+    header = trace_header()
+    return {"AWSTraceHeader": header} if header else None
