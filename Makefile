@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LINT   := .tools/deploy/bin
 ACTIONLINT := v1.7.12
-.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy fuzz bench check docs format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy fuzz bench check docs docs-site format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -86,13 +86,19 @@ check: setup ## format, lint, types, and the structure of the source
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-docs: setup ## write the pages that are generated: the command line, its man page, compatibility
+docs: setup ## write the documents that are generated: the command line, its man page, compatibility
 	$(BIN)/python tests/reference.py
 	$(BIN)/python tests/compatibility.py
+
+docs-site: setup .tools/docs/.ready ## build the documents as a site in site/
+	$(BIN)/python website/pages.py .tools/docs/pages
+	NO_MKDOCS_2_WARNING=1 .tools/docs/bin/mkdocs build --quiet --config-file website/mkdocs.yml
+	$(BIN)/python -m pytest tests/website.py $(ARGS)
+	@echo 'To read it: python3 -m http.server --bind 127.0.0.1 --directory site'
 
 format: setup ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench .fuzz build dist .tools
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clients .bench .fuzz build dist site .tools

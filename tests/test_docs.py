@@ -218,6 +218,13 @@ def test_every_link_has_a_target(document: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+def test_every_document_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "website/mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE))
+    here = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
+    assert here - listed == set(), "add it to website/mkdocs.yml"
+
+
 @pytest.mark.parametrize(
     "document", [ROOT / "docs/ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name
 )
