@@ -151,6 +151,12 @@ def test_check_prints_the_settings(tmp_path: Path) -> None:
     assert ["memory_budget", "96MB"] in found, "a default"
     assert "queue a" in lines and "queue b" in lines and "  tag x = y" in lines
     assert any("arn:aws:sqs:eu-west-1:000000000000:b" in line for line in lines)
+    shown = json.loads(penstock("check", str(file), "--json", PENSTOCK_REGION="eu-west-1").output)
+    assert shown["verdict"] == lines[0]
+    assert shown["settings"]["idle_timeout"] == {"value": "90s", "given": str(file)}
+    assert shown["settings"]["credentials"] == {"value": None, "given": None}
+    assert [queue["name"] for queue in shown["queues"]] == ["a", "b"]
+    assert shown["queues"][1]["tags"] == {"x": "y"}
 
 
 @pytest.mark.parametrize(
@@ -270,6 +276,8 @@ def test_health_of_a_server_that_refuses_sends(page: tuple[Page, str]) -> None:
     result = penstock("health", PENSTOCK_PORT=port)
     assert result.exit_code == 0, "restarting a container would not free any space"
     assert result.output == "ready, but sends are refused: the disk is full\n"
+    shown_json = json.loads(penstock("health", "--json", PENSTOCK_PORT=port).output)
+    assert shown_json == {"status": "ready", "sends": "refused: the disk is full", "ready": True}
 
 
 def test_health_uses_the_address_in_the_settings(page: tuple[Page, str], tmp_path: Path) -> None:
@@ -330,3 +338,7 @@ def test_health_without_a_server() -> None:
     result = penstock("health", "--url", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert "no response from" in result.stderr and "Traceback" not in result.stderr
+    result = penstock("health", "--url", "http://127.0.0.1:1", "--json")
+    assert result.exit_code == 1
+    page = json.loads(result.output)
+    assert page["ready"] is False and "no response from" in page["reasons"][0]

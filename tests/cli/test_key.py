@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -115,6 +116,9 @@ def test_list_shows_keys_and_the_progress_of_reencryption(key: Shell) -> None:
         ["000000000000", "us-east-1", "alias/orders", "1", "disabled"],
     ]
     assert progress == "re-encrypting stored messages: waiting for a running broker"
+    managed, _, orders = map(json.loads, key.prints("list", "--json").splitlines())
+    assert (managed["account"], managed["enabled"], managed["version"]) == (None, True, 1)
+    assert (orders["region"], orders["aliases"], orders["enabled"]) == ("us-east-1", ["alias/orders"], False)
 
     file = ProgressFile(key.keyring)
     file.save(

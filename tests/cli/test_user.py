@@ -213,6 +213,14 @@ def test_list_and_show_hold_no_secret(commands: IdentityCommands) -> None:
         ["root", HOME, root, "everything"],
         ["alice", HOME, key, "sqs-send"],
     ]
+    _, alice = map(json.loads, commands.done("user", "list", "--json").splitlines())
+    assert alice == {
+        "name": "alice",
+        "account": HOME,
+        "arn": f"arn:aws:iam::{HOME}:user/alice",
+        "keys": [{"id": key, "active": True}],
+        "policies": ["sqs-send"],
+    }
     shown = commands.done("user", "show", "alice")
     for part in (f"arn:aws:iam::{HOME}:user/alice", f"{key} (active, ", "sqs-send", "team=a"):
         assert part in shown

@@ -36,6 +36,11 @@ def test_attach_list_detach(commands: IdentityCommands) -> None:
     assert listed["sqs-send"].split()[-1] == "alice"
     assert listed["mine"].split()[-2:] == ["custom", "worker"]
     assert listed["sqs-receive"].split()[-1] == "-"
+    objects = [json.loads(line) for line in commands.done("policy", "list", "--json").splitlines()]
+    assert {"name": "mine", "kind": "custom", "attached_to": ["worker"]} in objects
+    assert json.loads(commands.done("role", "list", "--json")) == {
+        "name": "worker", "account": HOME, "max_session_s": 3600, "policies": ["mine"],
+    }  # fmt: skip
     commands.done("policy", "detach", "sqs-send", "--user", "alice")
     assert "sqs-send" not in commands.path.read_text()
 

@@ -26,6 +26,10 @@ class Styled(NamedTuple):
 
 Cell = str | int | float | Styled | None
 
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, a line for each element of a list."
+)
+
 
 class Output:
     def __init__(self, as_json: bool = False) -> None:

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.arguments import complete_context
 from penstock.cli.failure import Breakdown, Failure
-from penstock.cli.output import Output
+from penstock.cli.output import Output, json_option
 from penstock.client.api import ApiError, ApiSession, Json, Unavailable
 from penstock.client.credentials import ProfileError
 from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
@@ -154,5 +154,5 @@ _OPTIONS = (
     ),
     click.option("--profile", metavar="NAME", help="Profile in ~/.aws with keys and region.  [AWS_PROFILE]"),
     click.option("--region", metavar="NAME", help="Region.  [AWS_REGION]"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each element of a list."),
+    json_option,
 )

@@ -25,6 +25,7 @@ from penstock.auth.encryption.root_key import (
 from penstock.auth.identity import CredentialsError
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
+from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import DEFAULT_FILE, is_there, table
 from penstock.clock import SystemClock
 from penstock.errors import KeyMissing
@@ -170,14 +171,19 @@ def create(config: Config, keyring: Keyring, alias: str | None) -> None:
 
 
 @command.command("list")
+@json_option
 @_with_keyring
-def list_(config: Config, keyring: Keyring) -> None:
+def list_(config: Config, keyring: Keyring, as_json: bool) -> None:
     """List all keys, and the progress of re-encrypting stored messages.
 
     \b
-    Example:
+    Examples:
       penstock key list
+      penstock key list --json
     """
+    if as_json:
+        Output().json_lines(_as_json(key) for key in keyring.keys.file.keys)
+        return
     rows: list[tuple[str, ...]] = [("ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE")]
     for key in keyring.keys.file.keys:
         account, region = ("every", "every") if key.managed else (key.space.account, key.space.region)
@@ -305,6 +311,18 @@ def replace_root(config: Config, new_root_key_file: Path | None, new_root_key_co
         )
     click.echo(f"the root key has the fingerprint {new.fingerprint} now; the old one had {old.fingerprint}\n")
     click.echo(_AFTER_REPLACEMENT, nl=False)
+
+
+def _as_json(key: Key) -> dict[str, object]:
+    return {
+        "id": key.id,
+        "account": None if key.managed else key.space.account,
+        "region": None if key.managed else key.space.region,
+        "aliases": key.aliases,
+        "version": key.newest,
+        "rotated": _rotated_on(key),
+        "enabled": key.enabled,
+    }
 
 
 def _rotated_on(key: Key) -> str:

@@ -31,6 +31,7 @@ from penstock.auth.policy import Policy, Question, Verdict, compile_policy, deci
 from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
+from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -68,19 +69,25 @@ def command() -> None:
 
 
 @command.command("list")
+@json_option
 @with_file
-def list_(file: CredentialsFile) -> None:
+def list_(file: CredentialsFile, as_json: bool) -> None:
     """List the policies that can be attached: built in, and those of the credentials file.
 
     \b
-    Example:
+    Examples:
       penstock policy list
+      penstock policy list --json | jq -r 'select(.attached_to == []) | .name'
     """
     content = file.read() if is_there(file.path) else CredentialsContent()
-    rows = [("NAME", "KIND", "ATTACHED TO")]
-    for kind, policies in (("built in", BUILTIN_POLICIES), ("custom", content.policies)):
-        rows += [(name, kind, ", ".join(attached_to(content, name)) or "-") for name in policies]
-    table(rows)
+    found = [(name, "built in", attached_to(content, name)) for name in BUILTIN_POLICIES]
+    found += [(name, "custom", attached_to(content, name)) for name in content.policies]
+    if as_json:
+        Output().json_lines({"name": name, "kind": kind, "attached_to": to} for name, kind, to in found)
+        return
+    table(
+        [("NAME", "KIND", "ATTACHED TO"), *((name, kind, ", ".join(to) or "-") for name, kind, to in found)]
+    )
 
 
 @command.command("show")

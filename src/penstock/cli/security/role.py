@@ -10,6 +10,7 @@ from penstock.auth.identity.admin import Subject, add_role, find_role, trust_doc
 from penstock.auth.identity.model import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
 from penstock.auth.identity.principals import document_text
 from penstock.cli.failure import Failure
+from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -83,20 +84,28 @@ def add(
 
 
 @command.command("list")
+@json_option
 @with_file
-def list_(file: CredentialsFile) -> None:
+def list_(file: CredentialsFile, as_json: bool) -> None:
     """List roles.
 
     \b
-    Example:
+    Examples:
       penstock role list
+      penstock role list --json
     """
-    rows = [("NAME", "ACCOUNT", "MAX SESSION", "POLICIES")]
+    rows, objects = [("NAME", "ACCOUNT", "MAX SESSION", "POLICIES")], []
     for number, account in sorted(file.read().accounts.items()):
         for name, role in sorted(account.roles.items()):
-            policies = ", ".join([*role.policies, *role.inline])
-            rows.append((name, number, f"{role.max_session} s", policies or "-"))
-    table(rows)
+            policies = [*role.policies, *role.inline]
+            rows.append((name, number, f"{role.max_session} s", ", ".join(policies) or "-"))
+            objects.append(
+                {"name": name, "account": number, "max_session_s": role.max_session, "policies": policies}
+            )
+    if as_json:
+        Output().json_lines(objects)
+    else:
+        table(rows)
 
 
 @command.command("show")

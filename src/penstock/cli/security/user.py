@@ -18,6 +18,7 @@ from penstock.auth.identity.admin import (
 )
 from penstock.auth.identity.model import ROOT, Account, CredentialsContent, PolicyHolder
 from penstock.cli.failure import Failure
+from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -87,14 +88,19 @@ def add(
 
 
 @command.command("list")
+@json_option
 @with_file
-def list_(file: CredentialsFile) -> None:
+def list_(file: CredentialsFile, as_json: bool) -> None:
     """List users, their keys and their policies.
 
     \b
-    Example:
+    Examples:
       penstock user list
+      penstock user list --json | jq -r 'select(.keys | length > 1) | .arn'
     """
+    if as_json:
+        Output().json_lines(_as_json(subject) for subject in _all(file.read()))
+        return
     rows = [("NAME", "ACCOUNT", "KEYS", "POLICIES")]
     for subject in _all(file.read()):
         keys = ", ".join(key.id if key.active else f"{key.id} (inactive)" for key in subject.keys)
@@ -166,6 +172,18 @@ add_remove_and_revoke(
     remove_help="Remove a user with all keys. Its sessions end too.",
     revoke_help="End all present sessions that came from the user's keys, those of roles too. The keys stay valid.",
 )
+
+
+def _as_json(subject: Subject) -> dict[str, object]:
+    """The root of an account has no policies: it may do everything."""
+    holder = subject.owner if isinstance(subject.owner, PolicyHolder) else None
+    return {
+        "name": subject.name,
+        "account": subject.account,
+        "arn": subject.arn,
+        "keys": [{"id": key.id, "active": key.active} for key in subject.keys],
+        "policies": [] if holder is None else [*holder.policies, *holder.inline],
+    }
 
 
 def _all(content: CredentialsContent) -> list[Subject]:

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, shown, with_settings
+from penstock.cli.output import Output
 from penstock.cli.server.setting_sections import SettingsCommand, help_all_option
 from penstock.clock import SystemClock
 from penstock.errors import StoreRefused
@@ -24,8 +25,9 @@ from penstock.server.tls import Tls
 @click.command("check", cls=SettingsCommand)
 @click.argument("file", required=False)
 @help_all_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_settings
-def command(file: str | None, config: str | None, **flags: object) -> None:
+def command(file: str | None, config: str | None, as_json: bool, **flags: object) -> None:
     """Check everything that serve would refuse, and show each setting with where it was given.
 
     Checked are the settings, the declared queues and their dead-letter queues (against the queues in the data
@@ -40,6 +42,7 @@ def command(file: str | None, config: str | None, **flags: object) -> None:
     Examples:
       penstock check penstock.toml
       penstock check --config penstock.toml --workers 4
+      penstock check penstock.toml --json | jq .settings.port
       PENSTOCK_PORT=99999 penstock check
     """
     if file is not None and config is not None:
@@ -53,7 +56,11 @@ def command(file: str | None, config: str | None, **flags: object) -> None:
         raise Failure(str(error)) from None
     except DeclaredQueueError as error:
         raise Failure(f"cannot create the declared queues: {error} ({checked.file})") from None
-    click.echo(_verdict(checked, is_complete=existing is not None))
+    verdict = _verdict(checked, is_complete=existing is not None)
+    if as_json:
+        Output().json({"verdict": verdict, **_as_json(checked)})
+        return
+    click.echo(verdict)
     _print_settings(checked)
     _print_queues(checked)
 
@@ -74,6 +81,24 @@ def _verdict(config: Config, *, is_complete: bool) -> str:
     given = (amount(len(config.sources), "setting"), amount(len(config.queues), "declared queue"))
     unknown = "whether dead-letter queues that are not declared exist, only a start can tell"
     return f"in order: {' and '.join(given)}" + (f"; {unknown}" if config.queues and not is_complete else "")
+
+
+def _as_json(config: Config) -> dict[str, object]:
+    """Values as they could be given, with None for those that are not set."""
+    values = {name: (setting, getattr(config, name)) for name, setting in settings().items()}
+    return {
+        "settings": {
+            name: {
+                "value": None if value in (None, ()) else shown(setting, value),
+                "given": config.sources.get(name),
+            }
+            for name, (setting, value) in values.items()
+        },
+        "queues": [
+            {"name": queue.name, "attributes": queue.all_attributes(config.space), "tags": dict(queue.tags)}
+            for queue in config.queues
+        ],
+    }
 
 
 def _print_settings(config: Config) -> None:

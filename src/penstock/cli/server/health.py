@@ -54,7 +54,8 @@ def _first_address() -> Address:
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 60), default=3.0, show_default=True, help="Seconds to wait."
 )
-def command(url: str | None, config: str | None, timeout: float) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the answer of the broker as JSON.")
+def command(url: str | None, config: str | None, timeout: float, as_json: bool) -> None:
     """Ask a running broker whether it is ready. Exit code 0: ready. 1: not ready, or no response.
 
     Without --url, the broker on this machine is asked, at the address in its settings: the config file and the same
@@ -64,11 +65,14 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
     Examples:
       penstock health
       penstock health --config /etc/penstock/penstock.toml
-      penstock health --url http://queues.internal:9324
+      penstock health --url http://queues.internal:9324 --json
       HEALTHCHECK CMD ["penstock", "health"]
     """
     # Without --url, the server on this machine is asked: its certificate does not name the loopback address.
     status, page = _ask(url or _default_url(config), timeout, verify=url is not None)
+    if as_json:
+        click.echo(json.dumps({**page, "ready": status == 200}))
+        sys.exit(0 if status == 200 else 1)
     if status == 200:
         sends, workers = str(page.get("sends", "accepted")), str(page.get("workers", "all"))
         but = [] if sends == "accepted" else [f"sends are {sends}"]
@@ -82,6 +86,7 @@ def command(url: str | None, config: str | None, timeout: float) -> None:
 
 
 def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, object]]:
+    """Status and content of the page. 0: there was no response, for the reasons in it."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -96,15 +101,11 @@ def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, obje
         page = json.loads(response.read(65536) or b"{}")
         return response.status, page if isinstance(page, dict) else {}
     except (OSError, HTTPException) as error:
-        click.echo(
-            printable(f"not ready: no response from {url}: {getattr(error, 'strerror', None) or error}"),
-            err=True,
-        )
+        return 0, {"reasons": [f"no response from {url}: {getattr(error, 'strerror', None) or error}"]}
     except ValueError:
-        click.echo(printable(f"not ready: the response from {url} is not that of a broker"), err=True)
+        return 0, {"reasons": [f"the response from {url} is not that of a broker"]}
     finally:
         connection.close()
-    sys.exit(1)
 
 
 def _connection(scheme: str, host: str, port: int | None, timeout: float, *, verify: bool) -> HTTPConnection:
