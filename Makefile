@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LINT   := .tools/deploy/bin
 ACTIONLINT := v1.7.12
-.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy fuzz bench check docs docs-site format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy test-browser fuzz bench check docs docs-site format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -72,6 +72,10 @@ test-deploy: setup .tools/deploy/.ready ## lint the files for Docker, Compose, K
 
 bench: setup ## compare with other servers; QUICK=1 takes two minutes; ARGS="--only send,life" is passed on
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
+
+test-browser: setup ## use the web console in Chromium; SCREENSHOTS=DIR takes pictures; CHROMIUM=/path/to/it
+	$(BIN)/python -m pip install --quiet --group browser
+	$(BIN)/python -m pytest tests/browser/console.py -rs $(ARGS)
 
 test-clients: setup ## run clients of other languages and frameworks; ARGS="go rust" selects some
 	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)

@@ -49,7 +49,7 @@ export function Chart({ title, series, unit = "" }) {
     };
   }, [labels, theme, times.length < 2]);
   useEffect(() => plot.current.setData(data));
-  return html`<figure class="card" style=${{ margin: 0 }}><figcaption><h2>${title}</h2></figcaption>
+  return html`<figure class="card"><figcaption><h2>${title}</h2></figcaption>
     <div class="chart" ref=${holder} role="img" aria-label=${title}></div></figure>`;
 }
 

@@ -122,6 +122,14 @@ export function Field({ label, hint, children }) {
   return html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
 }
 
+// A text that is used when it is complete: the page is drawn again while it is being typed.
+export function FilterInput({ title, value, onDone, size = 14, first }) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  return html`<input size=${size} placeholder=${title} aria-label=${title} value=${text} data-filter=${first ? "" : undefined}
+    onInput=${(event) => setText(event.target.value)} onChange=${() => onDone(text.trim())} />`;
+}
+
 // A heading of a table that sorts by its column.
 export function Sortable({ name, sort, descending, onSort, numeric, children }) {
   const active = sort === name;

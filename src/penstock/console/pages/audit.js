@@ -2,7 +2,7 @@
 import { admin, query } from "../api.js";
 import { time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { Badge, Empty, Problem, replaceHash } from "../ui.js";
+import { Badge, Empty, FilterInput, Problem, replaceHash } from "../ui.js";
 
 export function Audit({ params }) {
   const { principal = "", action = "", queue = "", denied = "", since = "1d" } = params;
@@ -14,8 +14,8 @@ export function Audit({ params }) {
     admin("GET", path).then((answer) => { setFound(answer.events); setError(null); }, setError);
   }, [path, version]);
   const change = (more) => replaceHash(["audit"], { principal, action, queue, denied, since, ...more });
-  const input = (name, title, value) => html`<input size="14" placeholder=${title} aria-label=${title} value=${value}
-    data-filter=${name === "principal" ? "" : undefined} onChange=${(event) => change({ [name]: event.target.value })} />`;
+  const input = (name, title, value) => html`<${FilterInput} title=${title} value=${value} first=${name === "principal"}
+    onDone=${(text) => change({ [name]: text })} />`;
   return html`
     <div class="head"><h1>Audit log</h1><div class="actions"><button onClick=${() => setVersion(version + 1)}>Refresh</button></div></div>
     <div class="row">

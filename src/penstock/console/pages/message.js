@@ -2,7 +2,7 @@
 import { admin, messagePath, query } from "../api.js";
 import { age, bytes, count, pretty, time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { attempt, Badge, Copy, Dialog, Field, notify, Problem } from "../ui.js";
+import { attempt, Copy, Dialog, Field, Problem } from "../ui.js";
 import { AttributeRows, readAttributes, State } from "./message_parts.js";
 
 export function Message({ queue, id, allowed, onClose }) {
@@ -48,14 +48,14 @@ function Actions({ message, queue, allowed, change, remove, edit }) {
   const [target, setTarget] = useState("");
   if (message.state === "in_flight")
     return html`<p class="soft">A receiver has this message, so it cannot be changed now.</p>`;
-  const button = (permission, title, work, shown = true) =>
+  const button = (permission, title, work, shown) =>
     shown && allowed.has(`penstock:${permission}`) && html`<button onClick=${work}>${title}</button>`;
-  return html`<div class="row" style=${{ marginBottom: "1rem" }}>
+  return html`<div class="row">
     ${button("EditMessage", "Edit", edit, !message.unreadable)}
     ${button("ReleaseMessage", "Make visible now", () => change("release", "The message is visible."), message.state === "delayed")}
     ${button("ResetMessage", "Reset counts", () => change("reset", "Counts and times were reset."), message.receives > 0)}
-    ${button("ReorderMessage", "To front", () => change("reorder", "The message is the first one.", { to: "front" }))}
-    ${button("ReorderMessage", "To back", () => change("reorder", "The message is the last one.", { to: "back" }))}
+    ${button("ReorderMessage", "To front", () => change("reorder", "The message is the first one.", { to: "front" }), true)}
+    ${button("ReorderMessage", "To back", () => change("reorder", "The message is the last one.", { to: "back" }), true)}
     ${button("DeadLetterMessage", "To dead-letter queue", () => change("dead-letter", "The message is in the dead-letter queue."), queue.dead_letter_queue)}
     ${button("RedriveMessage", "Back to its source", () => change("redrive", "The message is back in its source queue."), message.source)}
     ${allowed.has("penstock:MoveMessage") && html`<span class="row"><input size="14" placeholder="Queue" aria-label="Move to queue" value=${target}

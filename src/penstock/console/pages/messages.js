@@ -2,7 +2,7 @@
 import { admin, query, queuePath } from "../api.js";
 import { age, bytes, count, plural } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { Badge, Empty, Problem, replaceHash, rowKeys } from "../ui.js";
+import { Badge, Empty, FilterInput, Problem, replaceHash, rowKeys } from "../ui.js";
 import { Message } from "./message.js";
 import { State } from "./message_parts.js";
 import { Send } from "./send.js";
@@ -39,8 +39,8 @@ export function Messages({ queue, allowed, params }) {
   }, [key, pages, version, queue.visible, queue.in_flight, queue.delayed]);
 
   const change = (more) => replaceHash(["queue", queue.name, "messages"], { ...filter, order, ...more });
-  const input = (name, title, size) => html`<input size=${size} placeholder=${title} aria-label=${title} value=${filter[name] ?? ""}
-    onChange=${(event) => change({ [name]: event.target.value })} data-filter=${name === "body" ? "" : undefined} />`;
+  const input = (name, title, size) => html`<${FilterInput} title=${title} size=${size} value=${filter[name] ?? ""} first=${name === "body"}
+    onDone=${(text) => change({ [name]: text })} />`;
   const messages = found?.messages ?? [];
 
   return html`

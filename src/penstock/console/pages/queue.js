@@ -1,9 +1,9 @@
 // One queue: figures, messages, settings, tags, policy, tasks.
-import { admin, queuePath, sqs, watch } from "../api.js";
+import { queuePath, sqs, watch } from "../api.js";
 import { bytes, count, duration, plural, rate, time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useQueuePermissions } from "../permissions.js";
-import { attempt, Badge, Confirm, Copy, Empty, hashOf, Problem, useWatched } from "../ui.js";
+import { Badge, Confirm, Copy, Empty, hashOf, Problem, useWatched } from "../ui.js";
 import { Messages } from "./messages.js";
 import { QueueCharts } from "./queue_charts.js";
 import { Settings } from "./queue_settings.js";

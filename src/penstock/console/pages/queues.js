@@ -40,7 +40,7 @@ export function Queues({ params, allowed, user }) {
           <option value="fifo">FIFO</option><option value="dlq">Dead-letter queues</option>
         </select>
       </div>
-      <${Totals} queues=${queues} more=${data?.next || after} />
+      ${data && html`<${Totals} queues=${queues} more=${data.next || after} />`}
       <div class="card scroll" tabindex="0" role="region" aria-label="Queues"><table onKeyDown=${rowKeys}>
         <thead><tr>
           ${head("name", "Name", false)}${head("visible", "Waiting")}${head("in_flight", "In flight")}

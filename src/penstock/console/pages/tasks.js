@@ -1,7 +1,7 @@
 // Changes of many messages: what would happen, then a task with its progress.
 import { admin, query, queuePath, watch } from "../api.js";
 import { count, plural, time } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { attempt, Badge, Dialog, Empty, Field, Problem, Progress, useWatched } from "../ui.js";
 
 const OPERATIONS = [

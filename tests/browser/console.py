@@ -1,0 +1,427 @@
+"""The web console in a real browser: every page, sign-in, hostile contents, phones, accessibility."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from playwright.sync_api import Page, expect
+
+from e2e.process import ServerProcess
+from e2e.secured import Secured
+
+if TYPE_CHECKING:
+    from browser.tabs import Tab
+
+pytest_plugins = ["browser.tabs"]
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg onload=alert(1)>',
+    "javascript:alert(1)",
+    "'-alert(1)-'",
+    "{{constructor.constructor('alert(1)')()}}",
+    "</pre><iframe srcdoc='<script>parent.alert(1)</script>'></iframe>",
+    "\u202e\u2066 reversed \u0085",
+    '{"html": "<b onmouseover=alert(1)>", "n": 12345678901234567890}',
+    "${alert(1)}`${alert(1)}`",
+]
+
+
+def sqs(server: ServerProcess) -> Any:
+    return boto3.client(
+        "sqs", endpoint_url=server.url, region_name="us-east-1",
+        aws_access_key_id="any", aws_secret_access_key="any",
+    )  # fmt: skip
+
+
+def make_shop(server: ServerProcess) -> str:
+    """Queues of a small shop, some of whose orders have failed. The URL of its orders."""
+    client = sqs(server)
+    dead = client.create_queue(QueueName="orders-dead")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    url: str = client.create_queue(QueueName="orders", Attributes={"RedrivePolicy": redrive})["QueueUrl"]
+    client.create_queue(QueueName="invoices.fifo", Attributes={"FifoQueue": "true"})
+    for number in range(12):
+        body = json.dumps({"order": number, "customer": f"c-{number % 3}"})
+        tenant = {"DataType": "String", "StringValue": f"t-{number % 3}"}
+        client.send_message(QueueUrl=url, MessageBody=body, MessageAttributes={"tenant": tenant})
+    for _ in range(2):  # the second receive makes dead letters of what the first one had
+        client.receive_message(QueueUrl=url, MaxNumberOfMessages=4, VisibilityTimeout=0)
+    client.send_message(QueueUrl=url, MessageBody="later", DelaySeconds=900)
+    return url
+
+
+def row(page: Page, text: str) -> Any:
+    return page.locator("tbody tr", has_text=text)
+
+
+def test_a_new_server_shows_how_to_begin_and_then_the_first_queue(server: ServerProcess, tab: Tab) -> None:
+    page = tab.open("").page
+    expect(page.get_by_text("There are no queues yet")).to_be_visible()
+    tab.picture("first-steps")
+    tab.accessible()
+    sqs(server).create_queue(QueueName="orders")
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+
+
+def test_the_example_of_the_first_steps_works(server: ServerProcess, tab: Tab) -> None:
+    page = tab.open("").page
+    example = page.locator("pre").first.inner_text()
+    exec(example, {})
+    expect(page.get_by_role("link", name="orders")).to_be_visible()
+    expect(row(page, "orders").locator("td").nth(1)).to_have_text("1")
+
+
+def test_queues_are_created_filtered_and_sorted(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open().page
+    page.get_by_role("button", name="Create queue").click()
+    page.get_by_label("Name", exact=True).fill("refunds")
+    page.get_by_label("FIFO").check()
+    tab.accessible()
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.get_by_role("heading", name="refunds.fifo")).to_be_visible()
+    page.get_by_role("link", name="Queues").click()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    tab.picture("queues")
+    tab.accessible()
+    page.get_by_role("button", name="Waiting").click()
+    expect(page.locator("tbody tr").first).to_contain_text("orders")
+    page.keyboard.press("/")
+    page.keyboard.type("dead")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "contains=dead" in page.url  # so that it can be shared and reloaded
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_a_queue_shows_its_figures_as_they_change(server: ServerProcess, tab: Tab) -> None:
+    url = make_shop(server)
+    page = tab.open("#/queue/orders").page
+    waiting = page.locator(".tile", has_text="waiting").first
+    expect(waiting).to_contain_text("8")
+    expect(page.locator(".wiring")).to_contain_text("orders-dead")
+    sqs(server).send_message(QueueUrl=url, MessageBody="one more")
+    expect(waiting).to_contain_text("9")
+    tab.picture("queue")
+    tab.accessible()
+
+
+def test_messages_are_looked_at_without_receiving_them(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders/messages").page
+    expect(page.locator("tbody tr")).to_have_count(9)
+    tab.picture("messages")
+    tab.accessible()
+    page.get_by_label("State").select_option("delayed")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("State").select_option("")
+    json_filter = page.get_by_label("JSON: $.id = 17")
+    json_filter.fill('$.customer = "c-1"')
+    json_filter.press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.locator("tbody tr button").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("pre").first).to_contain_text('"customer": "c-1"')
+    expect(dialog).to_contain_text("sent by")
+    tab.picture("message")
+    tab.accessible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(page.locator("tbody tr").first).to_contain_text("waiting")
+
+
+def test_messages_are_sent_edited_moved_and_deleted(server: ServerProcess, tab: Tab) -> None:
+    client = sqs(server)
+    url = client.create_queue(QueueName="orders")["QueueUrl"]
+    client.create_queue(QueueName="other")
+    page = tab.open("#/queue/orders/messages").page
+    page.get_by_role("button", name="Send message").click()
+    page.get_by_label("Body", exact=True).fill('{"order": 1}')
+    page.get_by_role("button", name="Add attribute").click()
+    page.get_by_label("Name of attribute 1").fill("tenant")
+    page.get_by_label("Value of attribute 1").fill("acme")
+    tab.accessible()
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+    page.locator("tbody tr button").click()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_label("Body", exact=True).fill('{"order": 2}')
+    page.get_by_role("button", name="Save", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("edited")
+    expect(dialog).to_contain_text("acme")
+
+    page.get_by_label("Move to queue").fill("other")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(page.get_by_text("The queue is empty")).to_be_visible()
+    page.goto(f"{tab.url}/console/#/queue/other/messages")
+    page.locator("tbody tr button").click()
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Really delete").click()
+    expect(page.get_by_text("The queue is empty")).to_be_visible()
+    assert "Messages" not in client.receive_message(QueueUrl=url)
+
+
+def test_a_change_of_a_message_that_was_changed_meanwhile_is_refused(server: ServerProcess, tab: Tab) -> None:
+    client = sqs(server)
+    url = client.create_queue(QueueName="orders")["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody="first")
+    page = tab.open("#/queue/orders/messages").page
+    page.locator("tbody tr button").click()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_label("Body", exact=True).fill("from the browser")
+    shown = page.locator("dialog h2").first.inner_text().removeprefix("Message ")
+    page.request.fetch(
+        f"{tab.url}/console/api/admin/v1/queues/orders/messages/{shown}",
+        method="PATCH", data=json.dumps({"body": "from elsewhere"}),
+        headers={"X-Penstock-Console": "1", "Content-Type": "application/json"},
+    )  # fmt: skip
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".notice.error")).to_contain_text("changed meanwhile")
+    assert client.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "from elsewhere"
+
+
+def test_dead_letters_are_redriven_after_a_look_at_what_would_happen(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders-dead").page
+    page.get_by_role("button", name="Redrive").click()
+    page.get_by_role("button", name="See what would happen").click()
+    expect(page.get_by_role("dialog")).to_contain_text("4 messages can be changed")
+    tab.accessible()
+    page.get_by_role("button", name="Start with 4 messages").click()
+    expect(page.get_by_role("dialog")).to_contain_text("completed")
+    tab.picture("redrive")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Tasks").click()
+    expect(page.locator("main")).to_contain_text("4 of 4 messages changed")
+    page.goto(f"{tab.url}/console/#/queue/orders")
+    expect(page.locator(".tile", has_text="waiting").first).to_contain_text("12")
+
+
+def test_settings_policy_and_tags_are_changed(server: ServerProcess, tab: Tab) -> None:
+    client, url = sqs(server), make_shop(server)
+    page = tab.open("#/queue/orders/settings").page
+    page.get_by_label("Visibility timeout (seconds)").fill("77")
+    page.get_by_role("button", name="Save settings").click()
+    page.get_by_label("Key of the tag").fill("team")
+    page.get_by_label("Value of the tag").fill("shop")
+    page.get_by_role("button", name="Set tag").click()
+    expect(page.get_by_role("button", name="Remove tag team")).to_be_visible()
+    tab.picture("settings")
+    tab.accessible()
+    assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "shop"}
+    names = ["VisibilityTimeout"]
+    assert client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"][names[0]] == "77"
+    page.get_by_label("Policy", exact=True).fill("{not json")
+    page.get_by_role("button", name="Save Policy", exact=True).click()
+    expect(page.locator(".notice.error")).to_be_visible()
+
+
+def test_a_purge_wants_the_name_of_the_queue(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders").page
+    page.get_by_role("button", name="Purge").click()
+    confirm = page.get_by_role("dialog").get_by_role("button", name="Purge")
+    expect(confirm).to_be_disabled()
+    expect(page.get_by_role("dialog")).to_contain_text("All 9 messages")
+    page.get_by_label("Type orders to confirm").fill("orders")
+    confirm.click()
+    expect(page.locator(".tile", has_text="waiting").first).to_contain_text("0")
+
+
+@pytest.mark.parametrize("address", ["#/queues", "#/queue/orders", "#/queue/orders/messages", "#/server"])
+def test_pages_in_dark_colours_and_on_a_phone(
+    server: ServerProcess, new_tab: Callable[..., Tab], address: str
+) -> None:
+    make_shop(server)
+    name = address.replace("#/", "").replace("/", "-")
+    dark = new_tab(server, color_scheme="dark").open(address)
+    expect(dark.page.locator("main h1")).to_be_visible()
+    dark.picture(f"dark-{name}")
+    dark.accessible()
+    phone = new_tab(server)
+    phone.page.set_viewport_size({"width": 390, "height": 800})
+    phone.open(address)
+    expect(phone.page.locator("main h1")).to_be_visible()
+    phone.picture(f"phone-{name}")
+    wider = phone.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    assert not wider, "the page itself scrolls sideways"
+    phone.accessible()
+
+
+def test_the_colours_can_be_chosen_and_are_kept(tab: Tab) -> None:
+    page = tab.open().page
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_keys_open_pages_and_rows(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open().page
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="orders", exact=True)).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page.get_by_role("heading", name="Server")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("previous row")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_contents_of_messages_are_shown_and_never_run(server: ServerProcess, tab: Tab, text: str) -> None:
+    client = sqs(server)
+    url = client.create_queue(QueueName="q")["QueueUrl"]
+    attribute = {"DataType": "String", "StringValue": text}
+    group = "<img/src=x/onerror=alert(1)>"
+    client.send_message(
+        QueueUrl=url, MessageBody=text, MessageAttributes={"a": attribute}, MessageGroupId=group
+    )
+    page = tab.open("#/queue/q/messages").page
+    page.locator("tbody tr button").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("pre").first).to_be_visible()
+    if not text.startswith('{"'):
+        assert dialog.locator("pre").first.inner_text().strip() == text.strip()
+    else:
+        expect(dialog.locator("pre").first).to_contain_text("12345678901234567890")
+    expect(dialog).to_contain_text(group)
+    assert page.evaluate("document.querySelectorAll('main :is(script, iframe, img, svg)').length") == 0
+
+
+def test_hostile_names_in_addresses_are_text(tab: Tab) -> None:
+    page = tab.open("#/queue/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E").page
+    expect(page.locator("main")).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.locator("[role=alert]")).to_be_visible()
+
+
+def test_a_lost_connection_is_said_and_comes_back(new_tab: Callable[..., Tab]) -> None:
+    with ServerProcess("--memory") as server:
+        tab = new_tab(server)
+        page = tab.open().page
+        expect(page.get_by_text("There are no queues yet")).to_be_visible()
+        assert server.stop() == 0
+        expect(page.locator("[role=alert]")).to_contain_text("Trying again")
+    with ServerProcess("--memory", "--port", str(server.port)) as again:
+        sqs(again).create_queue(QueueName="after")
+        expect(page.get_by_role("link", name="after")).to_be_visible(timeout=30_000)
+
+
+# With credentials.
+
+
+def sign_in(tab: Tab, secured: Secured, name: str) -> Page:
+    key, secret = secured.keys[name]
+    page = tab.open().page
+    page.get_by_label("Access key").fill(key)
+    page.get_by_label("Secret key").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    return page
+
+
+def test_signing_in_and_out(secured: Secured, new_tab: Callable[..., Tab]) -> None:
+    tab = new_tab(secured.server)
+    page = tab.open().page
+    expect(page.get_by_role("heading", name="Sign in to Penstock")).to_be_visible()
+    tab.picture("sign-in")
+    tab.accessible()
+    page.get_by_label("Access key").fill("AKIAWRONG")
+    page.get_by_label("Secret key").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("[role=alert]")).to_contain_text("does not accept")
+    page = sign_in(tab, secured, "alice")
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert not any(secret in kept for secret in secured.keys["alice"])
+    page.get_by_role("link", name="Audit log").click()
+    expect(
+        row(page, "GetSessionToken").or_(row(page, "CreateQueue")).or_(page.get_by_text("No events")).first
+    ).to_be_visible()
+    tab.picture("audit")
+    tab.accessible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in to Penstock")).to_be_visible()
+    assert page.context.cookies() == []
+
+
+def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callable[..., Tab]) -> None:
+    alice = sign_in(new_tab(secured.server), secured, "alice")
+    alice.get_by_role("button", name="Create queue").click()
+    alice.get_by_label("Name", exact=True).fill("shared")
+    alice.get_by_role("button", name="Create", exact=True).click()
+    expect(alice.get_by_role("button", name="Purge")).to_be_visible()
+    alice.goto(f"{secured.server.url}/console/#/queue/shared/messages")
+    alice.get_by_role("button", name="Send message").click()
+    alice.get_by_label("Body", exact=True).fill("hello")
+    alice.get_by_role("button", name="Send", exact=True).click()
+    expect(alice.locator("tbody tr")).to_have_count(1)
+
+    reader = sign_in(new_tab(secured.server), secured, "reader")
+    expect(reader.get_by_role("link", name="shared")).to_be_visible()
+    expect(reader.get_by_role("button", name="Create queue")).to_have_count(0)
+    reader.get_by_role("link", name="shared").click()
+    expect(reader.get_by_role("heading", name="shared")).to_be_visible()
+    for name in ("Purge", "Delete"):
+        expect(reader.get_by_role("button", name=name)).to_have_count(0)
+    reader.goto(f"{secured.server.url}/console/#/queue/shared/messages")
+    reader.locator("tbody tr button").click()
+    expect(reader.get_by_role("dialog").locator("pre").first).to_have_text("hello")
+    for name in ("Edit", "Move", "Delete", "To front"):
+        expect(reader.get_by_role("dialog").get_by_role("button", name=name, exact=True)).to_have_count(0)
+
+
+def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Callable[..., Tab]) -> None:
+    page = sign_in(new_tab(secured.server), secured, "alice")
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    page.context.clear_cookies()
+    page.get_by_role("link", name="Server").click()
+    expect(page.get_by_role("heading", name="Sign in to Penstock")).to_be_visible()
+
+
+def test_another_site_cannot_act_for_a_signed_in_user(secured: Secured, new_tab: Callable[..., Tab]) -> None:
+    """A page of another origin, in the same browser."""
+    page = sign_in(new_tab(secured.server), secured, "alice")
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    target = f"{secured.server.url}/console/api/sqs/CreateQueue"
+    other = page.context.new_page()
+    other.route("http://evil.example/**", lambda route: route.fulfill(body="<title>evil</title>"))
+    other.goto("http://evil.example/")
+    outcome = other.evaluate(
+        """async (target) => {
+            const body = '{"QueueName": "stolen"}';
+            const ask = (options) => fetch(target, {method: "POST", body, credentials: "include", ...options})
+                .then(() => "sent", () => "blocked");
+            return [await ask({mode: "no-cors"}), await ask({headers: {"X-Penstock-Console": "1"}})];
+        }""",
+        target,
+    )
+    assert outcome[1] == "blocked"
+    frames = other.evaluate(
+        """(address) => new Promise((resolve) => {
+            const frame = document.createElement("iframe");
+            frame.onload = () => { try { resolve(frame.contentDocument === null) } catch { resolve(true) } };
+            frame.src = address;
+            document.body.append(frame);
+        })""",
+        f"{secured.server.url}/console/",
+    )
+    assert frames
+    names = [
+        url.rpartition("/")[2]
+        for url in secured.client("alice", region_name="us-east-1").list_queues().get("QueueUrls", [])
+    ]
+    assert "stolen" not in names
