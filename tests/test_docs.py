@@ -207,6 +207,21 @@ def test_every_command_exists(document: Path) -> None:
             assert rest.strip() in command.commands, f"penstock {name}{rest}"
 
 
+def test_errors_of_the_troubleshooting_page_exist() -> None:
+    source = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    listed = False
+    checked = 0
+    for line in (ROOT / "docs/troubleshooting.md").read_text().splitlines():
+        cells = line.split(" | ")
+        if not line.startswith("|") or cells[0] in ("| the line contains", "| error"):
+            listed = line.startswith("|")
+        elif listed:
+            for error in re.findall(r"`([^`]+)`", cells[0]):
+                checked += 1
+                assert error.removeprefix("AWS.SimpleQueueService.") in source, error
+    assert checked > 30
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_has_a_target(document: Path) -> None:
     for link in links(document.read_text()):
