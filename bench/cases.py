@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from bench.client import Wrong
 from bench.generator import Generator
 from bench.jobs import Done, Job
+from bench.load_client import Wrong
 from bench.results import Figures, of_load
 from bench.systems import Penstock, System
 

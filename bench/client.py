@@ -1,210 +1,167 @@
-"""A small, fast AWS JSON client for load: keep-alive connections, signed requests, one at a time on each.
+"""What a request costs the client: ``python -m bench.client``.
 
-An answer goes to a callback, so that a load can send its next request from there, without a task per request.
-``call`` is the same as a coroutine, where speed does not matter.
+Each client sends, receives and deletes one message after the other, on one connection to the same server, which keeps
+messages in memory and accepts every signature. Clients run in processes of their own and take turns in every round;
+the first round does not count. CPU time is that of the client's process, per request.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import hashlib
-import hmac
+import itertools
+import multiprocessing
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 
-import msgspec
+import boto3
+import uvloop
 
-encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+from bench.document import DOCUMENT, write_between
+from bench.machine import described
+from bench.payloads import body
+from bench.peers import HOME
+from bench.process import Server
+from bench.report import shown_spread
+from bench.results import spread
+from penstock.client import Client, SigningKeys, SyncClient
 
-REGION = "us-east-1"
-ACCESS_KEY = "bench"
-SECRET_KEY = "bench-secret"
-_SIGNED = "content-type;host;x-amz-date;x-amz-target"
-_TYPE = "application/x-amz-json-1.0"
+BEGIN, END = "<!-- client: begin -->", "<!-- client: end -->"
+KEYS = SigningKeys("bench", "bench-secret")
+BOTO3 = "boto3"
+BODY_BYTES = 200
+REQUESTS = 3  # of each message
 
-OnAnswer = Callable[[bytes | Exception], None]
-
-
-class Wrong(Exception):
-    """An answer that is not what it must be."""
-
-
-class Signer:
-    """Signature Version 4 for one kind of request: a POST of AWS JSON to SQS.
-
-    A signature is valid for five minutes, so requests may be signed before the clock starts.
-    """
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._day = ""
-        self._key = b""
-
-    def request(self, action: str, body: bytes) -> bytes:
-        """A whole HTTP request, signed now."""
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        target = f"AmazonSQS.{action}"
-        scope = f"{stamp[:8]}/{REGION}/sqs/aws4_request"
-        canonical = (
-            f"POST\n/\n\ncontent-type:{_TYPE}\nhost:{self._host}\nx-amz-date:{stamp}\nx-amz-target:{target}\n\n"
-            f"{_SIGNED}\n{hashlib.sha256(body).hexdigest()}"
-        )
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        signed = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}".encode()
-        signature = hmac.digest(self._key_of(stamp[:8]), signed, "sha256").hex()
-        head = (
-            f"POST / HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {_TYPE}\r\nX-Amz-Target: {target}\r\n"
-            f"X-Amz-Date: {stamp}\r\nAuthorization: AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, "
-            f"SignedHeaders={_SIGNED}, Signature={signature}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
-
-    def _key_of(self, day: str) -> bytes:
-        if day != self._day:
-            key = f"AWS4{SECRET_KEY}".encode()
-            for part in (day, REGION, "sqs", "aws4_request"):
-                key = hmac.digest(key, part.encode(), "sha256")
-            self._day, self._key = day, key
-        return self._key
+Round = tuple[float, float]  # CPU µs per request, requests per second
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
-        self.signer = Signer(f"{host}:{port}")
-        self._buffer = b""
-        self._on_answer: OnAnswer | None = None
-        self._transport: asyncio.Transport
-        self._reusable = False
-        self._reconnecting: asyncio.Task[None] | None = None
+class Stopwatch:
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
 
-    async def open(self) -> None:
-        self._buffer = b""
-        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
-        self._reusable = True
-
-    @property
-    def local_port(self) -> int:
-        port: int = self._transport.get_extra_info("sockname")[1]
-        return port
-
-    def send(self, request: bytes, on_answer: OnAnswer) -> None:
-        assert self._on_answer is None, "one request at a time"
-        self._on_answer = on_answer
-        if self._reusable:
-            self._transport.write(request)
-        else:  # the server closes its connections after an answer
-            self._reconnecting = asyncio.ensure_future(self._reconnect_and_send(request))
-
-    async def call(self, action: str, request: dict[str, Any]) -> dict[str, Any]:
-        answer = asyncio.get_running_loop().create_future()
-
-        def done(body: bytes | Exception) -> None:
-            if answer.done():
-                return  # the caller was cancelled
-            if isinstance(body, Exception):
-                answer.set_exception(body)
-            else:
-                answer.set_result(_decode(body) if body else {})
-
-        self.send(self.signer.request(action, encode(request)), done)
-        return cast("dict[str, Any]", await answer)
-
-    def close(self) -> None:
-        self._on_answer = None
-        self._transport.close()
-
-    async def _reconnect_and_send(self, request: bytes) -> None:
-        try:
-            await self.open()
-        except OSError as error:
-            self._finish(error)
-        else:
-            self._transport.write(request)
-
-    def _finish(self, outcome: bytes | Exception) -> None:
-        on_answer, self._on_answer = self._on_answer, None
-        if on_answer is not None:
-            on_answer(outcome)
-
-    # Callbacks of the event loop.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._reusable:
-            self._reusable = False
-            self._finish(error or ConnectionError("the server closed the connection"))
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        head_end = self._buffer.find(b"\r\n\r\n")
-        if head_end < 0:
-            return
-        head = self._buffer[:head_end].lower()
-        body = _body(head, self._buffer, head_end + 4)
-        if body is None:
-            return
-        self._buffer = b""
-        if head.startswith(b"http/1.0") or b"\r\nconnection: close" in head:
-            self._reusable = False
-            self._transport.close()
-        if head[9:12] == b"200":
-            self._finish(body)
-        else:
-            self._finish(Wrong(f"status {head[9:12].decode()}: {body[:300].decode(errors='replace')}"))
+    def round(self, messages: int) -> Round:
+        requests = REQUESTS * messages
+        cpu_s, wall_s = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        return 1e6 * cpu_s / requests, requests / wall_s
 
 
-def _body(head: bytes, buffer: bytes, start: int) -> bytes | None:
-    """The answer's body once it is complete."""
-    at = head.find(b"\r\ncontent-length:")
-    if at >= 0:
-        end = start + int(head[at + 17 :].partition(b"\r\n")[0])
-        return buffer[start:end] if len(buffer) >= end else None
-    if not buffer.endswith(b"0\r\n\r\n"):  # chunked, as some frameworks answer
-        return None
-    body = b""
-    while True:
-        size, _, rest = buffer[start:].partition(b"\r\n")
-        length = int(size.partition(b";")[0], 16)
-        if length == 0:
-            return body
-        body += rest[:length]
-        start += len(size) + 2 + length + 2
+def with_boto3(url: str, queue: str, messages: int) -> Round:
+    sqs = boto3.client(
+        "sqs", endpoint_url=url, region_name="us-east-1",
+        aws_access_key_id=KEYS.access_key, aws_secret_access_key=KEYS.secret_key,
+    )  # fmt: skip
+    target = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+    watch = Stopwatch()
+    for number in range(messages):
+        text = body(number, BODY_BYTES)
+        sqs.send_message(QueueUrl=target, MessageBody=text)
+        (message,) = sqs.receive_message(QueueUrl=target)["Messages"]
+        assert message["Body"] == text
+        sqs.delete_message(QueueUrl=target, ReceiptHandle=message["ReceiptHandle"])
+    return watch.round(messages)
 
 
-async def connect(place: str | int) -> Connection:
-    """``place`` is an endpoint's URL, or a port of this machine."""
-    if isinstance(place, int):
-        place = f"http://127.0.0.1:{place}"
-    parts = urlsplit(place)
-    connection = Connection(parts.hostname or "127.0.0.1", parts.port or 80)
-    await connection.open()
-    return connection
+def with_sync_client(url: str, queue: str, messages: int) -> Round:
+    with SyncClient(endpoint_url=url, credentials=KEYS) as client:
+        target = client.get_queue_url(queue)
+        watch = Stopwatch()
+        for number in range(messages):
+            text = body(number, BODY_BYTES)
+            client.send_message(target, text)
+            (message,) = client.receive_message(target)
+            assert message.body == text
+            client.delete_message(target, message.receipt_handle)
+        return watch.round(messages)
 
 
-async def together(place: str | int, count: int, work: Callable[[Connection, int], Awaitable[None]]) -> None:
-    """Run ``work`` on ``count`` connections at once; the first failure ends all."""
-    connections = [await connect(place) for _ in range(count)]
+async def _with_client(url: str, queue: str, messages: int) -> Round:
+    async with Client(endpoint_url=url, credentials=KEYS) as client:
+        target = await client.get_queue_url(queue)
+        watch = Stopwatch()
+        for number in range(messages):
+            text = body(number, BODY_BYTES)
+            await client.send_message(target, text)
+            (message,) = await client.receive_message(target)
+            assert message.body == text
+            await client.delete_message(target, message.receipt_handle)
+        return watch.round(messages)
+
+
+def with_client(url: str, queue: str, messages: int) -> Round:
+    return asyncio.run(_with_client(url, queue, messages))
+
+
+def with_client_on_uvloop(url: str, queue: str, messages: int) -> Round:
+    return uvloop.run(_with_client(url, queue, messages))
+
+
+CLIENTS: dict[str, Callable[[str, str, int], Round]] = {
+    BOTO3: with_boto3,
+    "`SyncClient`": with_sync_client,
+    "`Client`": with_client,
+    "`Client`, uvloop": with_client_on_uvloop,
+}
+
+
+def measured(messages: int, rounds: int) -> dict[str, list[Round]]:
+    """The rounds of each client, without the first."""
+    found: dict[str, list[Round]] = {name: [] for name in CLIENTS}
+    with running_server() as server, ExitStack() as stack:
+        apart = multiprocessing.get_context("spawn")
+        processes = {name: stack.enter_context(ProcessPoolExecutor(1, apart)) for name in CLIENTS}
+        queues = (f"client-{number}" for number in itertools.count())
+        for turn in range(rounds + 1):
+            for name, work in CLIENTS.items():
+                queue = next(queues)
+                with SyncClient(endpoint_url=server.url, credentials=KEYS) as client:
+                    client.create_queue(queue)
+                done = processes[name].submit(work, server.url, queue, messages).result()
+                if turn:
+                    found[name].append(done)
+    return found
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    server = Server(None)
     try:
-        async with asyncio.TaskGroup() as group:
-            for i, connection in enumerate(connections):
-                group.create_task(_awaited(work(connection, i)))
-    except* (Wrong, OSError) as failures:
-        raise failures.exceptions[0] from None
+        yield server
     finally:
-        for connection in connections:
-            connection.close()
+        server.kill()
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+def table(found: dict[str, list[Round]]) -> str:
+    lines = [
+        "| client | CPU µs per request | boto3's / its CPU | requests per second | its rate / boto3's |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, rounds in found.items():
+        cpu, rate = (spread([each[figure] for each in rounds]) for figure in (0, 1))
+        pairs = list(zip(rounds, found[BOTO3], strict=True))
+        cheaper = spread([other[0] / own[0] for own, other in pairs])
+        faster = spread([own[1] / other[1] for own, other in pairs])
+        ratios = ["", ""] if name == BOTO3 else [shown_spread(cheaper), shown_spread(faster)]
+        lines.append(f"| {name} | {shown_spread(cpu)} | {ratios[0]} | {shown_spread(rate)} | {ratios[1]} |")
+    return "\n".join(lines)
 
 
-def batches(total: int, size: int = 10) -> Iterable[range]:
-    for start in range(0, total, size):
-        yield range(start, min(start + size, total))
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.client", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1000, help="in each round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--document", action="store_true", help="write the figures into docs/benchmark.md")
+    given = parser.parse_args()
+    machine = described(HOME)
+    text = table(measured(given.messages, given.rounds))
+    print(text)
+    if given.document:
+        facts = ", ".join(machine[name] for name in ("processor", "system"))
+        setting = f"{machine['date']}, {facts}, Python {machine['Python']}, boto3 {boto3.__version__}"
+        note = f"{given.rounds} rounds of {given.messages} messages; load {machine['load at the start']}"
+        write_between(DOCUMENT, BEGIN, END, f"{setting}; {note}.\n\n{text}\n")
+
+
+if __name__ == "__main__":
+    main()

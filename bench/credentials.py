@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from bench.client import ACCESS_KEY, SECRET_KEY
+from bench.load_client import ACCESS_KEY, SECRET_KEY
 from bench.process import HERE, Checkout
 
 

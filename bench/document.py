@@ -14,11 +14,14 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def write(results: Results) -> None:
-    text = DOCUMENT.read_text()
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    DOCUMENT.write_text(f"{head}{BEGIN}\n\n{figures(results)}\n{END}{tail}")
+    write_between(DOCUMENT, BEGIN, END, figures(results))
     CHART.write_text(drawn(results))
+
+
+def write_between(document: Path, begin: str, end: str, text: str) -> None:
+    """Replace what is between two markers of a document."""
+    head, _, rest = document.read_text().partition(begin)
+    document.write_text(f"{head}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def drawn(results: Results) -> str:

@@ -22,8 +22,8 @@ from typing import Any
 import uvloop
 
 from bench import load, poll_cases
-from bench.client import Wrong
 from bench.jobs import Done, Job, merged
+from bench.load_client import Wrong
 
 GRACE_S = 30.0  # for what was begun within the limit, and for what comes before the clock starts
 

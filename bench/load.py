@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from bench.client import Connection, Signer, Wrong, connect, encode, together
 from bench.jobs import Done, Job
+from bench.load_client import Connection, Signer, Wrong, connect, encode, together
 from bench.payloads import body, md5, number_of
 from bench.process import cpu_seconds
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from bench.client import Connection, batches, connect, together
+from bench.load_client import Connection, batches, connect, together
 from bench.process import Server, cpu_seconds, memory_mb, peak_mb
 
 BODY = "x" * 200

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.client import connect
 from bench.credentials import make_credentials
+from bench.document import write_between
+from bench.load_client import connect
 from bench.process import HERE, Checkout, await_http, free_port
 
 ACTIONS = ("SendMessage", "ReceiveMessage", "DeleteMessage")
@@ -163,9 +164,7 @@ def write_document(measured: dict[str, Paths]) -> None:
     files = ", ".join(f"`{file}` {calls[file]}" for file in dict.fromkeys(call.file for call in path.calls))
     text = f"One SendMessage on an open server, file by file, with the number of calls in each: {files}."
     wrapped = textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
-    head, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    tail = rest.partition(END)[2]
-    DOCUMENT.write_text(f"{head}{BEGIN}\n\n{table(measured)}\n\n{wrapped}\n\n{END}{tail}")
+    write_between(DOCUMENT, BEGIN, END, f"{table(measured)}\n\n{wrapped}\n")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import random
 import string
 from typing import Any
 
-from bench.client import Wrong
+from bench.load_client import Wrong
 
 _DIGITS = 16
 _FILLER = "".join(random.Random(1).choices(string.ascii_letters + string.digits + "     ", k=4096))

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.client import Connection, Wrong, connect
 from bench.jobs import Done, Job
 from bench.load import Stopwatch
+from bench.load_client import Connection, Wrong, connect
 from bench.payloads import body, number_of
 
 _POLL_SETTLES_S = 0.02

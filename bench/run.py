@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from bench.cases import Bench, Case
-from bench.client import Wrong
 from bench.jobs import Job
+from bench.load_client import Wrong
 from bench.peers import Absent
 from bench.results import CaseRecord, SystemRecord
 from bench.systems import System

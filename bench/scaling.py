@@ -26,7 +26,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.client import Connection, Wrong, connect, encode
+from bench.load_client import Connection, Wrong, connect, encode
 from bench.payloads import body
 from bench.process import Server, cpu_seconds, family
 from penstock.names import QueueName, shard_of

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from bench.client import connect
 from bench.credentials import make_credentials
+from bench.load_client import connect
 from bench.peers import Peer
 from bench.process import HERE, Checkout, Process, Server, free_port, memory_mb
 

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the benchmark is beside the package, not in it
 
 from bench import document, load, poll_cases  # noqa: E402
-from bench.client import ACCESS_KEY, REGION, SECRET_KEY, Signer, Wrong  # noqa: E402
 from bench.jobs import Done, Job, merged  # noqa: E402
+from bench.load_client import ACCESS_KEY, REGION, SECRET_KEY, Signer, Wrong  # noqa: E402
 from bench.payloads import body, md5, number_of  # noqa: E402
 from bench.results import BARE_ECHO, PENSTOCK, CaseRecord, Results, SystemRecord  # noqa: E402
 from bench.results import load as load_results  # noqa: E402
@@ -200,6 +200,15 @@ def test_what_scaling_out_costs_is_measured() -> None:
     assert done.returncode == 0, done.stderr
     for name in ("one process", "two workers, passed on", "16 queues"):
         assert name in done.stdout
+
+
+def test_clients_are_compared() -> None:
+    command = [sys.executable, "-m", "bench.client", "--messages", "3", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    _, _, boto3, *own = (line.split(" | ") for line in done.stdout.splitlines())
+    assert boto3[0] == "| boto3" and boto3[2] == ""
+    assert len(own) == 3 and all(float(row[2].split()[0]) > 0 for row in own)
 
 
 def test_the_path_of_a_request_is_counted() -> None:
