@@ -36,7 +36,7 @@ class QueueArgument(click.ParamType):  # type: ignore[type-arg]  # generic since
         """Names of the server that the flags so far choose."""
         from click.shell_completion import CompletionItem
 
-        from penstock.cli.target import queue_name
+        from penstock.client.queue_names import queue_name
 
         prefix = {"QueueNamePrefix": incomplete} if incomplete else {}
         found = _ask(ctx, lambda session: session.sqs("ListQueues", **prefix))
@@ -55,8 +55,8 @@ class MessageIdArgument(click.ParamType):  # type: ignore[type-arg]  # generic s
         """Of the first messages, each with its state. Amazon SQS does not tell them."""
         from click.shell_completion import CompletionItem
 
-        from penstock.cli.target import queue_name
         from penstock.client.api import quoted
+        from penstock.client.queue_names import queue_name
 
         queue = ctx.params.get("queue")
         if queue is None:

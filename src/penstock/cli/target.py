@@ -15,6 +15,7 @@ from penstock.cli.output import Output, json_option
 from penstock.client.api import ApiError, ApiSession, Json, Unavailable
 from penstock.client.credentials import ProfileError
 from penstock.client.endpoint import Endpoint, EndpointError, find_endpoint
+from penstock.client.queue_names import queue_account, queue_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,20 +94,6 @@ class Target:
     def no_queue(self, queue: str) -> NoQueue:
         """Says where it was looked for: often the region or the server is the wrong one."""
         return NoQueue(f'there is no queue "{queue}" in {self.endpoint.region} of {self.endpoint.url}')
-
-
-def queue_name(queue: str) -> str:
-    """The name in a URL or an ARN, or the name itself."""
-    return queue.rstrip("/").rpartition("/" if "://" in queue else ":")[2]
-
-
-def queue_account(queue: str) -> str | None:
-    """The account in a URL or an ARN; None: the caller's."""
-    if "://" in queue:
-        account = queue.rstrip("/").rpartition("/")[0].rpartition("/")[2]
-    else:
-        account = queue.split(":")[4] if queue.startswith("arn:") and queue.count(":") == 5 else ""
-    return account if account.isdigit() else None
 
 
 def with_target(function: F) -> F:

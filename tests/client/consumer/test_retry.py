@@ -18,13 +18,13 @@ from penstock.client.consumer.retry import (
 
 
 def test_pauses_grow_up_to_the_longest() -> None:
-    backoff = Exponential(first=2, factor=3, longest=60, jitter=0)
+    backoff = Exponential(first_s=2, factor=3, longest_s=60, jitter=0)
     assert [backoff(attempt) for attempt in range(1, 6)] == [2, 6, 18, 54, 60]
     assert backoff(10_000) == 60
 
 
 def test_jitter_takes_a_part_of_the_pause_away() -> None:
-    policy = RetryPolicy(Exponential(first=10, jitter=0.5))
+    policy = RetryPolicy(Exponential(first_s=10, jitter=0.5))
     assert policy.pause_s(OSError(), 1, 0.0) == 10
     assert policy.pause_s(OSError(), 1, 1.0) == 5
     assert RetryPolicy(Constant(10)).pause_s(OSError(), 1, 1.0) == 10
@@ -74,9 +74,9 @@ def test_a_body_that_cannot_be_read_is_given_up_unless_the_policy_says_otherwise
         lambda: Retry(after=-1),
         lambda: Retry(after=VISIBILITY_S_MAX + 1),
         lambda: RetryPolicy(attempts_max=0),
-        lambda: Exponential(first=-1),
+        lambda: Exponential(first_s=-1),
         lambda: Exponential(factor=0.5),
-        lambda: Exponential(first=10, longest=5),
+        lambda: Exponential(first_s=10, longest_s=5),
         lambda: Exponential(jitter=2),
     ],
 )

@@ -93,6 +93,18 @@ def test_standard_messages_that_wait_count() -> None:
     assert schedule.wanted(0) == 3
 
 
+def test_standard_messages_are_received_a_few_at_a_time() -> None:
+    schedule = StandardSchedule(1, ahead(0.1))
+    assert schedule.wanted(0) == 21
+    schedule.add(leases(" ".join(f"a{number}" for number in range(15))), 0)
+    (job,) = started(schedule)
+    assert schedule.wanted(0) == 0, "six are missing"
+    for _ in range(4):
+        schedule.finish(job, 0, failed=False)
+        (job,) = started(schedule)
+    assert schedule.wanted(0) == 10
+
+
 def test_standard_messages_that_wait_can_be_lost_or_given_back() -> None:
     schedule = StandardSchedule(1, ahead())
     given = leases("a1 a2 a3 a4")

@@ -9,9 +9,10 @@ import click
 
 from penstock.cli.arguments import DURATION
 from penstock.cli.failure import Failure
-from penstock.cli.target import Target, queue_account, queue_name
+from penstock.cli.target import Target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, quoted
+from penstock.client.queue_names import queue_account, queue_name
 
 PAGE = 1000  # messages a request
 

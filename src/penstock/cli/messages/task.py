@@ -8,9 +8,10 @@ from penstock.cli.arguments import QUEUE, queue_argument
 from penstock.cli.messages.admin_queue import AdminQueue
 from penstock.cli.messages.bulk import could_not, followed_task, report_task
 from penstock.cli.output import counted_messages
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.cli.times import shown_time
 from penstock.client.api import Json, quoted
+from penstock.client.queue_names import queue_name
 
 
 @click.group("task")

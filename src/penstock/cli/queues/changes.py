@@ -13,8 +13,9 @@ from penstock.cli.arguments import DURATION, QUEUE, queue_argument, yes_option
 from penstock.cli.failure import Failure
 from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import messages_in, queue_arn, queue_facts
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.client.api import Json
+from penstock.client.queue_names import queue_name
 
 _SECONDS = {  # flag: attribute
     "visibility": "VisibilityTimeout",

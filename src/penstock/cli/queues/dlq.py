@@ -13,9 +13,10 @@ from penstock.cli.messages.bulk import TaskFlags, change_matching, with_task_fla
 from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import list_queues, messages_in, queue_facts
 from penstock.cli.queues.redrive import move_all
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.cli.times import age_s, shown_time
 from penstock.client.api import Json
+from penstock.client.queue_names import queue_name
 
 _KEYS = ("source", "reason", "age")
 _AGES = ((3600, "under 1h"), (86_400, "1h to 1d"), (7 * 86_400, "1d to 7d"))

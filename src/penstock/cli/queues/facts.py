@@ -12,9 +12,10 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.cli.failure import Failure
-from penstock.cli.target import Target, queue_account, queue_name
+from penstock.cli.target import Target
 from penstock.cli.times import rfc3339
 from penstock.client.api import ApiError, Json, quoted
+from penstock.client.queue_names import queue_account, queue_name
 
 SORTS = {  # as the admin API calls them: the member that each sorts by
     "name": "name",

@@ -14,9 +14,10 @@ from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_age, s
 from penstock.cli.output import Cell, Output, Styled
 from penstock.cli.queues.changes import create, delete, purge, set_
 from penstock.cli.queues.facts import SORTS, list_queues, queue_facts, queue_urls
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
+from penstock.client.queue_names import queue_name
 
 _NUMBERS_OF_SQS = ("visible", "in_flight", "delayed")
 _NUMBERS = (

@@ -10,9 +10,10 @@ from penstock.cli.arguments import QUEUE, RATE, queue_argument
 from penstock.cli.failure import Breakdown
 from penstock.cli.output import counted_messages
 from penstock.cli.queues.facts import list_queues, queue_arn
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
+from penstock.client.queue_names import queue_name
 
 _POLL_S = 0.3
 _TASKS_MAX = 10  # that SQS lists of a queue

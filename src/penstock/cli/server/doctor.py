@@ -29,9 +29,10 @@ from penstock.cli.server.doctor_checks import (
     not_allowed,
     server_findings,
 )
-from penstock.cli.target import Target, queue_name, with_target
+from penstock.cli.target import Target, with_target
 from penstock.cli.times import age_s
 from penstock.client.api import ApiError, ApiSession, Unavailable
+from penstock.client.queue_names import queue_name
 
 _SAMPLE = 100  # messages of a page
 _PAGES_MAX = 5  # of the messages of a queue

@@ -24,8 +24,9 @@ from penstock.cli.shell.view import (
     queue_stats,
     received_message,
 )
-from penstock.cli.target import Target, queue_name
+from penstock.cli.target import Target
 from penstock.client.api import ApiError, quoted
+from penstock.client.queue_names import queue_name
 
 TEST_NAMES = ("A-101", "A-202", "A-303", "A-404")
 _NAME = "id"  # the attribute with the name of a test message: ids are made by the server

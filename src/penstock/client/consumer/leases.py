@@ -48,6 +48,10 @@ class HeldLeases:
     def __len__(self) -> int:
         return len(self._held)
 
+    def all(self) -> list[Lease]:
+        """In the order in which they were received."""
+        return list(self._held.values())
+
     def take(self, message: Any, now: float) -> Lease:
         lease = Lease(
             message, now, now + self._visibility_s, now + min(self._processing_s_max, _TOTAL_S_MAX),
@@ -104,10 +108,10 @@ class HeldLeases:
         for lease in leases:
             lease.renew_at = now + max(_REPEAT_S_MIN, (lease.until - now) * _REPEAT_AFTER)
 
-    def refused(self, lease: Lease) -> None:
-        """The queue says that the message is not this worker's any more."""
-        if self.release(lease):
-            lease.is_lost = True
+    def refused(self, lease: Lease) -> bool:
+        """The queue says that the message is not this worker's any more. False: it was settled before."""
+        lease.is_lost = lease.is_lost or self.release(lease)
+        return lease.is_lost
 
     def ended(self, now: float) -> list[Lease]:
         """Those that are visible again by now: they are lost."""

@@ -27,6 +27,7 @@ class Retry(Exception):
                 f"invalid value {after} for after: expected seconds from 0 to {VISIBILITY_S_MAX}"
             )
         self.after = after
+        self.is_silent = not reason  # there is nothing to report
 
 
 class GiveUp(Exception):
@@ -52,25 +53,25 @@ class Constant:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Each pause is ``factor`` times the one before, up to ``longest``.
+    """Each pause is ``factor`` times the one before, up to ``longest_s``.
 
     ``jitter``: the part of a pause that is random, so that what failed together does not come back
     together."""
 
-    first: float = 1.0
+    first_s: float = 1.0
     factor: float = 2.0
-    longest: float = 900.0
+    longest_s: float = 900.0
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.first < 0 or self.factor < 1 or self.longest < self.first or not 0 <= self.jitter <= 1:
+        if self.first_s < 0 or self.factor < 1 or self.longest_s < self.first_s or not 0 <= self.jitter <= 1:
             raise ValueError(
-                f"invalid {self}: expected 0 <= first <= longest, factor >= 1, jitter from 0 to 1"
+                f"invalid {self}: expected 0 <= first_s <= longest_s, factor >= 1, jitter from 0 to 1"
             )
 
     def __call__(self, attempt: int) -> float:
         # The exponent is bounded: a float overflows, and a message can be received any number of times.
-        return min(self.longest, self.first * self.factor ** min(attempt - 1, 64))
+        return min(self.longest_s, self.first_s * self.factor ** min(attempt - 1, 64))
 
 
 class _GiveUpAtOnce:

@@ -110,9 +110,10 @@ class StandardSchedule:
         return given_back
 
     def wanted(self, now: float) -> int:
-        free = self._concurrency * self._batch_size
         ahead = self._concurrency * self._ahead.per_handler()
-        return max(0, free + ahead - self._handled - len(self._waiting))
+        room = self._concurrency * self._batch_size + ahead - self._handled - len(self._waiting)
+        # While something waits, a few at once: a request for each message would cost more than it does.
+        return room if not self._waiting or room >= min(RECEIVE_MAX, max(1, ahead // 2)) else 0
 
 
 class _HeldGroup:

@@ -1,0 +1,71 @@
+"""What a handler and the middleware around it know about the messages that they work on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.client.consumer.leases import Lease
+from penstock.client.structs import Message
+
+log = logging.getLogger("penstock.worker")
+
+
+class MessageContext:
+    """``messages`` are those of one call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
+
+    ``lease_lost`` is set when a message is not this worker's any more, or has to be given back: a handler in a thread
+    should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
+    ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled."""
+
+    def __init__(
+        self, queue: str, worker: str, job: list[Lease], extend: Callable[[Lease, float], None]
+    ) -> None:
+        self.queue = queue
+        self.worker = worker
+        self.messages: tuple[Message, ...] = tuple(lease.message for lease in job)
+        self.lease_lost = threading.Event()
+        self.is_duplicate = False
+        self.logger = logging.LoggerAdapter(
+            log, {"queue": queue, "message_id": self.message.message_id, "attempt": self.attempt}
+        )
+        self._job = job
+        self._extend = extend
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def message(self) -> Message:
+        return self.messages[0]
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first. It is the receive count, which grows with every delivery."""
+        return attempt_of(self.message)
+
+    @property
+    def deadline(self) -> datetime:
+        """Until then the messages are this worker's, as long as the server can be reached."""
+        left_s = min(lease.end_at for lease in self._job) - self._loop.time()
+        return datetime.now(UTC) + timedelta(seconds=left_s)
+
+    def extend(self, seconds: float) -> None:
+        """Move the deadline to at least so many seconds from now. Can be called from any thread, and does not wait.
+
+        SQS: a message can be kept for twelve hours in all."""
+        if not seconds > 0:
+            raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")
+        for lease in self._job:
+            self._loop.call_soon_threadsafe(self._extend, lease, seconds)
+
+    def attribute(self, name: str) -> Any:
+        """The value of a message attribute of the first message; None if it has none of this name."""
+        found = self.message.message_attributes.get(name)
+        return None if found is None else found.value
+
+
+def attempt_of(message: Message) -> int:
+    return max(1, message.receive_count)

@@ -1,0 +1,74 @@
+"""How a queue is consumed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+
+from penstock.client.consumer.retry import VISIBILITY_S_MAX, RetryPolicy
+
+_WAIT_S_MAX = 20  # SQS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings:
+    """Times are in seconds. Raises ValueError for a value that cannot be used."""
+
+    concurrency: int = 10
+    """How many calls of the handler run at the same time."""
+    prefetch: int = 10
+    """How many messages may wait here for each of these calls, if they can be begun within two seconds."""
+    visibility_timeout: int | None = None
+    """How long messages are hidden without a heartbeat; None: as the queue says."""
+    heartbeat: bool = True
+    """Whether messages are kept hidden for longer than that while they wait or are handled."""
+    processing_s_max: float = 3600.0
+    """How long one call may take, unless it asks for more."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """What follows a failure."""
+    delete_on_give_up: bool = False
+    """Whether messages that are given up are deleted, instead of sent to the dead-letter queue."""
+    batch_size: int | None = None
+    """The handler gets lists of up to so many messages; None: one message."""
+    batch_wait_s: float = 0.0
+    """How long a batch waits to become full; not on FIFO queues."""
+    wait_time_seconds: int = 20
+    """How long the server waits for messages before it answers that there are none."""
+    poll_interval_s: float = 0.0
+    """The pause after a receive that found nothing."""
+
+    def __post_init__(self) -> None:
+        seconds, size = self.visibility_timeout, self.batch_size
+        _expect(self.concurrency >= 1, "concurrency", self.concurrency, "1 or more")
+        _expect(self.prefetch >= 0, "prefetch", self.prefetch, "0 or more")
+        allowed = f"1 to {VISIBILITY_S_MAX}, or None"
+        _expect(seconds is None or 1 <= seconds <= VISIBILITY_S_MAX, "visibility_timeout", seconds, allowed)
+        _expect(self.processing_s_max > 0, "processing_s_max", self.processing_s_max, "more than 0")
+        _expect(size is None or size >= 1, "batch_size", size, "1 or more, or None")
+        _expect(self.batch_wait_s >= 0, "batch_wait_s", self.batch_wait_s, "0 or more")
+        _expect(
+            0 <= self.wait_time_seconds <= _WAIT_S_MAX,
+            "wait_time_seconds",
+            self.wait_time_seconds,
+            f"0 to {_WAIT_S_MAX}",
+        )
+        _expect(self.poll_interval_s >= 0, "poll_interval_s", self.poll_interval_s, "0 or more")
+        busy = self.wait_time_seconds == 0 and self.poll_interval_s == 0
+        _expect(
+            not busy, "poll_interval_s", self.poll_interval_s, "more than 0, since wait_time_seconds is 0"
+        )
+
+    @property
+    def messages_per_call(self) -> int:
+        return self.batch_size or 1
+
+
+def _expect(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"invalid value {value!r} for {name}: expected {expected}")
+
+
+def default_worker_name() -> str:
+    """For logs and reports of failures."""
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -1,0 +1,165 @@
+"""Requests about received messages: they are deleted, extended, hidden for a pause, or given back.
+
+A delete that gets no answer is repeated as long as the message is this worker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from penstock.client.client import Client
+from penstock.client.consumer.leases import HeldLeases, Lease
+from penstock.client.consumer.retry import visibility_s
+from penstock.client.errors import ApiError, Unavailable, api_error
+from penstock.client.structs import BatchResult, DoneEntry, FailedEntry, VisibilityEntry
+
+log = logging.getLogger("penstock.worker")
+
+T = TypeVar("T")
+
+_ENTRIES_MAX = 10  # SQS: of one batch
+_DELETES_AT_ONCE = 4  # requests
+_PAUSE_S, _PAUSE_S_MAX = 0.2, 5.0
+
+
+class Settling:
+    """Of the messages of one queue."""
+
+    def __init__(self, client: Client, queue: str, leases: HeldLeases) -> None:
+        self._client = client
+        self._queue = queue
+        self._leases = leases
+        self._deletes = DeleteBatches(client, queue)
+
+    async def delete(self, lease: Lease) -> bool:
+        """False: it was lost before, or cannot be deleted. It will be delivered again."""
+        pause_s = _PAUSE_S
+        while not lease.is_lost:
+            try:
+                await self._deletes.delete(lease.message.receipt_handle)
+            except (ApiError, Unavailable) as error:
+                if is_final(error):
+                    log.error(
+                        "cannot delete a message: it will be delivered again", extra=self._about(lease, error)
+                    )
+                    self._leases.refused(lease)
+                    break
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+            else:
+                self._leases.release(lease)
+                return True
+        return False
+
+    async def extend(self, due: Sequence[tuple[Lease, int]], now: float) -> list[Lease]:
+        """Up to ten. Returns those that are lost, by what the queue says."""
+        entries = [
+            VisibilityEntry(lease.message.receipt_handle, seconds, id=str(place))
+            for place, (lease, seconds) in enumerate(due)
+        ]
+        try:
+            async with asyncio.timeout(min(lease.until for lease, _ in due) - now):
+                result = await self._client.change_message_visibility_batch(self._queue, entries)
+        except (ApiError, Unavailable, TimeoutError) as error:
+            log.warning(
+                "cannot extend messages: trying again", extra={"queue": self._queue, "reason": str(error)}
+            )
+            return []
+        failed = {entry.id: entry for entry in result.failed}
+        lost = []
+        for place, (lease, seconds) in enumerate(due):
+            failure = failed.get(str(place))
+            if failure is None:
+                self._leases.extended(lease, seconds, now)
+            elif failure.sender_fault and self._leases.refused(lease):
+                lost.append(lease)
+        return lost
+
+    async def hide(self, lease: Lease, pause_s: float, now: float) -> None:
+        """For the pause before the next attempt. If that fails, it is visible when its timeout ends."""
+        self._leases.release(lease)
+        seconds = visibility_s(pause_s, now - lease.received_at)
+        try:
+            await self._client.change_message_visibility(self._queue, lease.message.receipt_handle, seconds)
+        except (ApiError, Unavailable) as error:
+            log.warning("cannot set the pause before the next attempt", extra=self._about(lease, error))
+
+    async def give_back(self, leases: Sequence[Lease]) -> None:
+        """Visible at once, in this order."""
+        for lease in leases:
+            self._leases.release(lease)
+        for given_back in _batches([lease for lease in leases if not lease.is_lost]):
+            entries = [VisibilityEntry(lease.message.receipt_handle, 0) for lease in given_back]
+            try:
+                await self._client.change_message_visibility_batch(self._queue, entries)
+            except (ApiError, Unavailable) as error:
+                about = {"queue": self._queue, "messages": len(given_back), "reason": str(error)}
+                log.warning(
+                    "cannot give messages back: they are visible when their timeout ends", extra=about
+                )
+
+    def _about(self, lease: Lease, error: Exception) -> dict[str, str]:
+        return {"queue": self._queue, "message_id": lease.message.message_id, "reason": str(error)}
+
+
+class DeleteBatches:
+    """Deletes that are asked for while requests are under way go together with the next one."""
+
+    def __init__(self, client: Client, queue: str) -> None:
+        self._client = client
+        self._queue = queue
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._sending = 0  # tasks that look at what waits
+        self._senders: set[asyncio.Task[None]] = set()
+
+    async def delete(self, handle: str) -> None:
+        """Raises ApiError or Unavailable."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((handle, done))
+        if not self._sending or (len(self._waiting) > _ENTRIES_MAX and self._sending < _DELETES_AT_ONCE):
+            self._sending += 1
+            sender = asyncio.create_task(self._send())
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
+        await done
+
+    async def _send(self) -> None:
+        await asyncio.sleep(0)  # what ends in the same turn of the loop goes together
+        while self._waiting:
+            batch, self._waiting = self._waiting[:_ENTRIES_MAX], self._waiting[_ENTRIES_MAX:]
+            failed: dict[str, FailedEntry] = {}
+            error: Exception | None = None
+            try:
+                handles = [handle for handle, _ in batch]
+                result: BatchResult[DoneEntry] = await self._client.delete_message_batch(self._queue, handles)
+                failed = {entry.id: entry for entry in result.failed}
+            except (ApiError, Unavailable) as caught:
+                error = caught
+            for place, (_, done) in enumerate(batch):
+                if done.done():
+                    continue  # its caller was cancelled
+                failure = error or _error_of(failed.get(str(place)))
+                if failure is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(failure)
+        self._sending -= 1
+
+
+def is_final(error: Exception) -> bool:
+    """Does the same request get the same answer again?"""
+    return isinstance(error, ApiError) and 400 <= error.status < 500 and not error.is_throttled
+
+
+def _error_of(entry: FailedEntry | None) -> ApiError | None:
+    if entry is None:
+        return None
+    return api_error(entry.code, entry.message, 400 if entry.sender_fault else 500, "")
+
+
+def _batches(elements: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(elements), _ENTRIES_MAX):
+        yield elements[start : start + _ENTRIES_MAX]
