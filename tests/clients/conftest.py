@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clients.java_tools import TARGET
 from e2e.process import ServerProcess
 
-PACKAGES = {"aio": "aiobotocore", "celery_app": "celery", "dramatiq_app": "dramatiq_sqs"}
+PACKAGES = {
+    "aio": "aiobotocore",
+    "celery_app": "celery",
+    "dramatiq_app": "dramatiq_sqs",
+    "extended_python": "sqs_extended_client",
+}
 collect_ignore = [folder for folder, package in PACKAGES.items() if importlib.util.find_spec(package) is None]
+if not Path(sys.prefix).resolve().is_relative_to(TARGET.parents[1]):
+    collect_ignore += ["extended_java", "temporary_queues"]
 
 _accounts = itertools.count(500_000_000_000)
 

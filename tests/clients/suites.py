@@ -162,6 +162,24 @@ class JavaSuite(CopiedSuite):
         return found[1]
 
 
+@dataclass
+class JavaToolSuite(PythonSuite):
+    """A library for Java against our client in Python: pytest runs the library as a command."""
+
+    tools = JavaSuite.tools
+    sources = CACHE / "java_tools"
+
+    def install(self, run: Run) -> None:
+        super().install(run)
+        shutil.copytree(HERE / "java_tools", self.sources, dirs_exist_ok=True)
+        run(["mvn", "-B", "-q", f"-Dtarget.directory={self.sources / 'target'}", "compile"], self.sources)
+
+    def version(self, run: Run) -> str:
+        found = re.search(rf"<{self.package}\.version>(.+?)<", (self.sources / "pom.xml").read_text())
+        assert found is not None
+        return found[1]
+
+
 class GoSuite(CopiedSuite):
     client = "AWS SDK for Go v2"
     sources = "go"
@@ -206,6 +224,12 @@ SUITES: tuple[Suite, ...] = (
     PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
     PythonSuite("Celery", "celery", ("celery_app/test_worker.py",), ("celery[sqs]>=5.7,<6",)),
     PythonSuite("dramatiq_sqs", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
+    PythonSuite("amazon-sqs-extended-client", "amazon-sqs-extended-client", ("extended_python",),
+                ("amazon-sqs-extended-client>=1.0.1,<2", "boto3>=1.42,<2")),
+    JavaToolSuite("amazon-sqs-java-extended-client-lib", "amazon-sqs-java-extended-client-lib", ("extended_java",),
+                  ("boto3>=1.42,<2",)),
+    JavaToolSuite("amazon-sqs-java-temporary-queues-client", "amazon-sqs-java-temporary-queues-client",
+                  ("temporary_queues",), ("boto3>=1.42,<2",)),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
     JavaSuite(),

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from penstock.client.payload_stores import PayloadError as PayloadError
     from penstock.client.payload_stores import S3Store as S3Store
     from penstock.client.producer import Producer as Producer
+    from penstock.client.request_response import RequestRefused as RequestRefused
+    from penstock.client.request_response import RequestSender as RequestSender
+    from penstock.client.request_response import Responder as Responder
     from penstock.client.retries import Retries as Retries
     from penstock.client.structs import AttributeValue as AttributeValue
     from penstock.client.structs import BatchResult as BatchResult
@@ -62,6 +65,7 @@ _MODULES = {
     ),
     "large_payloads": ("LargePayloads",),
     "payload_stores": ("DirectoryStore", "PayloadError", "S3Store"),
+    "request_response": ("RequestRefused", "RequestSender", "Responder"),
     "retries": ("Retries",),
     "structs": (
         "AttributeValue", "BatchResult", "DeleteEntry", "DoneEntry", "FailedEntry", "Message", "MessageAttribute",

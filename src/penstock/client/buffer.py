@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from penstock.client.consumer.retry import Exponential, spread
-from penstock.client.errors import ApiError, Unavailable
+from penstock.client.errors import ApiError, Unavailable, is_final
 from penstock.client.structs import BatchResult, DoneEntry, Message, VisibilityEntry
 
 _BATCH_MAX = 10
@@ -23,7 +23,7 @@ _BACKOFF = Exponential(0.5, 2.0, 20.0)
 _log = logging.getLogger(__name__)
 
 
-class _Waiting(NamedTuple):
+class _Buffered(NamedTuple):
     message: Message
     until_s: float  # hidden from others
 
@@ -34,7 +34,7 @@ class MessageBuffer:
     def __init__(self, messages_max: int, left_s_min: float) -> None:
         self._messages_max = messages_max
         self._left_s_min = left_s_min
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Buffered] = deque()
         self._reserved = 0
 
     def reserve(self) -> int:
@@ -45,7 +45,7 @@ class MessageBuffer:
 
     def add(self, messages: Iterable[Message], until_s: float, *, reserved: int) -> None:
         self._reserved -= reserved
-        self._waiting.extend(_Waiting(message, until_s) for message in messages)
+        self._waiting.extend(_Buffered(message, until_s) for message in messages)
 
     def take(self, now_s: float) -> Message | None:
         """The first that can still be handled."""
@@ -69,7 +69,7 @@ class MessageBuffer:
         all_waiting, self._waiting = self._waiting, deque()
         return [waiting.message for waiting in reversed(all_waiting) if waiting.until_s > now_s]
 
-    def _ran_down(self, waiting: _Waiting, now_s: float) -> bool:
+    def _ran_down(self, waiting: _Buffered, now_s: float) -> bool:
         return waiting.until_s - now_s < self._left_s_min
 
 
@@ -181,7 +181,7 @@ class BufferedReceiver:
                 )
                 failures = 0
             except (ApiError, Unavailable) as error:
-                if isinstance(error, ApiError) and error.status < 500 and not error.is_throttled:
+                if is_final(error):
                     raise
                 failures += 1
                 _log.warning("cannot receive from %s: %s", self._queue, error)

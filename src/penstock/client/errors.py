@@ -106,3 +106,8 @@ def api_error(code: str, message: str, status: int, request_id: str) -> ApiError
     else:
         return plain
     return kind(code, message, status, request_id)
+
+
+def is_final(error: Exception) -> bool:
+    """Does the same request get the same answer again?"""
+    return isinstance(error, ApiError) and 400 <= error.status < 500 and not error.is_throttled

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 from penstock.client.batching import Batcher, BatchLimits, PendingSend, message_size
 from penstock.client.codec import Codec, JsonCodec
 from penstock.client.consumer.retry import Backoff, Exponential, spread
-from penstock.client.errors import ApiError, Unavailable, api_error
+from penstock.client.errors import ApiError, Unavailable, api_error, is_final
 from penstock.client.structs import AttributeValue, BatchResult, SendEntry, SentEntry, SentMessage
 from penstock.client.trace_header import trace_attributes
 
@@ -216,7 +216,7 @@ class Producer:
         for failed in result.failed:
             message = batch[int(failed.id)]
             error = api_error(failed.code, failed.message, 400 if failed.sender_fault else 500, "")
-            if failed.sender_fault and not error.is_throttled:
+            if is_final(error):
                 self._fail(message, error)
             else:
                 again[message] = error
@@ -224,9 +224,9 @@ class Producer:
 
     def _refused(self, batch: list[_Pending], error: ApiError | Unavailable) -> None:
         """The request failed as a whole."""
-        if not isinstance(error, ApiError) or error.status >= 500 or error.is_throttled:
+        if not is_final(error):
             self._send_again(dict.fromkeys(batch, error))
-        elif len(batch) > 1 and not error.is_missing_queue and not error.is_denied:
+        elif len(batch) > 1 and not _is_of_the_queue(error):
             for message in batch:  # one of them is at fault: find out which
                 message.alone = True
             self._batcher.retry(batch, due_s=self._loop.time())
@@ -259,6 +259,11 @@ class Producer:
     def _ended(self, outcome: asyncio.Future[SentMessage], size: int) -> None:
         self._outcomes.discard(outcome)
         self._room.leave(size)
+
+
+def _is_of_the_queue(error: Exception) -> bool:
+    """And not of one of the messages."""
+    return isinstance(error, ApiError) and (error.is_missing_queue or error.is_denied)
 
 
 class Room:

@@ -23,6 +23,8 @@ from penstock.client import (
     SyncClient,
     VisibilityEntry,
 )
+from penstock.client.consumer.consumer import Consumer
+from penstock.client.consumer.retry import GiveUp
 from penstock.client.payload_stores import PayloadStore
 
 LARGE = "“large” " * 300_000
@@ -138,6 +140,36 @@ def test_producers_and_buffered_receivers_need_no_setting_of_their_own(run: Run,
             for message in messages:
                 await client.delete_message("orders", message.receipt_handle)
         assert sorted(len(message.body) for message in messages) == [5, len(LARGE) + len('{"text":""}')]
+        assert count() == 0
+
+    run(test)
+
+
+def test_consumers_handle_large_messages_and_keep_dead_letters(run: Run, count: Count) -> None:
+    async def test(client: Client) -> None:
+        dead = await client.create_queue("dead")
+        arn = (await client.get_queue_attributes(dead, ["QueueArn"]))["QueueArn"]
+        await client.create_queue(
+            "orders", {"RedrivePolicy": {"deadLetterTargetArn": arn, "maxReceiveCount": 9}}
+        )
+        lengths: list[int] = []
+
+        async def handle(body: str) -> None:
+            lengths.append(len(body))
+            if body.startswith("bad"):
+                raise GiveUp("bad")
+
+        await client.send_message_batch("orders", [LARGE, f"bad{LARGE}"])
+        assert count() == 2
+        consumer = Consumer(client, "orders", handle)
+        running = asyncio.create_task(consumer.run())
+        (letter,) = await client.receive_message(dead, wait_time_seconds=20)
+        await consumer.stop()
+        await running
+        assert letter.body == f"bad{LARGE}"
+        assert sorted(lengths) == [len(LARGE), len(LARGE) + 3]
+        assert count() == 1
+        await client.delete_message(dead, letter.receipt_handle)
         assert count() == 0
 
     run(test)

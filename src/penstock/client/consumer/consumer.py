@@ -31,8 +31,15 @@ from penstock.client.consumer.schedule import (
     StandardSchedule,
 )
 from penstock.client.consumer.settings import ConsumerSettings, default_worker_name
-from penstock.client.consumer.settling import Settling, is_final
-from penstock.client.errors import ApiError, ChecksumMismatch, Forbidden, QueueDoesNotExist, Unavailable
+from penstock.client.consumer.settling import Settling
+from penstock.client.errors import (
+    ApiError,
+    ChecksumMismatch,
+    Forbidden,
+    QueueDoesNotExist,
+    Unavailable,
+    is_final,
+)
 from penstock.client.structs import Message
 
 log = logging.getLogger("penstock.worker")

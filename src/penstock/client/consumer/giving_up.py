@@ -24,6 +24,7 @@ from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import GiveUp, Retry
 from penstock.client.consumer.settling import Settling
 from penstock.client.errors import ApiError, Unavailable
+from penstock.client.large_payloads import split_handle
 from penstock.client.objects import Json, quoted
 from penstock.client.queue_names import queue_account, queue_name
 from penstock.client.structs import Message
@@ -128,7 +129,8 @@ class DeadLetters:
         return GaveUp.MOVED if await self._settling.delete(lease) else GaveUp.LOST
 
     async def _move_by_admin(self, lease: Lease) -> GaveUp:
-        body = {"receipt_handle": lease.message.receipt_handle}
+        handle, _ = split_handle(lease.message.receipt_handle)  # the payload stays with the dead letter
+        body = {"receipt_handle": handle}
         try:
             await admin_post(self._client, self._queue, lease.message, "dead-letter", body)
         except ApiError as error:

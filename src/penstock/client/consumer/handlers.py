@@ -38,12 +38,7 @@ class Handler:
         """Raises DecodeError."""
         if self._expected is Message:
             return message
-        texts = {
-            name: attribute.string_value
-            for name, attribute in message.message_attributes.items()
-            if attribute.string_value is not None and attribute.data_type.startswith("String")
-        }
-        return self._codec.decode(message.body, self._expected, texts)
+        return self._codec.decode(message.body, self._expected, message.text_attributes)
 
     async def call(self, values: list[Any], context: MessageContext, pool: Executor) -> Any:
         """``values``: one, or those of a batch."""

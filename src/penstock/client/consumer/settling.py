@@ -13,7 +13,7 @@ from typing import TypeVar
 from penstock.client.client import Client
 from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import visibility_s
-from penstock.client.errors import ApiError, Unavailable, api_error
+from penstock.client.errors import ApiError, Unavailable, api_error, is_final
 from penstock.client.structs import BatchResult, DoneEntry, FailedEntry, VisibilityEntry
 
 log = logging.getLogger("penstock.worker")
@@ -147,11 +147,6 @@ class DeleteBatches:
                 else:
                     done.set_exception(failure)
         self._sending -= 1
-
-
-def is_final(error: Exception) -> bool:
-    """Does the same request get the same answer again?"""
-    return isinstance(error, ApiError) and 400 <= error.status < 500 and not error.is_throttled
 
 
 def _error_of(entry: FailedEntry | None) -> ApiError | None:
