@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "migrate": {"queues", "broker", "services", "server", "store"},
     "console": set[str](),  # files for browsers
     "client": {"auth.sigv4.canonical"},
-    "testing": {"broker"},
+    "testing": {"broker", "client", "queues", "server", "store.changes"},
     "cli": {"auth", "client", "cluster", "migrate", "server", "store"},
     "__main__": {"cli"},
 }

@@ -18,7 +18,10 @@ MINUTE = timedelta(minutes=1)
 
 def on_loop(test: Callable[[ControlledTime], Coroutine[Any, Any, None]], *, frozen: bool) -> None:
     async def run() -> None:
-        await test(ControlledTime(asyncio.get_running_loop(), frozen=frozen))
+        time = ControlledTime(asyncio.get_running_loop())
+        if frozen:
+            time.freeze(for_good=True)
+        await test(time)
 
     asyncio.run(run())
 

@@ -135,6 +135,11 @@ class Broker:
             await partition.shard.settled()
 
     @property
+    def history(self) -> MessageHistory:
+        """What happened to messages lately."""
+        return self._shared.history
+
+    @property
     def recovery(self) -> Recovery:
         """What the shards held when they were opened."""
         found = [partition.recovery for partition in self._partitions.values()]

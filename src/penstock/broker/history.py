@@ -78,6 +78,16 @@ class MessageHistory:
     def __len__(self) -> int:
         return len(self._ring)
 
+    def watch(self, watcher: Callable[[Noted], None]) -> None:
+        """Call back for every event of queues that are created or loaded from now on."""
+        keep = self.note
+
+        def note(noted: Noted) -> None:
+            keep(noted)
+            watcher(noted)
+
+        self.note = note
+
     def of(self, shard: int, seq: int, clock: Clock, queue: int | None = None) -> History:
         """``queue``: nothing, unless it is known that the message was in this queue: others may not look at it."""
         now_ms = clock.now_ms()

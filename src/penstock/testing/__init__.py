@@ -1,1 +1,32 @@
-"""A broker inside a test: in memory, in milliseconds, with a clock that the test turns."""
+"""A broker inside a test: in memory, in milliseconds, with a clock that the test turns.
+
+The plugin for pytest (``penstock.testing.plugin``) has fixtures for it, and is found by pytest itself. Names are
+imported when they are first used: pytest loads the plugin wherever Penstock is installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.testing.broker import BrokerClock as BrokerClock
+    from penstock.testing.broker import InProcessBroker as Broker
+    from penstock.testing.snapshots import MessageSnapshot as MessageSnapshot
+    from penstock.testing.snapshots import QueueSnapshot as QueueSnapshot
+
+__all__ = ["Broker", "BrokerClock", "MessageSnapshot", "QueueSnapshot"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from penstock.testing import broker, snapshots
+
+    found = {
+        "Broker": broker.InProcessBroker,
+        "BrokerClock": broker.BrokerClock,
+        "MessageSnapshot": snapshots.MessageSnapshot,
+        "QueueSnapshot": snapshots.QueueSnapshot,
+    }
+    globals().update(found)
+    return found[name]

@@ -28,11 +28,11 @@ _STEPS_PER_TURN = 500  # some milliseconds: other events of the loop have their 
 class ControlledTime:
     """Everything is called on the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, frozen: bool = False) -> None:
-        """``frozen``: time stands still but for what it is advanced. Else it runs along with the real time."""
-        self.clock = ManualClock(_real_ms(), runs=not frozen)
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Time runs along with the real time until it is frozen."""
+        self.clock = ManualClock(_real_ms(), runs=True)
         self._loop = loop
-        self._frozen_at_start = frozen
+        self._stays_frozen = False
         self._simulated = SimulatedRuntime(self.clock)
         self._scheduled = False  # the loop will make steps
         self._timer: asyncio.TimerHandle | None = None
@@ -100,8 +100,9 @@ class ControlledTime:
         await turn
         self.advance(by)
 
-    def freeze(self) -> None:
-        """Time stands still until it is advanced."""
+    def freeze(self, *, for_good: bool = False) -> None:
+        """Time stands still until it is advanced. ``for_good``: also after a reset."""
+        self._stays_frozen = self._stays_frozen or for_good
         self.clock.stop()
         self._clock_changed()
 
@@ -111,10 +112,10 @@ class ControlledTime:
         self._clock_changed()
 
     def reset(self) -> None:
-        """Show the real time again, and run or stand still as at the start. Nothing that has happened is undone: what
-        was due in ten seconds still is."""
+        """Show the real time again, and run unless it is frozen for good. Nothing that has happened is undone, and
+        what was due in ten seconds still is."""
         self.clock.show(_real_ms())
-        if self._frozen_at_start:
+        if self._stays_frozen:
             self.freeze()
         else:
             self.run()

@@ -1,0 +1,268 @@
+"""A broker for one test after the other: with its address, its account, its clock, and assertions about its queues.
+
+The server is imported when a broker starts: importing this module costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from penstock.testing.assertions import QueueAssertions
+from penstock.testing.snapshots import QueueSnapshot, counted, snapshot_of
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.client import Client, SyncClient
+    from penstock.testing.server import ServerThread
+
+T = TypeVar("T")
+
+REGION = "us-east-1"
+_FIRST_ACCOUNT = 100_000_000_001
+_SECRET = "penstock"  # any: signatures are not checked
+_LOOK_AGAIN_S = 0.002
+
+
+class _NoQueue(Exception):
+    """The text says which queues there are."""
+
+
+class InProcessBroker(QueueAssertions):
+    """A broker in a thread of this process, on a port of the loopback interface, with everything in memory.
+
+    ``with Broker() as broker:`` starts it and stops it; in coroutines, ``async with``. Its methods can be called in
+    any thread. Those that wait block their thread: ``await asyncio.to_thread(broker.wait_for_receive, "orders")``."""
+
+    def __init__(self, *, frozen: bool = False, relaxed_waits: bool = True) -> None:
+        """``frozen``: time stands still but for what the test advances it; else it runs along with the real time.
+        ``relaxed_waits``: no pauses of 60 seconds after DeleteQueue and PurgeQueue."""
+        self._frozen = frozen
+        self._relaxed_waits = relaxed_waits
+        self._running: ServerThread | None = None
+        self._boto3_session: Any = None  # it takes time to make, and clients of one share what they load
+        self._account = _FIRST_ACCOUNT
+        self.region = REGION
+        self.clock = BrokerClock(self)
+
+    # -- start and stop ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Raises BrokerFailed."""
+        assert self._running is None, "the broker is running"
+        with _plain_imports():
+            from penstock.server.settings.config import Config
+            from penstock.testing.server import ServerThread
+        config = Config(memory=True, test_clock=True, port=0, relaxed_waits=self._relaxed_waits)
+        self._running = ServerThread(config, frozen=self._frozen)
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def reset(self) -> None:
+        """For the next test: no queues, the real time, and another account, so that what earlier tests have left
+        running finds nothing."""
+        self._server.wait_for(self._server.parts.broker.clear(None))
+        self._server.call(self._server.time.reset)
+        self._account += 1
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        import asyncio
+
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def _server(self) -> ServerThread:
+        if self._running is None:
+            raise RuntimeError("the broker is not running: use it within its with block, or call start()")
+        return self._running
+
+    # -- how clients reach it --------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The endpoint URL for SDKs."""
+        return self._server.url
+
+    @property
+    def account(self) -> str:
+        """Its number is also its access key."""
+        return str(self._account)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which AWS SDKs and ``penstock.client`` find the broker by themselves."""
+        return {
+            "AWS_ENDPOINT_URL_SQS": self.url,
+            "AWS_ACCESS_KEY_ID": self.account,
+            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+        }
+
+    def boto3_client(self, **options: Any) -> Any:
+        """A client of boto3 for SQS. ``options``: more arguments of ``boto3.client``, such as ``config``."""
+        if self._boto3_session is None:
+            self._boto3_session = _boto3_session()
+        given: dict[str, Any] = {
+            "endpoint_url": self.url,
+            "region_name": self.region,
+            "aws_access_key_id": self.account,
+            "aws_secret_access_key": _SECRET,
+        }
+        return self._boto3_session.client("sqs", **given | options)
+
+    def client(self) -> SyncClient:
+        """A client of ``penstock.client`` without asyncio. Close it, or use it in a ``with`` block."""
+        from penstock.client import SigningKeys, SyncClient
+
+        keys = SigningKeys(self.account, _SECRET)
+        return SyncClient(endpoint_url=self.url, region=self.region, credentials=keys)
+
+    def async_client(self) -> Client:
+        """A client of ``penstock.client`` for asyncio. Use it in an ``async with`` block."""
+        from penstock.client import Client, SigningKeys
+
+        keys = SigningKeys(self.account, _SECRET)
+        return Client(endpoint_url=self.url, region=self.region, credentials=keys)
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, queue: str) -> QueueSnapshot:
+        """All messages that are or were in a queue."""
+        __tracebackhide__ = True
+        try:
+            return self._server.wait_for(self._snapshot(queue))
+        except _NoQueue as error:  # without the frames of the thread of the broker
+            raise AssertionError(str(error)) from None
+
+    async def _snapshot(self, queue: str) -> QueueSnapshot:
+        server = self._server
+        return await snapshot_of(self._find(queue), server.parts.broker, server.records)
+
+    def wait_for_receive(self, queue: str, *, count: int = 1, timeout: float = 10) -> None:
+        """Wait until ``count`` receives wait at the queue for messages. Before ``clock.advance``: a receive that
+        another thread has begun may not have arrived yet. Raises AssertionError after ``timeout`` seconds."""
+        __tracebackhide__ = True
+        shown = self.snapshot(queue)  # also: the queue exists
+        found = self._wait(
+            lambda: self._server.call(lambda: len(self._find(queue).waiting.long_polls)),
+            lambda waiting: waiting >= count,
+            timeout,
+        )
+        if found < count:
+            wanted = counted(count, "waiting receive")
+            raise AssertionError(f"expected {wanted} at {queue}, found {found} after {timeout:g} s\n{shown}")
+
+    def wait_until_empty(self, queue: str, *, timeout: float = 10) -> None:
+        """Wait until nothing is in the queue: consumers have deleted all messages. Raises AssertionError after
+        ``timeout`` seconds."""
+        __tracebackhide__ = True
+        shown = self._wait(lambda: self.snapshot(queue), lambda found: not found.present, timeout)
+        if shown.present:
+            raise AssertionError(f"{queue} is not empty after {timeout:g} s\n{shown}")
+
+    def _wait(self, look: Callable[[], T], enough: Callable[[T], bool], timeout: float) -> T:
+        end = time.monotonic() + timeout
+        while not enough(found := look()) and time.monotonic() < end:
+            time.sleep(_LOOK_AGAIN_S)
+        return found
+
+    def _find(self, queue: str) -> LiveQueue:
+        """On the loop. Everything in the broker is this test's, whatever keys its clients have: if the account has no
+        such queue, that of another one is meant. Raises _NoQueue."""
+        name = queue.rstrip("/").rpartition("/" if "://" in queue else ":")[2]
+        queues = self._server.parts.broker.queues()
+        found = [each for each in queues if each.name.name == name]
+        if not found:
+            names = ", ".join(sorted({each.name.name for each in queues})) or "none"
+            raise _NoQueue(f'there is no queue "{name}"; there are: {names}')
+        own = [
+            each for each in found if f"/{each.name.account}/" in queue or f":{each.name.account}:" in queue
+        ]
+        own = own or [each for each in found if each.name.account == self.account]
+        here = [each for each in own or found if each.name.region == self.region]
+        return (here or own or found)[0]
+
+
+@contextmanager
+def _plain_imports() -> Iterator[None]:
+    """pytest compiles all modules of a distribution with a plugin, to rewrite their assertions. For a whole server
+    that takes a second."""
+    finders = [each for each in sys.meta_path if type(each).__module__ == "_pytest.assertion.rewrite"]
+    sys.meta_path[:] = [each for each in sys.meta_path if each not in finders]
+    try:
+        yield
+    finally:
+        sys.meta_path[:0] = finders
+
+
+def _boto3_session() -> Any:
+    try:
+        from boto3.session import Session
+    except ImportError:
+        raise RuntimeError("boto3 is not installed: pip install 'penstock-mq[testing]', or boto3") from None
+    return Session()
+
+
+class BrokerClock:
+    """The clock of a broker. All its accounts and queues share it."""
+
+    def __init__(self, broker: InProcessBroker) -> None:
+        self._broker = broker
+
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Let time pass. When this returns, everything has happened that was due by then: messages became visible or
+        expired, delays ended, and receives that waited have their answer.
+
+        Raises ValueError for less than nothing or more than 31 days."""
+        by = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        server = self._broker._server
+        server.call(lambda: server.time.advance(by))
+
+    @property
+    def now(self) -> datetime:
+        """As timestamps of messages show it."""
+        server = self._broker._server
+        return datetime.fromtimestamp(server.call(lambda: server.time.shown_ms) / 1000, UTC)
+
+    @property
+    def frozen(self) -> bool:
+        server = self._broker._server
+        return server.call(lambda: server.time.is_frozen)
+
+    def freeze(self) -> None:
+        """Let time stand still until it is advanced, or runs again."""
+        self._broker._server.call(self._broker._server.time.freeze)
+
+    def run(self) -> None:
+        """Let time run along with the real time, from what the clock shows."""
+        self._broker._server.call(self._broker._server.time.run)
+
+    def reset(self) -> None:
+        """Show the real time again. What has happened is not undone."""
+        self._broker._server.call(self._broker._server.time.reset)

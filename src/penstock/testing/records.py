@@ -1,0 +1,144 @@
+"""What became of every message of a broker, for the assertions of tests: also of those that are gone.
+
+The broker forgets a message when it is deleted. The records follow its commits and events from outside, and cost it
+nothing where nobody keeps them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from penstock.broker.history import MOVED, RECEIVED, RELEASED, SENT, Noted
+from penstock.broker.shard import Commit
+from penstock.store.changes import EntryRow, EntryUpdate
+
+RECORDS_MAX = 100_000
+RECORDED_BYTES_MAX = 100 * 1024 * 1024
+
+
+class MessageRecord:
+    """A message in one queue, from its arrival until it left."""
+
+    __slots__ = ("content", "ended", "group", "position", "received", "sent", "seq")
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.position = 0
+        self.group: str | None = None
+        self.content = b""  # encoded
+        self.sent = False  # by a client; else it came from another queue
+        self.received = 0  # times, in this queue
+        self.ended: str | None = None  # "deleted", "expired", "purged" or "moved"; None: it is there
+
+
+class MessageRecords:
+    """Of one shard."""
+
+    def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = RECORDED_BYTES_MAX) -> None:
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._queues: dict[int, dict[int, MessageRecord]] = {}  # by seq, in the order of arrival
+        self._in_order: deque[tuple[int, int]] = deque()  # queue and seq of all records
+        self._queue_of: dict[int, int] = {}  # messages that are there -> the queue that they are in
+        self._forgotten: Counter[int] = Counter()  # records, by queue
+
+    def of_queue(self, queue: int) -> list[MessageRecord]:
+        """Oldest first."""
+        return [record for record in self._queues.get(queue, {}).values() if record.content]
+
+    def forgotten(self, queue: int) -> int:
+        """How many of the oldest records there was no room for."""
+        return self._forgotten[queue]
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def noted(self, noted: Noted) -> None:
+        """An event of a message. A receive may be noted before the commit that the message arrives with. What no
+        request asked for has no queue here, and is noted in its commit."""
+        _, seq, _, event, requester, _, queue = noted
+        if not queue:
+            return
+        if event == SENT:
+            self._record(queue, seq).sent = True
+        elif event == RECEIVED:
+            self._record(queue, seq).received += 1
+        elif event == RELEASED and requester is None:  # the client did not get it
+            self._record(queue, seq).received -= 1
+
+    def committed(self, commit: Commit) -> None:
+        changes = commit.changes
+        for row in changes.added:
+            self._arrive(row, row.content or b"", row.group)
+        for update in changes.updated.values():
+            self._update(update)
+        for seq, replaced in changes.replaced.items():
+            record = self._record(replaced.queue, seq)
+            record.group = replaced.group
+            self._set_content(record, replaced.content or record.content)
+        for seq, event, _ in commit.noted:
+            if event == SENT and seq in self._queue_of:  # a copy
+                self._record(self._queue_of[seq], seq).sent = True
+        moved = {seq for seq, event, _ in commit.noted if event == MOVED}
+        for seq in changes.removed:
+            if (there := self._queue_of.get(seq)) is not None:
+                why = "expired" if seq in changes.expired else "moved" if seq in moved else "deleted"
+                self._end(self._record(there, seq), why)
+        for queue, purge in changes.purged.items():
+            for record in self._queues.get(queue, {}).values():
+                if record.ended is None and record.position <= purge.position:
+                    self._end(record, "purged")
+        for queue in changes.dropped:
+            self._forget_queue(queue)
+        self._make_room()
+
+    def _arrive(self, row: EntryRow | EntryUpdate, content: bytes, group: str | None) -> None:
+        record = self._record(row.queue, row.seq)
+        record.position, record.group, record.ended = row.position, group, None
+        self._set_content(record, content)
+        self._queue_of[row.seq] = row.queue
+
+    def _update(self, update: EntryUpdate) -> None:
+        """Received, hidden or shown; or moved from another queue, as dead letters are."""
+        there = self._queue_of.get(update.seq)
+        if there is None:
+            return
+        before = self._record(there, update.seq)
+        if there == update.queue:
+            before.position = update.position
+        else:
+            self._end(before, "moved")
+            self._arrive(update, before.content, before.group)
+
+    def _end(self, record: MessageRecord, why: str) -> None:
+        record.ended = why
+        self._queue_of.pop(record.seq, None)
+
+    # -- the records ---------------------------------------------------------------------------------------------
+
+    def _record(self, queue: int, seq: int) -> MessageRecord:
+        records = self._queues.setdefault(queue, {})
+        record = records.get(seq)
+        if record is None:
+            record = records[seq] = MessageRecord(seq)
+            self._in_order.append((queue, seq))
+        return record
+
+    def _set_content(self, record: MessageRecord, content: bytes) -> None:
+        self._bytes += len(content) - len(record.content)
+        record.content = content
+
+    def _forget_queue(self, queue: int) -> None:
+        for record in self._queues.pop(queue, {}).values():
+            self._bytes -= len(record.content)
+            if self._queue_of.get(record.seq) == queue:
+                del self._queue_of[record.seq]
+        self._forgotten.pop(queue, None)
+        self._in_order = deque(each for each in self._in_order if each[0] != queue)
+
+    def _make_room(self) -> None:
+        while len(self._in_order) > self._records_max or self._bytes > self._bytes_max:
+            queue, seq = self._in_order.popleft()
+            record = self._queues[queue].pop(seq)
+            self._bytes -= len(record.content)
+            self._forgotten[queue] += 1

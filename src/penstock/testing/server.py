@@ -1,0 +1,145 @@
+"""A whole server in a thread of this process: in memory, on a loopback port, under a clock that the test controls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import uvloop
+
+from penstock.errors import StoreError
+from penstock.promise import outcome, run, start
+from penstock.server.compose import Parts
+from penstock.server.settings.config import Config
+from penstock.testing.controlled_time import ControlledTime
+from penstock.testing.records import MessageRecords
+
+T = TypeVar("T")
+
+_HOST = "127.0.0.1"
+_ANSWERS_WITHIN_S = 120  # an advance by a month takes a second
+_STOP_GRACE_S = 1.0
+
+
+class BrokerFailed(Exception):
+    """The server in the thread did not start, or does not answer any more."""
+
+
+class ServerThread:
+    """Started once it is made."""
+
+    def __init__(self, config: Config, *, frozen: bool = False) -> None:
+        """Raises BrokerFailed."""
+        self._config = config
+        self._frozen = frozen
+        self._process = os.getpid()
+        self._started: Future[None] = Future()
+        self._stopping: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+        self.parts: Parts
+        self.time: ControlledTime
+        self.records = MessageRecords()
+        self.port = 0
+        self._thread = threading.Thread(target=self._run, name="penstock-broker", daemon=True)
+        self._thread.start()
+        try:
+            self._started.result(_ANSWERS_WITHIN_S)
+        except Exception as error:
+            raise BrokerFailed(f"the broker did not start: {error or type(error).__name__}") from error
+
+    @property
+    def url(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the loop of the server, and return what it returns. In any other thread."""
+        answer: Future[T] = Future()
+
+        def called() -> None:
+            try:
+                answer.set_result(function())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._post(called)
+        return self._result(answer)
+
+    def wait_for(self, coroutine: Coroutine[Any, None, T]) -> T:
+        """The same for a coroutine of the broker."""
+        answer: Future[T] = Future()
+
+        def done(value: T | None, error: BaseException | None) -> None:
+            if error is None:
+                answer.set_result(value)  # type: ignore[arg-type]
+            else:
+                answer.set_exception(error)
+
+        try:
+            self._post(lambda: run(coroutine, done))
+        except BaseException:
+            coroutine.close()
+            raise
+        return self._result(answer)
+
+    def stop(self) -> None:
+        """Returns when it has stopped: nothing that it held is left."""
+        if self._process == os.getpid() and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    # -- calls from other threads --------------------------------------------------------------------------------
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        if self._process != os.getpid():
+            raise BrokerFailed(
+                "this process was forked from the one with the broker: start another Broker in it"
+            )
+        if not self._thread.is_alive():
+            raise BrokerFailed("the broker has stopped: use it within its with block")
+        self._loop.call_soon_threadsafe(callback)
+
+    def _result(self, answer: Future[T]) -> T:
+        try:
+            return answer.result(_ANSWERS_WITHIN_S)
+        except TimeoutError:
+            raise BrokerFailed("the broker does not answer") from None
+
+    # -- in the thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self.parts = parts = Parts(self._config, self._failed)
+        try:
+            self.port = await parts.listener.listen(_HOST, 0, None)
+            await outcome(start(parts.load()))
+            assert parts.controlled_time is not None, "the settings have a test clock"
+            self.time = parts.controlled_time
+            if self._frozen:
+                self.time.freeze(for_good=True)
+            parts.shards[0].watch(self.records.committed)
+            parts.broker.history.watch(self.records.noted)
+            self._started.set_result(None)
+            await self._stopping.wait()
+            parts.wind_down()
+            await parts.listener.close(_STOP_GRACE_S)
+            await outcome(start(parts.unload()))
+        finally:
+            parts.close()
+
+    def _failed(self, error: StoreError) -> None:
+        """It cannot: a store in memory neither fails nor is taken."""
+        self._stopping.set()

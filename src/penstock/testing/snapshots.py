@@ -1,0 +1,133 @@
+"""A queue as a test sees it: all messages that are or were in it, and how that reads in a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.queues.messages import Content
+    from penstock.testing.records import MessageRecords
+
+MessageState = Literal["visible", "delayed", "in flight", "deleted", "expired", "purged", "moved"]
+
+_STATES: tuple[MessageState, ...] = ("visible", "delayed", "in flight")  # by the number of State
+_PRESENT = frozenset(_STATES)
+_SHOWN_MAX = 20
+_BODY_SHOWN_MAX = 200
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class MessageSnapshot:
+    """A message of a queue at one moment."""
+
+    id: str
+    body: str
+    state: MessageState
+    """``moved``: to another queue, as dead letters are."""
+    received: int
+    """How often, from this queue."""
+    sent: bool
+    """To this queue. Otherwise it was moved to it."""
+    attributes: dict[str, str | bytes] = field(default_factory=dict)
+    group: str | None = None
+    source: str | None = None
+    """Of a dead letter: the name of the queue that it was received from too often."""
+
+    @property
+    def is_there(self) -> bool:
+        """In the queue, in any state."""
+        return self.state in _PRESENT
+
+    def __str__(self) -> str:
+        body = repr(self.body)
+        if len(body) > _BODY_SHOWN_MAX:
+            body = f"{body[:_BODY_SHOWN_MAX]}… ({len(self.body):,} characters)"
+        more = "" if self.sent else "  not sent here" if self.source is None else f"  from {self.source}"
+        more += "" if self.group is None else f"  group={self.group}"
+        more += f"  attributes={self.attributes}" if self.attributes else ""
+        return f"{self.state:<9}  {self.received:>8}  {body}{more}"
+
+
+@dataclass(frozen=True)
+class QueueSnapshot:
+    name: str
+    messages: list[MessageSnapshot]
+    """All that are or were in the queue, in the order of their arrival."""
+    dead_letter_queue: str | None = None
+    forgotten: int = 0
+    """Messages before these, of which nothing is known any more."""
+
+    @property
+    def present(self) -> list[MessageSnapshot]:
+        return [message for message in self.messages if message.is_there]
+
+    def __str__(self) -> str:
+        counts = Counter(message.state for message in self.messages)
+        gone = sum(not message.is_there for message in self.messages)
+        lines = [f'queue "{self.name}": ' + ", ".join(f"{counts[state]} {state}" for state in _STATES)]
+        lines[0] += f", {gone} gone" if gone else ""
+        if self.dead_letter_queue is not None:
+            lines[0] += f"; its dead letters go to {self.dead_letter_queue}"
+        if self.forgotten:
+            lines.append(f"  ({self.forgotten} before these were forgotten)")
+        if not self.messages:
+            return f"{lines[0]}; no message was ever in it" if not self.forgotten else "\n".join(lines)
+        lines.append("  state      received  body")
+        lines += [f"  {message}" for message in self.messages[-_SHOWN_MAX:]]
+        if len(self.messages) > _SHOWN_MAX:
+            lines.append(f"  ({len(self.messages) - _SHOWN_MAX} before these are not shown)")
+        return "\n".join(lines)
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+async def snapshot_of(queue: LiveQueue, broker: Broker, records: MessageRecords) -> QueueSnapshot:
+    """On the loop of the broker."""
+    from penstock.queues.filters import MessageFilter
+    from penstock.queues.messages import decode_content
+
+    redrive = queue.settings.redrive
+    messages: dict[int, MessageSnapshot] = {}
+    known = {record.seq: record for record in records.of_queue(queue.id)}
+    for record in known.values():
+        if record.ended is not None:
+            messages[record.seq] = _snapshot(
+                decode_content(record.content), state=record.ended, received=record.received, sent=record.sent,
+                group=record.group,
+            )  # fmt: skip
+    after: str | None = None
+    while True:
+        page = await broker.inspection(queue).list(queue, MessageFilter(), after=after, limit=_PAGE)
+        for view in page.messages:
+            assert view.content is not None, "nothing is encrypted"
+            found = known.get(view.row.seq)
+            messages[view.row.seq] = _snapshot(
+                view.content,
+                state=_STATES[view.state],
+                received=view.row.receives if found is None else found.received,
+                sent=view.row.source is None if found is None else found.sent,
+                group=view.row.group,
+                source=None if view.row.source is None else view.row.source.rpartition(":")[2],
+            )
+        if (after := page.next) is None:
+            break
+    in_order = [messages[seq] for seq in known if seq in messages]
+    in_order = [message for seq, message in messages.items() if seq not in known] + in_order
+    return QueueSnapshot(
+        queue.name.name,
+        in_order,
+        None if redrive is None else redrive.target.name,
+        records.forgotten(queue.id),
+    )
+
+
+def _snapshot(content: Content, **facts: Any) -> MessageSnapshot:
+    attributes = {name: attribute.value for name, attribute in (content.attributes or {}).items()}
+    return MessageSnapshot(id=content.id, body=content.body, attributes=attributes, **facts)
