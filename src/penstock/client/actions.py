@@ -419,7 +419,7 @@ class Actions:
         self, result: type[R], action: str, is_idempotent: bool = False, wait_s: float = 0, **members: Any
     ) -> R:
         """Members that are None are left out."""
-        body = _encode(_given(**members))
+        body = _encode({name: value for name, value in members.items() if value is not None})
         answer = await self._session.sqs(action, body, is_idempotent=is_idempotent, wait_s=wait_s)
         return _decode(result, answer)
 
