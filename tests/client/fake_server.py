@@ -66,6 +66,7 @@ class FakeServer:
                 connection.sendall(content)
         except OSError:
             pass
+        connection.close()
         self.closed.release()
 
     def close_connections(self) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvloop
 
 from client.driver import KEYS, Driver
 from client.fake_server import CLOSE, HANG, FakeServer, reply
@@ -246,6 +250,63 @@ def test_messages_of_a_cancelled_poll_return(server: ServerProcess) -> None:
             assert message.receive_count == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_no_message_is_hidden_by_a_poll_that_is_cancelled_while_it_is_answered(
+    server: ServerProcess, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    """Sends and cancellations meet at all moments of a poll; each message can still be received."""
+
+    async def main() -> None:
+        async with client_of(server.url) as sender, client_of(server.url) as client:
+            url = await client.create_queue(
+                f"race-{run.__module__.partition('.')[0]}", {"VisibilityTimeout": 43_200}
+            )
+            received: list[str] = []
+            for number in range(300):
+                poll = asyncio.create_task(client.receive_message(url, wait_time_seconds=20))
+                await asyncio.sleep(0.001)
+                send = asyncio.create_task(sender.send_message(url, str(number)))
+                for _ in range(number % 12):
+                    await asyncio.sleep(0.0002 * (number % 5))
+                poll.cancel()
+                outcome, _ = await asyncio.gather(poll, send, return_exceptions=True)
+                if isinstance(outcome, list):
+                    received += [message.body for message in outcome]
+            assert 0 < len(received) < 300, "some were cancelled, some were not"
+            while len(received) < 300:
+                messages = await client.receive_message(url, max_number_of_messages=10, wait_time_seconds=20)
+                assert messages, "some are hidden"
+                received += [message.body for message in messages]
+            assert sorted(received, key=int) == [str(number) for number in range(300)]
+
+    run(main())
+
+
+def test_what_a_cancelled_poll_received_is_given_back_before_the_client_is_closed() -> None:
+    answer = {"Messages": [{"MessageId": "1", "ReceiptHandle": "h1", "Body": "x"}]}
+    polling = threading.Event()
+
+    def late(request: bytes) -> bytes:
+        polling.set()
+        fake.cancelled.wait(10)  # type: ignore[attr-defined]
+        return reply(body=json.dumps(answer).encode())
+
+    async def main() -> None:
+        async with client_of(fake.url) as client:
+            poll = asyncio.create_task(client.receive_message(Q, wait_time_seconds=20))
+            await asyncio.to_thread(polling.wait, 10)
+            poll.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await poll
+            fake.cancelled.set()  # type: ignore[attr-defined]
+
+    with FakeServer(late, reply()) as fake:
+        fake.cancelled = threading.Event()  # type: ignore[attr-defined]
+        asyncio.run(main())
+        assert fake.actions == ["ReceiveMessage", "ChangeMessageVisibilityBatch"]
+        assert b'[{"Id":"0","ReceiptHandle":"h1","VisibilityTimeout":0}]' in fake.requests[1]
 
 
 def test_a_client_of_another_event_loop() -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import md5
 from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.client.errors import ApiError, ChecksumMismatch
+from penstock.client.errors import ApiError, ChecksumMismatch, Unavailable
+from penstock.client.http.exchange import Abandoned, Answer
 from penstock.client.large_payloads import LargePayloads
 from penstock.client.objects import Json, not_a_broker
 from penstock.client.session import Session
@@ -175,11 +177,13 @@ class Actions:
         is not the one that the server has."""
         if self._payloads is not None:
             message_attribute_names = self._payloads.attribute_names(message_attribute_names)
+        url = queue_url if "://" in queue_url else await self._url(queue_url)
         received = await self._call(
             ReceivedMessages,
             "ReceiveMessage",
             wait_s=_WAIT_S_MAX if wait_time_seconds is None else wait_time_seconds,
-            QueueUrl=queue_url if "://" in queue_url else await self._url(queue_url),
+            abandoned=lambda answer: self._give_back(url, answer),
+            QueueUrl=url,
             MaxNumberOfMessages=max_number_of_messages,
             WaitTimeSeconds=wait_time_seconds,
             VisibilityTimeout=visibility_timeout,
@@ -416,12 +420,30 @@ class Actions:
     # -- how they are done -------------------------------------------------------------------------------------------
 
     async def _call(
-        self, result: type[R], action: str, is_idempotent: bool = False, wait_s: float = 0, **members: Any
+        self,
+        result: type[R],
+        action: str,
+        is_idempotent: bool = False,
+        wait_s: float = 0,
+        abandoned: Abandoned | None = None,
+        **members: Any,
     ) -> R:
         """Members that are None are left out."""
         body = _encode({name: value for name, value in members.items() if value is not None})
-        answer = await self._session.sqs(action, body, is_idempotent=is_idempotent, wait_s=wait_s)
+        answer = await self._session.sqs(
+            action, body, is_idempotent=is_idempotent, wait_s=wait_s, abandoned=abandoned
+        )
         return _decode(result, answer)
+
+    async def _give_back(self, url: str, answer: Answer) -> None:
+        """Messages that came for a task that was cancelled. If this fails, they return with their timeout."""
+        if answer.status != 200:
+            return
+        with suppress(ApiError, Unavailable):
+            messages = _decode(ReceivedMessages, answer.body).messages
+            if messages:
+                entries = [VisibilityEntry(message.receipt_handle, 0) for message in messages]
+                await self.change_message_visibility_batch(url, entries)
 
     async def _url(self, queue: str) -> str:
         """Of a queue that may be given by its name, which is asked for once."""

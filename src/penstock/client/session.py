@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from penstock.client.credentials import KeySource, SigningKeys
 from penstock.client.endpoint import Endpoint
 from penstock.client.errors import ApiError, Unavailable, api_error
-from penstock.client.http.exchange import Address, Answer, ExchangeFailed, Network, Sink
+from penstock.client.http.exchange import Abandoned, Address, Answer, ExchangeFailed, Network, Sink
 from penstock.client.keys import CurrentKeys, sts_url
 from penstock.client.objects import Json, read_object
 from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
@@ -62,13 +62,23 @@ class Session:
         host = urlsplit(endpoint.url).hostname or ""
         self._is_penstock = False if host.endswith((".amazonaws.com", ".amazonaws.com.cn")) else None
 
-    async def sqs(self, action: str, body: bytes, *, is_idempotent: bool = False, wait_s: float = 0) -> bytes:
+    async def sqs(
+        self,
+        action: str,
+        body: bytes,
+        *,
+        is_idempotent: bool = False,
+        wait_s: float = 0,
+        abandoned: Abandoned | None = None,
+    ) -> bytes:
         """The answer to an action of SQS. ``wait_s``: how long the server may wait before it answers. Raises
         ApiError, Unavailable or ProfileError."""
         kind = self._actions.get(action)
         if kind is None:
             kind = self._actions[action] = _sqs_kind(action)
-        answer = await self._call(kind, body, self._timeout_s + wait_s, is_idempotent=is_idempotent)
+        answer = await self._call(
+            kind, body, self._timeout_s + wait_s, is_idempotent=is_idempotent, abandoned=abandoned
+        )
         return answer.body
 
     async def form(self, service: str, form: bytes) -> bytes:
@@ -135,6 +145,7 @@ class Session:
         *,
         is_idempotent: bool = False,
         sink: Sink | None = None,
+        abandoned: Abandoned | None = None,
     ) -> Answer:
         attempt = 1
         while True:
@@ -142,7 +153,7 @@ class Session:
             request = self._template(kind, keys).request(body, time.time())
             error: ApiError | Unavailable
             try:
-                answer = await self.network.exchange(self._address, request, timeout_s, sink)
+                answer = await self.network.exchange(self._address, request, timeout_s, sink, abandoned)
             except ExchangeFailed as failure:
                 error, setback = self._unavailable(failure), of_failure(failure)
             else:

@@ -1,4 +1,8 @@
-"""Exchanges on asyncio. A task that is cancelled closes the connection of its exchange, and no other."""
+"""Exchanges on asyncio. A task that is cancelled ends the connection of its exchange, and no other.
+
+An answer may be on its way then, with messages that it has hidden. So the connection is half-closed, which ends a
+long poll of Penstock without messages, and read for another moment: what comes can be given back. TLS cannot do that.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 from penstock.client.http.exchange import (
+    Abandoned,
     Address,
     Answer,
     AnswerReader,
@@ -18,6 +23,9 @@ from penstock.client.http.exchange import (
     no_connection,
     reason_of,
 )
+
+_LATE_S = 2.0  # an answer that was on its way takes milliseconds
+_UNDO_S_MAX = 5.0
 
 T = TypeVar("T")
 
@@ -31,9 +39,14 @@ class AsyncConnection(asyncio.Protocol):
         self._was_used = False
         self._is_connected = False
         self._poll = select.poll()
+        self._unread: Answer | None = None
+        self.late: asyncio.Future[Answer] | None = None
 
-    async def exchange(self, request: bytes, timeout_s: float, sink: Sink | None) -> Answer:
-        """Raises ExchangeFailed; then, and if it is cancelled, the connection is closed."""
+    async def exchange(
+        self, request: bytes, timeout_s: float, sink: Sink | None = None, *, keeps_late: bool = False
+    ) -> Answer:
+        """Raises ExchangeFailed; then, and if it is cancelled, the connection is closed. ``keeps_late``: if it is
+        cancelled, it is closed only after the answer came as ``late``."""
         self._reader.expect(sink)
         waiting: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting = waiting
@@ -41,13 +54,31 @@ class AsyncConnection(asyncio.Protocol):
         self._transport.write(request)
         try:
             return await waiting
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            if keeps_late and isinstance(error, asyncio.CancelledError):
+                self.late = self._late_answer(waiting)
+            else:
+                self.close()
             raise
         finally:
             timer.cancel()
-            self._waiting = None
+            if self._waiting is waiting:
+                self._waiting = None
             self._was_used = True
+
+    def _late_answer(self, waiting: asyncio.Future[Answer]) -> asyncio.Future[Answer]:
+        if not waiting.cancelled():
+            return waiting  # it was there already
+        late: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting = late
+        if self._unread is not None:
+            late.set_result(self._unread)
+        elif self._is_connected and self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._loop.call_later(_LATE_S, self._fail_if, late)
+        else:  # it is lost, or has TLS
+            self._fail_if(late)
+        return late
 
     @property
     def may_go_on(self) -> bool:
@@ -70,6 +101,10 @@ class AsyncConnection(asyncio.Protocol):
     def _time_out(self, timeout_s: float) -> None:
         self._fail(ExchangeFailed.to_answer(timeout_s))
 
+    def _fail_if(self, late: asyncio.Future[Answer]) -> None:
+        if not late.done():
+            late.set_exception(ExchangeFailed("nobody waits for it"))
+
     # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,18 +114,21 @@ class AsyncConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         waiting = self._waiting
-        if waiting is None or waiting.done():
+        if waiting is None or (waiting.done() and not waiting.cancelled()):
             self.close()  # nothing was asked
             return
         try:
             answer = self._reader.feed(data)
         except ExchangeFailed as failure:
-            waiting.set_exception(failure)
+            self._fail(failure)
             return
         if answer is not None:
             if not self._reader.may_go_on:
                 self.close()
-            waiting.set_result(answer)
+            if waiting.cancelled():  # and its task does not know it yet
+                self._unread = answer
+            else:
+                waiting.set_result(answer)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_connected = False
@@ -109,9 +147,15 @@ class AsyncNetwork:
         self._free = asyncio.Semaphore(max_connections)
         self._idle: IdleConnections[AsyncConnection] = IdleConnections()
         self._tls = TlsContexts()
+        self._afterwards: set[asyncio.Task[None]] = set()
 
     async def exchange(
-        self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
+        self,
+        address: Address,
+        request: bytes,
+        timeout_s: float,
+        sink: Sink | None = None,
+        abandoned: Abandoned | None = None,
     ) -> Answer:
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -124,12 +168,30 @@ class AsyncNetwork:
             await self._free.acquire()
         try:
             connection = self._idle.take(address) or await self._connect(address, timeout_s)
-            answer = await connection.exchange(request, timeout_s, sink)
+            try:
+                answer = await connection.exchange(request, timeout_s, sink, keeps_late=abandoned is not None)
+            except asyncio.CancelledError:
+                if abandoned is not None and connection.late is not None:
+                    task = loop.create_task(self._undo(connection, connection.late, abandoned))
+                    self._afterwards.add(task)
+                    task.add_done_callback(self._afterwards.discard)
+                raise
             if connection.may_go_on:
                 self._idle.put(address, connection)
             return answer
         finally:
             self._free.release()
+
+    async def _undo(
+        self, connection: AsyncConnection, late: asyncio.Future[Answer], abandoned: Abandoned
+    ) -> None:
+        try:
+            answer = await late
+        except ExchangeFailed:
+            return
+        finally:
+            connection.close()
+        await abandoned(answer)
 
     async def _wait_for_a_free_one(self, timeout_s: float) -> None:
         try:
@@ -164,5 +226,7 @@ class AsyncNetwork:
         return asyncio.to_thread(function)
 
     async def close(self) -> None:
+        if self._afterwards:
+            await asyncio.wait(self._afterwards, timeout=_UNDO_S_MAX)
         self._idle.close()
         await asyncio.sleep(0)  # connections end in the next turn of the loop

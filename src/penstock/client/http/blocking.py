@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from penstock.client.http.exchange import (
+    Abandoned,
     Address,
     Answer,
     AnswerReader,
@@ -125,7 +126,12 @@ class BlockingNetwork:
         self._tls = TlsContexts()
 
     async def exchange(
-        self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
+        self,
+        address: Address,
+        request: bytes,
+        timeout_s: float,
+        sink: Sink | None = None,
+        abandoned: Abandoned | None = None,
     ) -> Answer:
         try:
             self._free.get(timeout=timeout_s)

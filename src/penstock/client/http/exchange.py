@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from time import monotonic
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
@@ -55,6 +55,9 @@ class Answer:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
 
 
+Abandoned = Callable[[Answer], Coroutine[Any, Any, None]]
+
+
 class ExchangeFailed(Exception):
     """There is no answer. ``is_unsent``: nothing of the request reached the server. ``is_stale``: a connection that
     was used before ended without a byte of an answer. ``is_final``: it would fail again in the same way."""
@@ -90,10 +93,16 @@ class Network(Protocol):
     """What a session needs of the world around it."""
 
     async def exchange(
-        self, address: Address, request: bytes, timeout_s: float, sink: Sink | None = None
+        self,
+        address: Address,
+        request: bytes,
+        timeout_s: float,
+        sink: Sink | None = None,
+        abandoned: Abandoned | None = None,
     ) -> Answer:
         """``timeout_s``: for each step, which are a free connection, connecting, and the complete answer (with
-        ``sink``, which gets the body of a successful answer in pieces, the next piece). Raises ExchangeFailed."""
+        ``sink``, which gets the body of a successful answer in pieces, the next piece). ``abandoned`` gets an answer
+        that came although the task was cancelled; there is no such thing for a thread. Raises ExchangeFailed."""
 
     async def sleep(self, seconds: float) -> None: ...
 
