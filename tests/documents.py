@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -32,3 +33,13 @@ def anchors(document: Path) -> set[str]:
     """As GitHub makes them of headings."""
     prose = _BLOCK.sub("", document.read_text())
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in _HEADING.findall(prose)}
+
+
+def copy_example(name: str, folder: Path, port: int) -> Path:
+    """As a reader copies it, except for the port of the server."""
+    copy = folder / name
+    shutil.copytree(ROOT / "docs/examples" / name, copy)
+    for file in copy.rglob("*.*"):
+        if file.is_file():
+            file.write_text(file.read_text().replace("9324", str(port)))
+    return copy

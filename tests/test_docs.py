@@ -222,6 +222,35 @@ def test_errors_of_the_troubleshooting_page_exist() -> None:
     assert checked > 30
 
 
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if each.name != "CHANGELOG.md"], ids=lambda path: path.name
+)
+def test_every_flag_exists(document: Path) -> None:
+    """``penstock queue create orders --visibility 2m``, in examples."""
+    for line in re.findall(r"^(?:\S*/)?penstock (.*)$", "\n".join(blocks(document, "sh")), re.MULTILINE):
+        words = re.split(r" [#|>&]|\)|;", line)[0].split()
+        context = click.Context(main)
+        command: click.Command | None = main
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            command = command.get_command(context, words.pop(0))
+        assert command is not None, line
+        known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert given - known <= {"--help"}, line
+
+
+RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_the_code_of_a_recipe_is_in_its_files(recipe: Path) -> None:
+    """`make test-clients` runs the files."""
+    files = (ROOT / "docs/examples" / recipe.stem).rglob("*.*")
+    contents = {file.read_text() for file in files if file.is_file()}
+    found = [text for language in ("python", "java", "php", "yaml") for text in blocks(recipe, language)]
+    assert found and set(found) <= contents
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_has_a_target(document: Path) -> None:
     for link in links(document.read_text()):

@@ -45,7 +45,7 @@ def moved(markdown: str, document: str, page: str) -> str:
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(document), found[1]))
         anchor = found[2] or ""
-        if target in known or target.startswith("docs/"):
+        if target in known or (target.startswith("docs/") and (ROOT / target).is_file()):
             other = known.get(target, target.removeprefix("docs/"))
             return f"]({posixpath.relpath(other, posixpath.dirname(page) or '.')}{anchor})"
         return f"]({REPOSITORY}/{target}{anchor})"

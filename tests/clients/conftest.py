@@ -23,6 +23,7 @@ PACKAGES = {
     "celery_app": "celery",
     "dramatiq_app": "dramatiq_sqs",
     "extended_python": "sqs_extended_client",
+    "laravel_app": "tree_sitter_php",
 }
 collect_ignore = [folder for folder, package in PACKAGES.items() if importlib.util.find_spec(package) is None]
 if not Path(sys.prefix).resolve().is_relative_to(TARGET.parents[1]):

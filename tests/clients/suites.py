@@ -138,15 +138,22 @@ class NodeSuite(CopiedSuite):
         return str(json.loads(package.read_text())["version"])
 
 
-class JavaSuite(CopiedSuite):
-    client = "AWS SDK for Java v2"
-    sources = "java"
+@dataclass
+class MavenSuite(CopiedSuite):
+    client: str
+    sources: str
+    version_pattern: str
+    """Finds the version of the client in pom.xml."""
+    example: str | None = None
+    """Of the documents: what is tested."""
     tools = (Tool("java", ("-version",), (17,)), Tool("mvn", ("-version",), (3, 6)))
 
     def maven(self, run: Run, goal: str) -> None:
         run(["mvn", "-B", "-q", f"-Dtarget.directory={self.folder / 'target'}", goal], self.folder)
 
     def install(self, run: Run) -> None:
+        if self.example is not None:
+            shutil.copytree(ROOT / "docs/examples" / self.example, self.folder, dirs_exist_ok=True)
         self.copy()
         self.maven(run, "test-compile")
 
@@ -157,7 +164,7 @@ class JavaSuite(CopiedSuite):
         return from_junit(reports.glob("TEST-*.xml"))
 
     def version(self, run: Run) -> str:
-        found = re.search(r"<sdk\.version>(.+?)<", (self.folder / "pom.xml").read_text())
+        found = re.search(self.version_pattern, (self.folder / "pom.xml").read_text())
         assert found is not None
         return found[1]
 
@@ -166,7 +173,7 @@ class JavaSuite(CopiedSuite):
 class JavaToolSuite(PythonSuite):
     """A library for Java against our client in Python: pytest runs the library as a command."""
 
-    tools = JavaSuite.tools
+    tools = MavenSuite.tools
     sources = CACHE / "java_tools"
 
     def install(self, run: Run) -> None:
@@ -222,7 +229,12 @@ SUITES: tuple[Suite, ...] = (
     # kombu 5.7.0 ends its worker when a receive fails with 5xx or a reset connection: it takes an empty list for a
     # mapping. Recovery is tested with the version before it.
     PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
-    PythonSuite("Celery", "celery", ("celery_app/test_worker.py",), ("celery[sqs]>=5.7,<6",)),
+    PythonSuite(
+        "Celery", "celery", ("celery_app/test_example.py", "celery_app/test_worker.py"), ("celery[sqs]>=5.7,<6",)
+    ),
+    PythonSuite(
+        "Laravel (syntax)", "tree-sitter-php", ("laravel_app",), ("tree-sitter>=0.23", "tree-sitter-php>=0.23")
+    ),
     PythonSuite("dramatiq_sqs", "dramatiq_sqs", ("dramatiq_app",), ("dramatiq>=2,<3", "dramatiq_sqs>=0.4,<1")),
     PythonSuite("amazon-sqs-extended-client", "amazon-sqs-extended-client", ("extended_python",),
                 ("amazon-sqs-extended-client>=1.0.1,<2", "boto3>=1.42,<2")),
@@ -232,7 +244,8 @@ SUITES: tuple[Suite, ...] = (
                   ("temporary_queues",), ("boto3>=1.42,<2",)),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
-    JavaSuite(),
+    MavenSuite("AWS SDK for Java v2", "java", r"<sdk\.version>(.+?)<"),
+    MavenSuite("Spring Cloud AWS", "spring", r"starter-sqs</artifactId>\s*<version>(.+?)<", example="spring"),
     GoSuite(),
     RustSuite(),
 )  # fmt: skip

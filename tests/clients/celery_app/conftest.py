@@ -44,15 +44,21 @@ class CeleryRun:
     def _start_server(self) -> ServerProcess:
         return ServerProcess("--data", str(self.folder / "data"))
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-c", "1", "--without-gossip",
+    def start_worker(self, application: str = "tasks", folder: Path = HERE) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "celery", "-A", application, "worker", "-c", "1", "--without-gossip",
                    "--without-mingle", "--without-heartbeat", "-l", "info"]  # fmt: skip
         worker = subprocess.Popen(
-            command, cwd=HERE, stdout=self.log, stderr=self.log, start_new_session=True,
+            command, cwd=folder, stdout=self.log, stderr=self.log, start_new_session=True,
             env={**os.environ, "C_FORCE_ROOT": "true"},
         )  # fmt: skip
         self.workers.append(worker)
         return worker
+
+    def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
+        self.workers.remove(worker)
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait(10)
 
     def kill_server(self) -> None:
         self.server.kill()
@@ -89,10 +95,8 @@ class CeleryRun:
             time.sleep(0.05)
 
     def close(self) -> None:
-        for worker in self.workers:
-            if worker.poll() is None:
-                os.killpg(worker.pid, signal.SIGKILL)
-                worker.wait(10)
+        for worker in list(self.workers):
+            self.kill_worker(worker)
         self.log.close()
         self.proxy.close()
         self.server.kill()
