@@ -19,6 +19,8 @@ from clients.java_tools import TARGET
 from e2e.process import ServerProcess
 
 PACKAGES = {
+    "adapters/test_dramatiq.py": "dramatiq",
+    "adapters/test_taskiq.py": "taskiq",
     "aio": "aiobotocore",
     "celery_app": "celery",
     "dramatiq_app": "dramatiq_sqs",

@@ -242,6 +242,8 @@ SUITES: tuple[Suite, ...] = (
                   ("boto3>=1.42,<2",)),
     JavaToolSuite("amazon-sqs-java-temporary-queues-client", "amazon-sqs-java-temporary-queues-client",
                   ("temporary_queues",), ("boto3>=1.42,<2",)),
+    PythonSuite("Dramatiq", "dramatiq", ("adapters/test_dramatiq.py",), ("--editable", ".[dramatiq]")),
+    PythonSuite("taskiq", "taskiq", ("adapters/test_taskiq.py",), ("--editable", ".[taskiq]")),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),
     MavenSuite("AWS SDK for Java v2", "java", r"<sdk\.version>(.+?)<"),

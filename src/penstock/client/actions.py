@@ -45,7 +45,7 @@ from penstock.client.structs import (
 )
 
 _WAIT_S_MAX = 20  # which a queue can have as its default
-_DELAY_S_MAX = 15 * 60
+DELAY_S_MAX = 15 * 60
 _NAMES_MAX = 1000
 _encode = msgspec.json.Encoder().encode
 
@@ -120,9 +120,9 @@ class Actions:
                 "the time has no time zone: give one, such as datetime.now(UTC) + timedelta(minutes=5)"
             )
         delay_s = max(0, math.ceil((when - datetime.now(UTC)).total_seconds()))
-        if delay_s > _DELAY_S_MAX:
+        if delay_s > DELAY_S_MAX:
             raise ValueError(
-                f"{when.isoformat()} is {delay_s} seconds ahead: a message can be delayed by at most {_DELAY_S_MAX} "
+                f"{when.isoformat()} is {delay_s} seconds ahead: a message can be delayed by at most {DELAY_S_MAX} "
                 "seconds (15 minutes). Send it later"
             )
         return await self.send_message(
