@@ -209,3 +209,23 @@ class RuleInvalid(PenstockError):
 
 class ExpressionInvalid(PenstockError):
     """An expression of metrics cannot be understood or computed. The text says what is wrong."""
+
+
+class AlarmMissing(PenstockError):
+    """No such alarm in this account and region."""
+
+
+class DashboardMissing(PenstockError):
+    """No such dashboard in this account."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class ActionFailed(PenstockError):
+    """An action of an alarm cannot be carried out. The text says why."""
+
+    def __init__(self, reason: str, *, can_repeat: bool = False) -> None:
+        super().__init__(reason)
+        self.can_repeat = can_repeat

@@ -173,10 +173,11 @@ class Outbox:
         self.shard.changes.move(leaving.id, OUTBOX, message)
         return self._depart(Departure(message.seq, leaving.id, leaving.name, to, task, move))
 
-    def add_copy(self, message: Entry, source: LiveQueue, to: QueueName, task: str | None = None) -> None:
-        """A new message, made of one of this queue, is for a queue of another shard."""
+    def add_copy(self, message: Entry, source: QueueName, to: QueueName, task: str | None = None) -> None:
+        """A new message, made of one of this queue or by another part of the server, is for a queue of another
+        shard."""
         self.shard.changes.add(OUTBOX, message)
-        self._depart(Departure(message.seq, OUTBOX, source.name, to, task, Move.COPY))
+        self._depart(Departure(message.seq, OUTBOX, source, to, task, Move.COPY))
 
     def _depart(self, departure: Departure) -> int:
         shard = shard_of(departure.target, self._shards)

@@ -102,7 +102,7 @@ class Partition:
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self._returned
-        transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
+        self.transfers = transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
         self.editing = Editing(shard, transfers, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
         self.bulk_tasks = BulkTasks(shard, catalogue, outbox, self.inspection, self.editing)

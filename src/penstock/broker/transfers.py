@@ -20,7 +20,15 @@ from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
 from penstock.errors import NotPossible, PenstockError, QueueMissing, Unreachable
 from penstock.names import QueueName
-from penstock.queues.messages import decode_content, entry_of
+from penstock.queues.messages import (
+    Content,
+    Entry,
+    Outgoing,
+    decode_content,
+    encode_content,
+    entry_of,
+    position_of,
+)
 from penstock.queues.redrive import moved_message
 from penstock.queues.settings import QueueSettings
 from penstock.store.changes import EntryRow
@@ -132,4 +140,14 @@ class Transfers:
             shard.open_commit.noted.append((number, SENT, f"as a copy of a message of {source.name.name}"))
         else:
             assert self._outbox is not None
-            self._outbox.add_copy(copy, source, to.name, task)
+            self._outbox.add_copy(copy, source.name, to.name, task)
+
+    def send_elsewhere(self, message: Outgoing, source: QueueName, to: QueueName) -> None:
+        """A new message for a queue of another shard, which gives it its id. ``source``: where it is from."""
+        assert self._outbox is not None
+        clock, number = self._shard.clock, self._shard.next_number()
+        content = Content("", message.body, message.sender, clock.wall_ms(), dedup_id=message.dedup_id)
+        entry = Entry(
+            number, position_of(number), message.group, clock.now_ms(), content=encode_content(content)
+        )  # fmt: skip
+        self._outbox.add_copy(entry, source, to)

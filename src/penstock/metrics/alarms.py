@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from penstock.clock import iso_time
+from penstock.limits import SECOND
 
 AlarmState = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 Missing = Literal["missing", "ignore", "breaching", "notBreaching"]
@@ -51,7 +52,7 @@ class AlarmRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to_alarm: int | None = None  # so many points of those periods must breach; None: all
     comparison: Comparison
     threshold: float
-    missing: Missing = "missing"
+    missing: Missing | None = None  # as it was given; None is "missing"
     # The percentile that is compared, if points with too few samples for it are ignored.
     ignore_few_samples_of: float | None = None
 
@@ -74,7 +75,7 @@ class Judgement(NamedTuple):
 
 def judge(rule: AlarmRule, points: Sequence[AlarmPoint], before: AlarmState, end_s: int) -> Judgement:
     """``points``: of periods within ``rule.range_s`` before ``end_s``, in order of time."""
-    needed, to_alarm = rule.periods, rule.to_alarm or rule.periods
+    needed, to_alarm, missing = rule.periods, rule.to_alarm or rule.periods, rule.missing or "missing"
     latest = list(points[-needed:])[::-1]
     if rule.ignore_few_samples_of is not None and _has_few_samples(latest, rule.ignore_few_samples_of):
         return Judgement(before, "", latest, [])
@@ -85,9 +86,9 @@ def judge(rule: AlarmRule, points: Sequence[AlarmPoint], before: AlarmState, end
         return Judgement(state, _crossed(rule, state, latest, breaching), latest, [])
     state = _state_with_missing(rule, latest, len(breaching), before, end_s)
     missing_at_s = _missing_periods(rule, latest, end_s)[:filled]
-    if not latest and rule.missing in ("missing", "ignore"):
+    if not latest and missing in ("missing", "ignore"):
         reason = f"Insufficient Data: {_counted(needed, 'datapoint')} {_was(needed)} unknown."
-    elif rule.missing in ("breaching", "notBreaching"):
+    elif missing in ("breaching", "notBreaching"):
         reason = _filled_reason(rule, state, latest, breaching, filled)
     else:
         reason = _crossed(rule, state, latest, breaching)
@@ -99,18 +100,19 @@ def _state_with_missing(
 ) -> AlarmState:
     """There are fewer points than periods that count."""
     to_alarm, filled = rule.to_alarm or rule.periods, rule.periods - len(latest)
-    if rule.missing == "breaching":
+    missing = rule.missing or "missing"
+    if missing == "breaching":
         return "ALARM" if breaching + filled >= to_alarm else "OK"
-    if rule.missing == "notBreaching" or breaching >= to_alarm:
+    if missing == "notBreaching" or breaching >= to_alarm:
         return "ALARM" if breaching >= to_alarm else "OK"
     if not latest:
-        return "INSUFFICIENT_DATA" if rule.missing == "missing" else before
+        return "INSUFFICIENT_DATA" if missing == "missing" else before
     if breaching < len(latest):
         return "OK"
     # CloudWatch: the last known points breach, and nothing has come since for as long as the rule counts.
     oldest = latest[-1]
     is_stale = end_s - oldest.at_s >= to_alarm * rule.period_s
-    return "ALARM" if rule.missing == "missing" and is_stale else before
+    return "ALARM" if missing == "missing" and is_stale else before
 
 
 def _has_few_samples(points: list[AlarmPoint], percentile: float) -> bool:
@@ -171,3 +173,34 @@ def _counted(count: int, noun: str) -> str:
 
 def _was(count: int) -> str:
     return "was" if count == 1 else "were"
+
+
+def reason_data(
+    rule: AlarmRule, judgement: Judgement, wall_ms: int, statistic: str | None, unit: str | None
+) -> dict[str, Any]:
+    """What a judgement rests on, for programs."""
+    oldest_first = judgement.evaluated[::-1]
+    evaluated: list[dict[str, Any]] = []
+    for point in judgement.evaluated:
+        shown: dict[str, Any] = {"timestamp": iso_milliseconds(point.at_s * SECOND)}
+        if point.samples is not None:
+            shown["sampleCount"] = point.samples
+        evaluated.append(shown | {"value": point.value})
+    evaluated += [{"timestamp": iso_milliseconds(at_s * SECOND)} for at_s in judgement.missing_at_s]
+    start = {"startDate": iso_milliseconds(oldest_first[0].at_s * SECOND)} if oldest_first else {}
+    return {
+        "version": "1.0",
+        "queryDate": iso_milliseconds(wall_ms),
+        **start,
+        **({} if unit is None else {"unit": unit}),
+        **({} if statistic is None else {"statistic": statistic}),
+        "period": rule.period_s,
+        "recentDatapoints": [point.value for point in oldest_first],
+        "threshold": rule.threshold,
+        "evaluatedDatapoints": evaluated,
+    }
+
+
+def iso_milliseconds(wall_ms: int) -> str:
+    """2019-10-02T17:04:40.985+0000"""
+    return f"{iso_time(wall_ms // SECOND)[:-1]}.{wall_ms % SECOND:03d}+0000"

@@ -174,6 +174,11 @@ class Series:
             self.changed.discard(each)
         return old
 
+    def drop(self, id: ChunkId) -> None:
+        """Forget a chunk, to save memory. What a coarser level has of the same time stays."""
+        self._remove(id)
+        self.changed.discard(id)
+
     def _remove(self, id: ChunkId) -> None:
         self._chunks.pop(id, None)
         if self._open.get(id.bucket_s, (-1, None))[0] == id.number:
@@ -183,7 +188,9 @@ class Series:
     def size(self) -> int:
         """About how many bytes of memory it takes."""
         packed = sum(len(data) + _CHUNK_BYTES for data in self._chunks.values())
-        return packed + sum(len(buckets) * _BUCKET_BYTES for _, buckets in self._open.values())
+        open_buckets = [bucket for _, buckets in self._open.values() for bucket in buckets.values()]
+        keys = sum(len(bucket.sketch) for bucket in open_buckets if bucket.sketch is not None)
+        return packed + len(open_buckets) * _BUCKET_BYTES + keys * _SKETCH_KEY_BYTES
 
     def pack(self) -> bytes:
         """The whole series. :meth:`chunk` is for those that change often."""
@@ -198,7 +205,7 @@ class Series:
         return series
 
 
-_CHUNK_BYTES, _BUCKET_BYTES = 200, 300
+_CHUNK_BYTES, _BUCKET_BYTES, _SKETCH_KEY_BYTES = 200, 300, 80
 _EXACT_MAX = 2.0**53
 _encode = msgspec.msgpack.Encoder().encode
 _decode_series = msgspec.msgpack.Decoder(list[tuple[int, int, bytes]]).decode

@@ -1,0 +1,214 @@
+"""What alarms do when their state changes: a message to a queue, a request to a web hook.
+
+An action is stored with the change of the state, in the same commit, and removed when it was carried out or has
+failed, with an item of the history that says so. So none is lost by a crash. A message to a queue is sent once: it
+joins the queue, or the outbox to another shard, with the commit that removes the action. A web hook may be called
+again after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import ActionFailed, PenstockError, QueueMissing, StoreError, Unreachable
+from penstock.limits import SECOND
+from penstock.monitoring.alarm_history import AlarmHistory
+from penstock.monitoring.alarm_records import (
+    PENDING,
+    Alarm,
+    AlarmStatus,
+    HistoryItem,
+    PendingAction,
+    alarms_home,
+)
+from penstock.names import Arn, QueueName
+from penstock.promise import run_detached, start
+from penstock.queues.messages import Outgoing
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+    from penstock.queues.settings import QueueSettings
+
+log = logging.getLogger("penstock.monitoring")
+
+WEBHOOK_PREFIX = "arn:aws:penstock:::webhook/"
+_TRIES_MAX = 4
+_PAUSE_MS = (1 * SECOND, 5 * SECOND, 30 * SECOND)
+_RUNNING_MAX = 8
+_PENDING_MAX = 10_000
+_GROUP_MAX = 128
+
+
+def webhook_url(action: str) -> str | None:
+    """The URL of an action that is a web hook: a URL, or one in the form of an ARN; None: it is something else."""
+    url = action.removeprefix(WEBHOOK_PREFIX)
+    return url if url.startswith(("https://", "http://")) else None
+
+
+def queue_of_action(action: str) -> QueueName | None:
+    """The queue, if the action is the ARN of one."""
+    arn = Arn.parse(action)
+    return arn.queue if arn is not None and arn.service == "sqs" else None
+
+
+class AlarmVoice(Protocol):
+    """How a service speaks of alarms, and what it allows them."""
+
+    sender: str  # of messages to queues
+
+    def notification(self, alarm: Alarm, before: AlarmStatus) -> str:
+        """What a queue or a web hook gets."""
+
+    def refusal(self, alarm: Alarm, queue: QueueName, settings: QueueSettings) -> str | None:
+        """Why the policy of a queue does not let the alarm send to it; None: it does."""
+
+
+PostWebhook = Callable[[str, str], Coroutine[Any, None, None]]
+"""(URL, body): raises ActionFailed."""
+
+
+class AlarmActions:
+    def __init__(
+        self, partition: Partition, history: AlarmHistory, voice: AlarmVoice, post: PostWebhook
+    ) -> None:
+        self._partition = partition
+        self._shard = shard = partition.shard
+        self._history = history
+        self._voice = voice
+        self._post = post
+        self._pending = shard.table(PENDING)
+        self._running: set[str] = set()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Go on with what was not carried out when the shard was closed."""
+        self.run()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def add(self, alarm: Alarm, before: AlarmStatus) -> None:
+        """The state of an alarm has changed. Part of the open commit; then :meth:`run`."""
+        if not alarm.config.actions_enabled:
+            return
+        for action in alarm.config.actions(alarm.status.state):
+            pending = PendingAction(alarm=alarm, before=before, action=action)
+            if len(self._pending) >= _PENDING_MAX:
+                self._note(pending, "too many actions of alarms wait to be carried out")
+                continue
+            self._pending.put(alarms_home(alarm.space).key(f"{self._shard.next_number():020d}"), pending)
+
+    def run(self) -> None:
+        """Carry out what waits, once the open commit is durable: the oldest first, some at a time."""
+        if len(self._pending) and not self._stopped:
+            run_detached(self._run_when_durable())
+
+    async def _run_when_durable(self) -> None:
+        try:
+            await self._shard.settled()
+        except StoreError:
+            return  # what was pending in the refused commit is not any more
+        for key, pending in self._pending:
+            if len(self._running) >= _RUNNING_MAX or self._stopped:
+                return
+            if key not in self._running:
+                self._running.add(key)
+                run_detached(self._carry_out(key, pending))
+
+    async def _carry_out(self, key: str, pending: PendingAction) -> None:
+        try:
+            for tries in range(_TRIES_MAX):
+                try:
+                    await self._try(key, pending)
+                    break
+                except ActionFailed as failure:
+                    if not failure.can_repeat or tries == _TRIES_MAX - 1:
+                        self._end(key, pending, str(failure))
+                        await self._shard.settled()
+                        break
+                await self._shard.pause(_PAUSE_MS[tries])
+                if self._stopped:
+                    return
+        except StoreError as error:
+            if not self._stopped:
+                log.warning(
+                    "an action of the alarm %s is carried out again later: %s", pending.alarm.name, error
+                )
+                await self._shard.pause(_PAUSE_MS[-1])
+        finally:
+            self._running.discard(key)
+            if not self._stopped:
+                self._shard.runtime.soon(self.run)
+
+    async def _try(self, key: str, pending: PendingAction) -> None:
+        """Raises ActionFailed, or StoreError if it may have been carried out."""
+        queue, url = queue_of_action(pending.action), webhook_url(pending.action)
+        if queue is not None:
+            await self._send(key, pending, queue)
+        elif url is not None:
+            await self._post(url, self._voice.notification(pending.alarm, pending.before))
+            self._end(key, pending, None)
+            await self._shard.settled()
+        else:
+            raise ActionFailed("no service of this server takes it")
+
+    async def _send(self, key: str, pending: PendingAction, to: QueueName) -> None:
+        alarm = pending.alarm
+        if to.account != alarm.space.account:
+            raise ActionFailed("the queue belongs to another account")
+        try:
+            found = await self._partition.transfers.find(to)
+        except QueueMissing:
+            raise ActionFailed("the queue does not exist") from None
+        except Unreachable as error:
+            raise ActionFailed(str(error), can_repeat=True) from None
+        except PenstockError as error:
+            raise ActionFailed(f"the queue takes no messages: {type(error).__name__}") from None
+        refusal = self._voice.refusal(alarm, to, found.settings)
+        if refusal is not None:
+            raise ActionFailed(refusal)
+        message = Outgoing(
+            body=self._voice.notification(alarm, pending.before),
+            sender=self._voice.sender,
+            group=alarm.name[:_GROUP_MAX] if found.settings.fifo else None,
+            dedup_id=key if found.settings.fifo else None,
+        )
+        if len(message.body) > found.settings.message_bytes_max:
+            raise ActionFailed(
+                f"the message is larger than the {found.settings.message_bytes_max} bytes it accepts"
+            )
+        if found.queue is None:
+            source = QueueName(alarm.space.account, alarm.space.region, f"the alarm {alarm.name}")
+            self._partition.transfers.send_elsewhere(message, source, to)
+        else:
+            await found.queue.memory.load()
+            sent = start(found.queue.send([message]))
+            if sent.done:  # it was refused; a send that is accepted waits for its commit
+                try:
+                    sent.result()
+                except PenstockError as error:
+                    raise ActionFailed(f"the queue takes no messages: {type(error).__name__}") from None
+        self._end(key, pending, None)
+        await self._shard.settled()
+
+    def _end(self, key: str, pending: PendingAction, error: str | None) -> None:
+        """Part of the open commit."""
+        self._pending.remove(key)
+        self._note(pending, error)
+
+    def _note(self, pending: PendingAction, error: str | None) -> None:
+        alarm = pending.alarm
+        self._history.add(
+            HistoryItem(
+                space=alarm.space,
+                alarm=alarm.name,
+                is_composite=alarm.config.is_composite,
+                at_ms=self._shard.clock.wall_ms(),
+                kind="action",
+                after=alarm.status,
+                action=pending.action,
+                error=error,
+            )
+        )

@@ -1,0 +1,198 @@
+"""Looks at the alarms of a shard: those with periods of a minute or more once a minute, others every ten seconds.
+
+Each look is at the periods before the last full minute, or the last full ten seconds, of the wall clock, a few
+seconds later, when the metrics of queues for that time are there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from penstock.broker.runtime import Timer
+from penstock.broker.shard import Shard
+from penstock.errors import ExpressionInvalid, PenstockError
+from penstock.limits import SECOND
+from penstock.metrics.alarms import AlarmPoint, AlarmRule, judge, reason_data
+from penstock.metrics.expressions import in_order, parse_expression
+from penstock.metrics.functions import Environment, TimeSeries, compute
+from penstock.metrics.series import MINUTE_S
+from penstock.monitoring.actions import AlarmActions
+from penstock.monitoring.alarm_history import AlarmHistory
+from penstock.monitoring.alarm_records import Alarm, AlarmQuery, MetricStat
+from penstock.monitoring.alarm_table import AlarmTable
+from penstock.monitoring.reading import MetricReader, StatQuery, UnitPoints
+from penstock.names import Space
+from penstock.promise import run_detached
+
+log = logging.getLogger("penstock.monitoring")
+
+TICK_S = 10
+_DELAY_MS = 5 * SECOND  # after the full ten seconds
+_ALARMS_PER_TURN = 100
+_FORGET_EVERY_S = 3600
+
+
+class Evaluation:
+    def __init__(
+        self,
+        shard: Shard,
+        alarms: AlarmTable,
+        actions: AlarmActions,
+        history: AlarmHistory,
+        reader: MetricReader,
+    ) -> None:
+        self._shard = shard
+        self._alarms = alarms
+        self._actions = actions
+        self._history = history
+        self._reader = reader
+        self._timer: Timer | None = None
+        self._stopped = False
+        alarms.on_first = self._set_timer
+
+    def start(self) -> None:
+        if len(self._alarms):
+            self._set_timer()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        """A shard without alarms has no timer."""
+        if self._timer is not None or self._stopped:
+            return
+        clock = self._shard.clock
+        tick_ms = TICK_S * SECOND
+        wait_ms = tick_ms - (clock.wall_ms() - _DELAY_MS) % tick_ms
+        self._timer = self._shard.runtime.at(clock.now_ms() + wait_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._stopped and len(self._alarms):
+            run_detached(self._look())
+
+    async def _look(self) -> None:
+        try:
+            await self.look()
+        except PenstockError as error:
+            if not self._stopped:
+                log.warning("alarms could not be evaluated and stay as they are: %s", error)
+        finally:
+            self._set_timer()
+
+    async def look(self) -> None:
+        """Evaluate the alarms that are due. Raises Unreachable or StoreError."""
+        wall_ms = self._shard.clock.wall_ms()
+        end_s = wall_ms // SECOND // TICK_S * TICK_S
+        is_minute = end_s % MINUTE_S == 0
+        due = [alarm for alarm in self._alarms if _is_due(alarm, is_minute=is_minute)]
+        for start in range(0, len(due), _ALARMS_PER_TURN):
+            await self._evaluate(due[start : start + _ALARMS_PER_TURN], end_s)
+            await self._shard.turn()
+        self._alarms.end_waits(wall_ms)
+        if end_s % _FORGET_EVERY_S == 0:
+            self._history.forget_old(wall_ms)
+        self._actions.run()
+        await self._shard.settled()
+
+    async def _evaluate(self, alarms: Sequence[Alarm], end_s: int) -> None:
+        """Everything that these alarms look at is read at once."""
+        asked = [_queries(alarm, end_s) for alarm in alarms]
+        answers = iter(await self._reader.read([query for queries in asked for _, query in queries]))
+        for alarm, queries in zip(alarms, asked, strict=True):
+            found = {id: next(answers) for id, _ in queries}
+            present = self._alarms.get(alarm.space, alarm.name)
+            if present is None or present.config != alarm.config or self._shard.released:
+                continue  # it was changed meanwhile
+            self._judge(present, found, end_s)
+
+    def _judge(self, alarm: Alarm, found: dict[str, list[UnitPoints]], end_s: int) -> None:
+        config, rule = alarm.config, alarm.config.rule
+        assert rule is not None
+        try:
+            points = _points(alarm, rule, found, end_s)
+        except ExpressionInvalid as error:
+            log.warning("the alarm %s cannot be evaluated: %s", alarm.name, error)
+            points = []
+        judgement = judge(rule, points, alarm.status.state, end_s)
+        if judgement.state == alarm.status.state:
+            return
+        statistic, unit = (None, None) if config.stat is None else (config.stat.statistic, config.stat.unit)
+        data = reason_data(rule, judgement, self._shard.clock.wall_ms(), statistic, unit)
+        self._alarms.set_state(alarm, judgement.state, judgement.reason, msgspec.json.encode(data).decode())
+
+
+def _is_due(alarm: Alarm, *, is_minute: bool) -> bool:
+    rule = alarm.config.rule
+    return rule is not None and (is_minute or rule.period_s < MINUTE_S)
+
+
+def _queries(alarm: Alarm, end_s: int) -> list[tuple[str, StatQuery]]:
+    """What an alarm looks at, by the id of the query; the metric of a plain alarm has the id ``""``."""
+    config, rule = alarm.config, alarm.config.rule
+    assert rule is not None
+    stats = (
+        [("", config.stat)] if config.stat is not None else [(each.id, each.stat) for each in config.queries]
+    )
+    return [(id, _stat_query(alarm.space, stat, rule, end_s)) for id, stat in stats if stat is not None]
+
+
+def _stat_query(space: Space, stat: MetricStat, rule: AlarmRule, end_s: int) -> StatQuery:
+    return StatQuery(
+        space,
+        stat.metric,
+        end_s - rule.range_s,
+        end_s,
+        stat.period_s,
+        (stat.statistic, "SampleCount"),
+        stat.unit,
+    )
+
+
+def _points(
+    alarm: Alarm, rule: AlarmRule, found: dict[str, list[UnitPoints]], end_s: int
+) -> list[AlarmPoint]:
+    """Raises ExpressionInvalid."""
+    if alarm.config.stat is not None:
+        chosen = one_unit(found[""])
+        if chosen is None:
+            return []
+        samples = chosen.values(1)
+        return [AlarmPoint(at_s, value, samples.get(at_s)) for at_s, value in chosen.values().items()]
+    series = _computed(alarm.config.queries, found, end_s - rule.range_s, end_s, rule.period_s)
+    return [AlarmPoint(at_s, value) for at_s, value in sorted(series.values.items())]
+
+
+def one_unit(units: Iterable[UnitPoints]) -> UnitPoints | None:
+    """CloudWatch: without a unit, one of those that there are. Here the one with the latest value."""
+    return max(units, key=lambda each: each.times[-1], default=None)
+
+
+def _computed(
+    queries: Sequence[AlarmQuery], found: dict[str, list[UnitPoints]], start_s: int, end_s: int, period_s: int
+) -> TimeSeries:
+    """The query whose result is compared with the threshold. Raises ExpressionInvalid."""
+    metrics: dict[str, TimeSeries] = {}
+    for query in queries:
+        if query.stat is not None:
+            chosen = one_unit(found[query.id])
+            values = {} if chosen is None else chosen.values()
+            metrics[query.id] = TimeSeries(values, query.stat.period_s, query.id)
+    given = Environment(start_s, end_s, period_s, metrics, list(metrics.items()))
+    expressions = {query.id: parse_expression(query.expression) for query in queries if query.expression}
+    for id in in_order(expressions, frozenset(metrics)):
+        value = compute(expressions[id], given)
+        if isinstance(value, float | str):
+            raise ExpressionInvalid(f"the result of {id} is not a time series")
+        given.values[id] = value
+    (result,) = [given.values[query.id] for query in queries if query.returns or len(queries) == 1]
+    if isinstance(result, list):
+        if len(result) != 1:
+            raise ExpressionInvalid("the result is a list of time series: expected one")
+        result = result[0]
+    return result

@@ -1,0 +1,111 @@
+"""Metrics, alarms and dashboards of all shards of a process: the one object that services call.
+
+What a request is about lives in one shard (:class:`penstock.names.Home`). If another process owns it, NotOwned is
+raised, always before anything was decided, so that the request can be passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.broker.shard import Shard
+from penstock.clock import Clock
+from penstock.monitoring.actions import AlarmActions, AlarmVoice, PostWebhook
+from penstock.monitoring.alarm_history import AlarmHistory
+from penstock.monitoring.alarm_records import alarms_home
+from penstock.monitoring.alarm_table import AlarmTable
+from penstock.monitoring.custom_metrics import CustomMetrics, MetricBudget, metrics_home
+from penstock.monitoring.dashboards import Dashboards, dashboards_home
+from penstock.monitoring.evaluation import Evaluation
+from penstock.monitoring.reading import MetricReader, QueueMetricSource
+from penstock.names import Home, Space
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.partition import Partition
+
+
+class MonitoringLimits(msgspec.Struct, frozen=True, kw_only=True):
+    metrics_bytes_max: int = 64 * 1024 * 1024  # of all metrics of a process in memory
+    metrics_max: int = 10_000  # of one account in one shard
+    alarms_max: int = 5_000  # of one account in one region
+    dashboards_max: int = 500  # of one account
+    dashboard_bytes_max: int = 16 * 1024 * 1024  # of all dashboards of one account
+
+
+class ShardMonitoring:
+    """Everything of one shard."""
+
+    def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
+        limits = monitoring.limits
+        self.shard: Shard = partition.shard
+        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max)
+        self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
+        self.history = AlarmHistory(self.shard)
+        self.actions = AlarmActions(partition, self.history, monitoring.voice, monitoring.post)
+        self.alarms = AlarmTable(self.shard, self.history, self.actions.add, limits.alarms_max)
+        self.evaluation = Evaluation(self.shard, self.alarms, self.actions, self.history, monitoring.reader)
+
+    def start(self) -> None:
+        self.metrics.start()
+        self.actions.start()
+        self.evaluation.start()
+
+    def stop(self) -> None:
+        self.metrics.stop()
+        self.actions.stop()
+        self.evaluation.stop()
+
+
+class Monitoring:
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        voice: AlarmVoice,
+        post: PostWebhook,
+        queues: Callable[[Partition], QueueMetricSource],
+        limits: MonitoringLimits | None = None,
+    ) -> None:
+        """Before the first shard of the broker is opened. ``clock``: where no shard is open here."""
+        self.limits = limits or MonitoringLimits()
+        self.budget = MetricBudget(self.limits.metrics_bytes_max)
+        self.voice = voice
+        self.post = post
+        self._broker = broker
+        self._clock = clock
+        self._shards: dict[Partition, ShardMonitoring] = {}
+        self.reader = MetricReader(broker, lambda partition: self._shards[partition].metrics, queues)
+        broker.extend(self._open)
+
+    def _open(self, partition: Partition) -> ShardMonitoring:
+        for closed in [each for each in self._shards if each.shard.released or each.shard.ended is not None]:
+            del self._shards[closed]
+        opened = self._shards[partition] = ShardMonitoring(partition, self)
+        return opened
+
+    def _at(self, home: Home) -> ShardMonitoring:
+        """Raises NotOwned."""
+        partition = self._broker.partition(home.shard(self._broker.shards))
+        partition.shard.check_not_ended()
+        return self._shards[partition]
+
+    def of_alarms(self, space: Space) -> ShardMonitoring:
+        """Where the alarms of an account in a region are. Raises NotOwned."""
+        return self._at(alarms_home(space))
+
+    def of_dashboards(self, account: str) -> ShardMonitoring:
+        return self._at(dashboards_home(account))
+
+    def of_metrics(self, space: Space, namespace: str) -> ShardMonitoring:
+        return self._at(metrics_home(space, namespace))
+
+    def wall_ms(self) -> int:
+        """The time that metrics and alarms go by."""
+        for partition in self._shards:
+            if not partition.shard.released:
+                return partition.shard.clock.wall_ms()
+        return self._clock.wall_ms()

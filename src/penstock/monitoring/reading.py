@@ -1,0 +1,216 @@
+"""Reads metrics, whichever shard has them: those that clients sent, and those of queues.
+
+A metric of a namespace lives in one shard, the metrics of a queue in the shard of the queue. A process is asked once
+for everything that it owns, and computes the statistics itself: only numbers travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from penstock.broker.other_shards import OwnedShards, ShardQuestion
+from penstock.metrics.series import MetricKey, Point
+from penstock.metrics.statistics import statistic
+from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
+from penstock.names import QueueName, Space, shard_of
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+    from penstock.broker.partition import Partition
+
+QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
+
+
+class StatQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Statistics of a metric over periods that begin at ``start_s`` and every ``period_s`` after it."""
+
+    space: Space
+    metric: MetricKey
+    start_s: int
+    end_s: int
+    period_s: int
+    statistics: tuple[str, ...]
+    unit: str | None = None  # only values of this unit; None: of every unit, each by itself
+
+    def shard(self, shards: int) -> int:
+        queue = self.queue
+        if queue is not None:
+            return shard_of(queue, shards)
+        return metrics_home(self.space, self.metric.namespace).shard(shards)
+
+    @property
+    def queue(self) -> QueueName | None:
+        """The queue, if it is about a metric of one."""
+        return queue_of(self.space, self.metric)
+
+
+class UnitPoints(msgspec.Struct, frozen=True, array_like=True):
+    """The values of a metric in one unit."""
+
+    unit: str
+    times: list[int]  # in order
+    columns: list[list[float | None]]  # one for each statistic; None: it cannot be computed
+
+    def values(self, column: int = 0) -> dict[int, float]:
+        pairs = zip(self.times, self.columns[column], strict=True)
+        return {at_s: value for at_s, value in pairs if value is not None}
+
+
+class PointsQuestion(msgspec.Struct, frozen=True, array_like=True):
+    shards: list[int]
+    queries: list[tuple[int, StatQuery]]  # each with its number
+
+
+class ListedMetric(msgspec.Struct, frozen=True, array_like=True, order=True):
+    metric: MetricKey
+    newest_s: int
+
+
+class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """The first metrics of a space in order of their keys, beyond ``after``."""
+
+    shards: list[int]
+    space: Space
+    namespace: str | None
+    name: str | None
+    dimensions: list[tuple[str, str | None]]  # that a metric must have, with the value if one is given
+    since_s: int  # with values since then
+    after: MetricKey | None
+    metrics_max: int
+
+    def wants(self, key: MetricKey, newest_s: int) -> bool:
+        return (
+            newest_s >= self.since_s
+            and self.namespace in (None, key.namespace)
+            and self.name in (None, key.name)
+            and all(
+                any(name == found and value in (None, given) for found, given in key.dimensions)
+                for name, value in self.dimensions
+            )
+            and (self.after is None or key > self.after)
+        )
+
+
+class QueueMetricSource(Protocol):
+    """The metrics of the queues of one shard."""
+
+    async def points(
+        self, queue: QueueName, metric: str, start_s: int, end_s: int, period_s: int
+    ) -> tuple[str, list[Point]]:
+        """The unit and the buckets; none if there is no such queue or metric."""
+
+    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
+        """The metrics that queues have, unordered."""
+
+
+class MetricReader:
+    """Of all shards together."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        custom: Callable[[Partition], CustomMetrics],
+        queues: Callable[[Partition], QueueMetricSource],
+    ) -> None:
+        self._broker = broker
+        self._custom = custom
+        self._queues = queues
+        self._points = ShardQuestion(
+            "metric-points", PointsQuestion, dict[int, list[UnitPoints]], self._answer_points
+        )
+        self._keys = ShardQuestion("metric-keys", KeysQuestion, list[ListedMetric], self._answer_keys)
+        broker.questions += [self._points, self._keys]
+
+    async def read(self, queries: Sequence[StatQuery]) -> list[list[UnitPoints]]:
+        """The values of each query, by unit, in order of the units. Raises Unreachable."""
+        shards = self._broker.shards
+        numbered = [(query.shard(shards), number, query) for number, query in enumerate(queries)]
+
+        def about(asked: list[int]) -> PointsQuestion:
+            return PointsQuestion(
+                asked, [(number, query) for shard, number, query in numbered if shard in asked]
+            )
+
+        found: dict[int, list[UnitPoints]] = {}
+        for answer in await self._broker.ask(
+            self._points, sorted({shard for shard, _, _ in numbered}), about
+        ):
+            found |= answer
+        return [found.get(number, []) for number in range(len(queries))]
+
+    async def keys(self, question: KeysQuestion) -> list[ListedMetric]:
+        """The first metrics in order. Raises Unreachable."""
+        shards = self._broker.shards
+        asked = list(range(shards))
+        if question.namespace not in (None, QUEUE_NAMESPACE):
+            asked = [metrics_home(question.space, question.namespace or "").shard(shards)]
+        answers = await self._broker.ask(
+            self._keys, asked, lambda group: msgspec.structs.replace(question, shards=group)
+        )
+        return _first([each for answer in answers for each in answer], question.metrics_max)
+
+    async def _answer_points(
+        self, owned: OwnedShards, question: PointsQuestion
+    ) -> dict[int, list[UnitPoints]]:
+        partitions = {shard: self._broker.partition(shard) for shard in question.shards}
+        return {
+            number: await self._units(partitions[query.shard(self._broker.shards)], query)
+            for number, query in question.queries
+        }
+
+    async def _units(self, partition: Partition, query: StatQuery) -> list[UnitPoints]:
+        times = query.start_s, query.end_s, query.period_s
+        queue = query.queue
+        if queue is not None:
+            unit, points = await self._queues(partition).points(queue, query.metric.name, *times)
+            by_unit = {unit: points}
+        else:
+            metric = self._custom(partition).get(query.space, query.metric)
+            units = {} if metric is None else metric.series
+            by_unit = {unit: series.read(*times) for unit, series in units.items()}
+        return [
+            _unit_points(unit, points, query.statistics)
+            for unit, points in sorted(by_unit.items())
+            if points and query.unit in (None, unit)
+        ]
+
+    async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:
+        found: list[ListedMetric] = []
+        for shard in question.shards:
+            partition = self._broker.partition(shard)
+            for metric in self._custom(partition).of(question.space):
+                newest_s = metric.newest_s
+                if question.wants(metric.key, newest_s):
+                    found.append(ListedMetric(metric.key, newest_s))
+            if question.namespace in (None, QUEUE_NAMESPACE):
+                found += await self._queues(partition).listed(question)
+        return _first(found, question.metrics_max)
+
+
+def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
+    """The queue that a metric is about."""
+    if metric.namespace != QUEUE_NAMESPACE or [name for name, _ in metric.dimensions] != [QUEUE_DIMENSION]:
+        return None
+    return QueueName(space.account, space.region, metric.dimensions[0][1])
+
+
+def _unit_points(unit: str, points: list[Point], statistics: Iterable[str]) -> UnitPoints:
+    columns = [[compute(bucket) for _, bucket in points] for compute in map(statistic, statistics)]
+    return UnitPoints(unit, [at_s for at_s, _ in points], columns)
+
+
+def _first(found: list[ListedMetric], metrics_max: int) -> list[ListedMetric]:
+    return sorted(found)[:metrics_max]
+
+
+class NoQueueMetrics:
+    """Of a server that keeps no metrics of queues."""
+
+    async def points(self, *asked: Any) -> tuple[str, list[Point]]:
+        return "None", []
+
+    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
+        return []
