@@ -50,11 +50,19 @@ class Bucket(msgspec.Struct, array_like=True):
     @classmethod
     def of_all(cls, values: Iterable[tuple[float, float]]) -> Bucket:
         """Values, each with how often it occurs; at least one."""
-        buckets = (cls.of(value, count) for value, count in values)
-        merged = next(buckets)
-        for bucket in buckets:
-            merged.merge(bucket)
-        return merged
+        pairs = list(values)
+        low, high = min(pairs)[0], max(pairs)[0]
+        count = total = 0.0
+        sketch: Sketch | None = None if low == high or low < 0 else {}
+        for value, times in pairs:
+            count += times
+            total += value * times
+            if sketch is not None:
+                key = sketch_key(value)
+                sketch[key] = sketch.get(key, 0) + times
+        if sketch is not None and len(sketch) > _KEYS_MAX:
+            sketch = _shortened(sketch)
+        return cls(count, total, low, high, sketch)
 
     @property
     def is_constant(self) -> bool:

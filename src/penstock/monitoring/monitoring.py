@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.broker.shard import Shard
 from penstock.clock import Clock
 from penstock.monitoring.actions import AlarmActions, AlarmVoice, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
-from penstock.monitoring.alarm_records import alarms_home
+from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
-from penstock.monitoring.custom_metrics import CustomMetrics, MetricBudget, metrics_home
-from penstock.monitoring.dashboards import Dashboards, dashboards_home
+from penstock.monitoring.custom_metrics import (
+    CHUNKS,
+    METRICS,
+    SENT_DATA,
+    CustomMetrics,
+    MetricBudget,
+    metrics_home,
+)
+from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
+from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.reading import MetricReader, QueueMetricSource
 from penstock.names import Home, Space
 
@@ -28,12 +34,8 @@ if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
 
-class MonitoringLimits(msgspec.Struct, frozen=True, kw_only=True):
-    metrics_bytes_max: int = 64 * 1024 * 1024  # of all metrics of a process in memory
-    metrics_max: int = 10_000  # of one account in one shard
-    alarms_max: int = 5_000  # of one account in one region
-    dashboards_max: int = 500  # of one account
-    dashboard_bytes_max: int = 16 * 1024 * 1024  # of all dashboards of one account
+KINDS = (ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, DASHBOARDS)
+"""All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 
 class ShardMonitoring:

@@ -12,6 +12,8 @@ from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
+from penstock.monitoring.monitoring import Monitoring
+from penstock.monitoring.reading import NoQueueMetrics
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
@@ -33,7 +35,8 @@ from penstock.server.shard_hints import ShardHints
 from penstock.server.shards import LoopRuntimes, OpenShards, Runtimes
 from penstock.server.throttle import Throttle
 from penstock.server.web_pages import Cors, WebPageFilter
-from penstock.services import admin, sqs, sts
+from penstock.server.webhooks import Webhooks
+from penstock.services import admin, cloudwatch, sqs, sts
 from penstock.services.sqs.attributes import shown_queue
 from penstock.services.sqs.edited import check_edited
 from penstock.services.sqs.region_hints import RegionHints
@@ -82,6 +85,8 @@ class Parts:
         )
         self.site = site_of(config)
         self.broker: Broker
+        self.monitoring: Monitoring
+        self.webhooks = Webhooks(config.alarm_webhooks)
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
@@ -135,6 +140,14 @@ class Parts:
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
             usage=None if place is None else place.usage,
         )  # fmt: skip
+        self.monitoring = Monitoring(
+            self.broker,
+            self.clock,
+            cloudwatch.CloudWatchVoice(is_secured=self.security.credentials is not None),
+            self.webhooks.post,
+            lambda partition: NoQueueMetrics(),
+            self.config.monitoring_limits,
+        )
         self.shards = OpenShards(self.site, self.broker, encryption, self._runtimes(), self._on_fatal)
         if self._link_security is not None:
             self.node = ClusterNode(
@@ -212,6 +225,7 @@ class Parts:
         self._routes.change(self.security.throttle(config), *self._cors(config))
         self.broker.change_limits(config.broker_limits)
         self.disk_space.warn_below = config.disk_warning
+        self.webhooks.change(config.alarm_webhooks)
 
     def look_around(self) -> None:
         """Once a second, on the event loop: at files that may have changed, and at the disk."""
@@ -245,6 +259,7 @@ class Parts:
             self.node.close()
         if hasattr(self, "shards"):
             self.shards.stop_threads()
+        self.webhooks.close()
         self.security.close()
 
 
@@ -303,6 +318,12 @@ def _rows_with_permission() -> tuple[Action, ...]:
 
 SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (sqs.SERVICE, _sqs),
+    (
+        cloudwatch.SERVICE,
+        lambda parts: cloudwatch.CloudWatch(
+            parts.monitoring, parts.broker, cloudwatch.ACTIONS, parts.webhooks.allows
+        ),
+    ),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),
     (
         admin.SERVICE,

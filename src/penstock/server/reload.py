@@ -26,6 +26,7 @@ RUN_TIME = frozenset({
     "max_connections", "max_connections_per_address", "max_header_size", "max_body_size", "max_buffered_size",
     "idle_timeout", "header_timeout", "body_timeout", "write_timeout", "stop_timeout",
     "requests_per_second", "requests_burst", "quota_queues", "quota_messages", "quota_bytes",
+    "alarm_webhooks",
 })  # fmt: skip
 """Settings that can change while the server runs."""
 

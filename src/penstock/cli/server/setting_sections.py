@@ -35,6 +35,7 @@ SECTIONS = {
     ),
     "Rate limits": ("requests_per_second", "requests_burst"),
     "Quotas": ("quota_queues", "quota_messages", "quota_bytes"),
+    "Metrics and alarms": ("quota_metrics", "quota_alarms", "metrics_memory", "alarm_webhooks"),
 }  # fmt: skip
 _ALL = "penstock.all_settings"
 

@@ -24,7 +24,8 @@ from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
 from penstock.migrate.stores.opened import OpenShard
-from penstock.names import QueueName, shard_of
+from penstock.monitoring.monitoring import KINDS as MONITORING_KINDS
+from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
 from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS
 from penstock.queues.settings import QueueRecord
@@ -207,6 +208,9 @@ class ShardMapping:
     def _key_version(self, source: int, record: StoredRecord) -> MovedRecords:
         return [(index, record) for index, target in enumerate(self.targets) if source in target.raised_by]
 
+    def _of_home(self, source: int, record: StoredRecord) -> MovedRecords:
+        return [(Home.of_key(record.key).shard(len(self.targets)), record)]
+
     def _left_out(self, source: int, record: StoredRecord) -> MovedRecords:
         return []
 
@@ -218,6 +222,7 @@ _MOVED = {
     BULK_TASKS.name: ShardMapping._bulk_task,
     FAILURES.name: ShardMapping._failures,
     KEY_VERSIONS: ShardMapping._key_version,
+    **{kind.name: ShardMapping._of_home for kind in MONITORING_KINDS},
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
     MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard
     INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target

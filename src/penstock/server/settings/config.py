@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from penstock.limits import SECOND, Limits
+from penstock.monitoring.limits import MonitoringLimits
 from penstock.names import Space
 from penstock.server.client_addresses import Network
 from penstock.server.http.limits import HttpLimits
@@ -34,6 +35,7 @@ from penstock.server.settings.types import (
     REGION_PLACEHOLDER,
     REGIONS,
     TEXT,
+    URLS,
     SettingType,
     choice,
     duration,
@@ -235,6 +237,20 @@ class Config:
     quota_queues: Annotated[int, integer(0, 10_000_000), "Queues per account; 0: no limit."] = 0
     quota_messages: Annotated[int, integer(0, 10**15), "Stored messages per account; 0: no limit."] = 0
     quota_bytes: Annotated[int, size(0, "0"), "Stored bytes of messages per account; 0: no limit."] = 0
+    quota_metrics: Annotated[
+        int, integer(1, 10_000_000), "Metrics that clients send, per account and shard."
+    ] = MonitoringLimits().metrics_max
+    quota_alarms: Annotated[int, integer(1, 1_000_000), "Alarms per account and region."] = (
+        MonitoringLimits().alarms_max
+    )
+    metrics_memory: Annotated[
+        int,
+        size(_MIB, "1MB"),
+        "Memory for metrics that clients send; beyond it the oldest values are forgotten.",
+    ] = MonitoringLimits().metrics_bytes_max
+    alarm_webhooks: Annotated[
+        tuple[str, ...], URLS, "URLs that alarms may call, with everything below their paths. Default: none."
+    ] = ()
 
     # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
     # given; and flags and variables, so that the settings can be read again.
@@ -294,6 +310,7 @@ class Config:
             shards=shards,
             memory_budget=self.memory_budget // workers,
             message_history=self.message_history // workers,
+            metrics_memory=self.metrics_memory // workers,
             max_buffered_size=self.max_buffered_size // workers,
             max_connections=-(-self.max_connections // workers),
             max_connections_per_address=-(-self.max_connections_per_address // workers),
@@ -311,6 +328,14 @@ class Config:
             head_s=self.header_timeout,
             body_s=self.body_timeout,
             write_s=self.write_timeout,
+        )
+
+    @property
+    def monitoring_limits(self) -> MonitoringLimits:
+        return MonitoringLimits(
+            metrics_bytes_max=self.metrics_memory,
+            metrics_max=self.quota_metrics,
+            alarms_max=self.quota_alarms,
         )
 
     @property

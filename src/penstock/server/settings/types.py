@@ -206,6 +206,12 @@ ORIGINS = SettingType(
     "ORIGINS",
     repeatable=True,
 )
+URLS = SettingType(
+    "URLs such as https://hooks.example.com/alarms, separated by commas",
+    lambda value: _list(value, _url),
+    "URLS",
+    repeatable=True,
+)
 DATABASE = SettingType(
     "the URL of a PostgreSQL database such as postgresql://penstock@db.internal/penstock", _database, "URL"
 )

@@ -1,0 +1,23 @@
+"""Amazon CloudWatch: metrics, alarms and dashboards."""
+
+from __future__ import annotations
+
+from penstock.services.cloudwatch.actions import ACTIONS, UNSUPPORTED
+from penstock.services.cloudwatch.faults import to_fault
+from penstock.services.cloudwatch.notifications import CloudWatchVoice
+from penstock.services.cloudwatch.resources import CloudWatch
+from penstock.wire.service import Service
+
+__all__ = ["ACTIONS", "SERVICE", "CloudWatch", "CloudWatchVoice"]
+
+SERVICE = Service(
+    signing_name="monitoring",
+    target_prefix="GraniteServiceVersion20100801",
+    shape_namespace="com.amazonaws.cloudwatch.v2010_08_01",
+    xml_namespace="http://monitoring.amazonaws.com/doc/2010-08-01/",
+    protocols=("json-1.0", "rpc-v2-cbor", "query"),
+    actions=ACTIONS,
+    to_fault=to_fault,
+    unsupported=UNSUPPORTED,
+    has_query_mode=True,
+)

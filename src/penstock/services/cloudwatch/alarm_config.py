@@ -1,0 +1,242 @@
+"""From the requests PutMetricAlarm and PutCompositeAlarm to the configuration of an alarm. Checks only what it says
+itself; what it refers to is checked by the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from penstock.errors import ExpressionInvalid
+from penstock.metrics.alarms import AlarmRule, Comparison, Missing
+from penstock.metrics.composite import RULE_LENGTH_MAX, parse_rule
+from penstock.metrics.expressions import CallPart, parts_of
+from penstock.metrics.functions import Environment, TimeSeries, compute
+from penstock.metrics.series import HOUR_S, MINUTE_S
+from penstock.metrics.statistics import SIMPLE
+from penstock.monitoring.alarm_records import AlarmConfig, AlarmQuery, MetricStat, Suppressor
+from penstock.services.cloudwatch.faults import (
+    cloudwatch_fault,
+    invalid_combination,
+    not_supported,
+    validation_error,
+)
+from penstock.services.cloudwatch.limits import (
+    ACTION_LENGTH_MAX,
+    ACTIONS_MAX,
+    ALARM_ARN_LENGTH_MAX,
+    ALARM_LONG_RANGE_S_MAX,
+    ALARM_METRICS_MAX,
+    ALARM_RANGE_S_MAX,
+    ALARM_SHORT_PERIODS_S,
+    DESCRIPTION_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    SUPPRESSOR_S_MAX,
+)
+from penstock.services.cloudwatch.periods import check_statistic
+from penstock.services.cloudwatch.queries import parsed_expressions, read_queries
+from penstock.services.cloudwatch.structs import PutCompositeAlarmRequest, PutMetricAlarmRequest
+from penstock.services.cloudwatch.validation import ModelChecks, metric_key
+
+_BANDS = ("LessThanLowerOrGreaterThanUpperThreshold", "LessThanLowerThreshold", "GreaterThanUpperThreshold")
+_LOW_SAMPLES = ("evaluate", "ignore")
+_NOT_SUPPORTED = (
+    "ThresholdMetricId", "EvaluationWindow", "WarmUpConfiguration", "EvaluationCriteria", "EvaluationInterval",
+    "ActionConfiguration",
+)  # fmt: skip
+_PLAIN = ("MetricName", "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit")
+
+
+def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> AlarmConfig:
+    """Raises Fault."""
+    for member in _NOT_SUPPORTED:
+        if getattr(request, member) is not None:
+            raise not_supported(member)
+    _check_metric_alarm(request)
+    assert request.EvaluationPeriods is not None and request.Threshold is not None
+    if request.DatapointsToAlarm is not None and request.DatapointsToAlarm > request.EvaluationPeriods:
+        raise validation_error("DatapointsToAlarm must be less than or equal to EvaluationPeriods")
+    _check_option("TreatMissingData", request.TreatMissingData, get_args(Missing))
+    _check_option("EvaluateLowSampleCountPercentile", request.EvaluateLowSampleCountPercentile, _LOW_SAMPLES)
+    stat, queries = _metrics(request, account)
+    period_s = stat.period_s if stat is not None else _one_period(queries)
+    _check_range(period_s, request.EvaluationPeriods)
+    rule = AlarmRule(
+        period_s=period_s,
+        periods=request.EvaluationPeriods,
+        to_alarm=request.DatapointsToAlarm,
+        comparison=cast("Comparison", request.ComparisonOperator),
+        threshold=request.Threshold,
+        missing=cast("Missing | None", request.TreatMissingData),
+        ignore_few_samples_of=_ignored_percentile(request),
+    )
+    return AlarmConfig(
+        name=request.AlarmName or "",
+        description=request.AlarmDescription,
+        actions_enabled=request.ActionsEnabled is not False,
+        ok_actions=tuple(request.OKActions or ()),
+        alarm_actions=tuple(request.AlarmActions or ()),
+        insufficient_actions=tuple(request.InsufficientDataActions or ()),
+        rule=rule,
+        stat=stat,
+        queries=tuple(queries),
+        low_samples=request.EvaluateLowSampleCountPercentile,
+    )
+
+
+def _check_common(checks: ModelChecks, request: PutMetricAlarmRequest | PutCompositeAlarmRequest) -> None:
+    checks.length("alarmDescription", request.AlarmDescription, 0, DESCRIPTION_LENGTH_MAX)
+    for path, actions in (
+        ("oKActions", request.OKActions),
+        ("alarmActions", request.AlarmActions),
+        ("insufficientDataActions", request.InsufficientDataActions),
+    ):
+        checks.length(path, actions, 0, ACTIONS_MAX)
+        for number, action in enumerate((actions or ())[:ACTIONS_MAX], 1):
+            checks.length(f"{path}.{number}.member", action, 1, ACTION_LENGTH_MAX)
+
+
+def _check_metric_alarm(request: PutMetricAlarmRequest) -> None:
+    checks = ModelChecks()
+    _check_common(checks, request)
+    checks.name("metricName", request.MetricName)
+    checks.name("namespace", request.Namespace)
+    checks.choice("statistic", request.Statistic, tuple(SIMPLE))
+    checks.dimensions("dimensions", request.Dimensions)
+    checks.range("period", request.Period, 1)
+    checks.unit("unit", request.Unit)
+    checks.required("evaluationPeriods", request.EvaluationPeriods)
+    checks.range("evaluationPeriods", request.EvaluationPeriods, 1)
+    checks.range("datapointsToAlarm", request.DatapointsToAlarm, 1)
+    checks.required("comparisonOperator", request.ComparisonOperator)
+    checks.choice("comparisonOperator", request.ComparisonOperator, (*get_args(Comparison), *_BANDS))
+    checks.done()
+    if request.ComparisonOperator in _BANDS:
+        raise not_supported(f"ComparisonOperator {request.ComparisonOperator}")
+    if request.Threshold is None:
+        raise cloudwatch_fault("MissingRequiredParameterException", "The parameter Threshold is required.")
+    if not abs(request.Threshold) < float("inf"):
+        raise validation_error("The parameter Threshold must be a number.")
+
+
+def _check_option(parameter: str, value: str | None, options: Sequence[str]) -> None:
+    if value is not None and value not in options:
+        *others, last = options
+        raise validation_error(
+            f"Option {value[:NAME_LENGTH_MAX]} is not supported. Supported options for parameter {parameter} are "
+            f"{', '.join(others)} and {last}."
+        )
+
+
+def _metrics(request: PutMetricAlarmRequest, account: str) -> tuple[MetricStat | None, list[AlarmQuery]]:
+    if request.Metrics:
+        for member in _PLAIN:
+            if getattr(request, member):
+                raise invalid_combination(f"The parameters Metrics and {member} cannot both be specified.")
+        return None, _queries(request, account)
+    for member in ("MetricName", "Namespace", "Period"):
+        if getattr(request, member) is None:
+            raise validation_error(f"{member} must be specified, or Metrics instead.")
+    statistic = request.Statistic or request.ExtendedStatistic
+    if statistic is None or (request.Statistic and request.ExtendedStatistic):
+        raise invalid_combination("Exactly one of Statistic and ExtendedStatistic must be specified.")
+    if request.ExtendedStatistic is not None:
+        check_statistic(statistic, "ExtendedStatistic")
+    assert request.Period is not None
+    metric = metric_key(request.Namespace or "", request.MetricName or "", request.Dimensions)
+    return MetricStat(metric, request.Period, statistic, request.Unit), []
+
+
+def _queries(request: PutMetricAlarmRequest, account: str) -> list[AlarmQuery]:
+    queries = read_queries("Metrics", request.Metrics or [], account)
+    if sum(query.stat is not None for query in queries) > ALARM_METRICS_MAX:
+        raise validation_error(f"An alarm can have at most {ALARM_METRICS_MAX} metrics.")
+    if sum(query.returns is not False for query in queries) != 1:
+        raise validation_error("Exactly one element of the metrics list should return data.")
+    expressions = parsed_expressions(queries)
+    calls = [each for part in expressions.values() for each in parts_of(part) if isinstance(each, CallPart)]
+    if any(call.function == "SEARCH" for call in calls):
+        raise validation_error("SEARCH is not supported in alarms.")
+    # Computed once with some value of each metric: what cannot be computed at all is refused now.
+    period_s = _one_period(queries)
+    metrics = {
+        query.id: TimeSeries({0: 1.0}, period_s, query.id) for query in queries if query.stat is not None
+    }
+    given = Environment(0, period_s, period_s, metrics, list(metrics.items()))
+    for id, part in expressions.items():
+        try:
+            value = compute(part, given)
+            if isinstance(value, float | str):
+                raise ExpressionInvalid("the result is not a time series")
+        except ExpressionInvalid as error:
+            raise validation_error(f"Error in expression '{id}': {error}.") from None
+        given.values[id] = value
+    (result,) = [given.values[query.id] for query in queries if query.returns is not False]
+    if isinstance(result, list) and len(result) != 1:
+        raise validation_error("The expression that returns data must give one time series.")
+    return queries
+
+
+def _one_period(queries: Sequence[AlarmQuery]) -> int:
+    periods = {query.stat.period_s for query in queries if query.stat is not None}
+    periods |= {query.period_s for query in queries if query.period_s is not None}
+    if len(periods) != 1:
+        raise validation_error("All metrics and expressions of an alarm must have the same Period.")
+    return periods.pop()
+
+
+def _check_range(period_s: int, periods: int) -> None:
+    if period_s not in ALARM_SHORT_PERIODS_S and period_s % MINUTE_S:
+        short = ", ".join(map(str, ALARM_SHORT_PERIODS_S))
+        raise validation_error(f"Period must be {short} or a multiple of {MINUTE_S}")
+    most, named = (
+        (ALARM_LONG_RANGE_S_MAX, "seven days") if period_s >= HOUR_S else (ALARM_RANGE_S_MAX, "a day")
+    )
+    if period_s * periods > most:
+        raise validation_error(
+            f"Metrics cannot be checked across more than {named} (EvaluationPeriods * Period must be <= {most})."
+        )
+
+
+def _ignored_percentile(request: PutMetricAlarmRequest) -> float | None:
+    statistic = request.ExtendedStatistic or ""
+    if request.EvaluateLowSampleCountPercentile != "ignore" or not statistic.startswith("p"):
+        return None
+    return float(statistic[1:])
+
+
+def composite_alarm_config(request: PutCompositeAlarmRequest) -> AlarmConfig:
+    """Raises Fault or RuleInvalid."""
+    if request.ActionConfiguration is not None:
+        raise not_supported("ActionConfiguration")
+    checks = ModelChecks()
+    _check_common(checks, request)
+    checks.required("alarmRule", request.AlarmRule)
+    checks.length("alarmRule", request.AlarmRule, 1, RULE_LENGTH_MAX)
+    checks.length("actionsSuppressor", request.ActionsSuppressor, 1, ALARM_ARN_LENGTH_MAX)
+    checks.range("actionsSuppressorWaitPeriod", request.ActionsSuppressorWaitPeriod, 0, SUPPRESSOR_S_MAX)
+    checks.range(
+        "actionsSuppressorExtensionPeriod", request.ActionsSuppressorExtensionPeriod, 0, SUPPRESSOR_S_MAX
+    )
+    checks.done()
+    wait_s, extension_s = request.ActionsSuppressorWaitPeriod, request.ActionsSuppressorExtensionPeriod
+    suppressor = None
+    if request.ActionsSuppressor is not None:
+        if wait_s is None or extension_s is None:
+            raise validation_error(
+                "ActionsSuppressorWaitPeriod and ActionsSuppressorExtensionPeriod are required with "
+                "ActionsSuppressor"
+            )
+        suppressor = Suppressor(request.ActionsSuppressor, wait_s, extension_s)
+    elif wait_s is not None or extension_s is not None:
+        raise validation_error("ActionsSuppressor is required with its wait and extension periods")
+    parse_rule(request.AlarmRule or "")
+    return AlarmConfig(
+        name=request.AlarmName or "",
+        description=request.AlarmDescription,
+        actions_enabled=request.ActionsEnabled is not False,
+        ok_actions=tuple(request.OKActions or ()),
+        alarm_actions=tuple(request.AlarmActions or ()),
+        insufficient_actions=tuple(request.InsufficientDataActions or ()),
+        composite_rule=request.AlarmRule,
+        suppressor=suppressor,
+    )

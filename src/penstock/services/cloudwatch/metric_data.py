@@ -1,0 +1,294 @@
+"""GetMetricData: metrics and expressions, each with a result, in pages.
+
+A page is computed as a whole, so that nothing is kept between pages. The token says which result comes next and from
+which time on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.errors import ExpressionInvalid
+from penstock.limits import SECOND
+from penstock.metrics.expressions import CallPart, NumberPart, Part, TextPart, parts_of
+from penstock.metrics.functions import Environment, TimeSeries, compute
+from penstock.metrics.search import parse_search
+from penstock.metrics.series import MetricKey
+from penstock.monitoring.alarm_records import AlarmQuery, MetricStat
+from penstock.monitoring.evaluation import one_unit
+from penstock.monitoring.reading import KeysQuestion, StatQuery, UnitPoints
+from penstock.services.cloudwatch.faults import cloudwatch_fault, validation_error
+from penstock.services.cloudwatch.labels import default_labels, label_of, timezone_offset_s
+from penstock.services.cloudwatch.limits import (
+    LISTED_AGE_S,
+    MAX_DATAPOINTS,
+    QUERIES_MAX,
+    SEARCHED_METRICS_MAX,
+)
+from penstock.services.cloudwatch.periods import check_period, check_statistic, check_times, rounded_start
+from penstock.services.cloudwatch.queries import parsed_expressions, read_queries
+from penstock.services.cloudwatch.resources import CloudWatch
+from penstock.services.cloudwatch.structs import (
+    GetMetricDataRequest,
+    GetMetricDataResult,
+    MetricDataMessage,
+    MetricDataResult,
+)
+from penstock.services.cloudwatch.validation import ModelChecks, read_token, write_token
+from penstock.wire.service import Call
+
+_SCAN_ORDERS = ("TimestampDescending", "TimestampAscending")
+_POINTS_MAX = 2_000_000  # that all metrics of a request could have
+_QUERIES_PER_READ = 50
+_KEYS_PER_READ = 1000
+_SEARCHED_KEYS_MAX = 20_000
+_DEFAULT_PERIOD_S = 300
+
+
+class Result(NamedTuple):
+    id: str
+    label: str
+    series: TimeSeries
+
+
+async def get_metric_data(cw: CloudWatch, request: GetMetricDataRequest, call: Call) -> GetMetricDataResult:
+    _check(request)
+    assert request.StartTime is not None and request.EndTime is not None
+    given = request.MetricDataQueries or []
+    queries = read_queries("MetricDataQueries", given, call.space.account)
+    expressions = parsed_expressions(queries)
+    offset_s = timezone_offset_s(None if request.LabelOptions is None else request.LabelOptions.Timezone)
+    asked = [call.space, given, request.StartTime, request.EndTime, request.ScanBy]
+    after = read_token(request.NextToken, asked)
+    reading = _Reading(cw, call, request.StartTime, request.EndTime)
+    await reading.find(queries, expressions)
+    results = reading.results(queries, expressions, offset_s)
+    most = request.MaxDatapoints or MAX_DATAPOINTS
+    page, following = _page(results, after, most, ascending=request.ScanBy == _SCAN_ORDERS[1])
+    return GetMetricDataResult(
+        MetricDataResults=page,
+        Messages=reading.messages,
+        NextToken=None if following is None else write_token(asked, following),
+    )
+
+
+def _check(request: GetMetricDataRequest) -> None:
+    """Raises Fault."""
+    checks = ModelChecks()
+    checks.required("metricDataQueries", request.MetricDataQueries)
+    checks.required("startTime", request.StartTime)
+    checks.required("endTime", request.EndTime)
+    checks.choice("scanBy", request.ScanBy, _SCAN_ORDERS)
+    checks.range("maxDatapoints", request.MaxDatapoints, 1, MAX_DATAPOINTS)
+    checks.done()
+    assert request.StartTime is not None and request.EndTime is not None
+    check_times(request.StartTime, request.EndTime)
+
+
+class _Search(NamedTuple):
+    """One SEARCH of an expression."""
+
+    text: str
+    statistic: str
+    period_s: int | None
+
+
+class _Reading:
+    """Reads everything that a request needs, then computes without waiting."""
+
+    def __init__(self, cw: CloudWatch, call: Call, start: float, end: float) -> None:
+        self._cw = cw
+        self._call = call
+        self._start = start
+        self._end_s = math.ceil(end)
+        self._now_s = cw.monitoring.wall_ms() / SECOND
+        self._points_left = _POINTS_MAX
+        self._found: dict[str, TimeSeries] = {}  # by the id of the query
+        self._searched: dict[CallPart, list[tuple[MetricStat, TimeSeries]]] = {}
+        self._units: set[str] = set()  # of metrics that have several
+        self._stats: dict[int, MetricStat] = {}  # what a series is of, by its identity
+
+    @property
+    def messages(self) -> list[MetricDataMessage]:
+        if not self._units:
+            return []
+        listed = ", ".join(sorted(self._units))
+        return [MetricDataMessage(Code="MultipleUnits", Value=f"Multiple units returned: '[{listed}]'")]
+
+    async def find(self, queries: Sequence[AlarmQuery], expressions: Mapping[str, Part]) -> None:
+        """Raises Fault or Unreachable."""
+        stats = [query.stat for query in queries if query.stat is not None]
+        ids = [query.id for query in queries if query.stat is not None]
+        for id, series in zip(ids, await self._series(stats, default_labels(stats)), strict=True):
+            self._found[id] = series
+        period_s = min((stat.period_s for stat in stats), default=_DEFAULT_PERIOD_S)
+        for part in expressions.values():
+            for call in [each for each in parts_of(part) if isinstance(each, CallPart)]:
+                if call.function == "SEARCH" and call not in self._searched:
+                    self._searched[call] = await self._search(_read_search(call), period_s)
+
+    async def _search(self, search: _Search, period_s: int) -> list[tuple[MetricStat, TimeSeries]]:
+        matches = parse_search(search.text)
+        keys: list[MetricKey] = []
+        question = KeysQuestion(
+            [], self._call.space, None, None, [], int(self._now_s) - LISTED_AGE_S, None, _KEYS_PER_READ
+        )
+        for _ in range(_SEARCHED_KEYS_MAX // _KEYS_PER_READ):
+            page = [each.metric for each in await self._cw.monitoring.reader.keys(question)]
+            keys += [key for key in page if matches(key)]
+            if len(page) < _KEYS_PER_READ or len(keys) >= SEARCHED_METRICS_MAX:
+                break
+            question = msgspec.structs.replace(question, after=page[-1])
+        stats = [
+            MetricStat(key, search.period_s or period_s, search.statistic)
+            for key in keys[:SEARCHED_METRICS_MAX]
+        ]
+        return list(zip(stats, await self._series(stats, _search_labels(stats)), strict=True))
+
+    async def _series(self, stats: Sequence[MetricStat], labels: Sequence[str]) -> list[TimeSeries]:
+        queries = [self._stat_query(stat) for stat in stats]
+        found: list[TimeSeries] = []
+        for at in range(0, len(queries), _QUERIES_PER_READ):
+            answers = await self._cw.monitoring.reader.read(queries[at : at + _QUERIES_PER_READ])
+            for number, units in enumerate(answers, at):
+                found.append(self._one(stats[number], units, labels[number]))
+        return found
+
+    def _stat_query(self, stat: MetricStat) -> StatQuery:
+        start_s = rounded_start(self._start, stat.period_s, self._now_s)
+        self._points_left -= (self._end_s - start_s) // stat.period_s + 1
+        if self._points_left < 0:
+            raise validation_error(
+                "The request asks for too many datapoints: ask for a shorter time, longer periods or fewer metrics."
+            )
+        space = self._call.space
+        return StatQuery(
+            space, stat.metric, start_s, self._end_s, stat.period_s, (stat.statistic,), stat.unit
+        )
+
+    def _one(self, stat: MetricStat, units: list[UnitPoints], label: str) -> TimeSeries:
+        if len(units) > 1:
+            self._units.update(each.unit for each in units)
+        chosen = one_unit(units)
+        series = TimeSeries({} if chosen is None else chosen.values(), stat.period_s, label)
+        self._stats[id(series)] = stat
+        return series
+
+    # -- computing -------------------------------------------------------------------------------------------
+
+    def results(
+        self, queries: Sequence[AlarmQuery], expressions: Mapping[str, Part], offset_s: int
+    ) -> list[Result]:
+        """Raises Fault."""
+        periods = [series.period_s for series in self._found.values()]
+        period_s = min(periods, default=_DEFAULT_PERIOD_S)
+        by_id = {query.id: query for query in queries}
+        searches = {call: [series for _, series in found] for call, found in self._searched.items()}
+        given = Environment(
+            0, self._end_s, period_s, self._found, [(id, self._found[id]) for id in self._found], searches
+        )
+        for id, part in expressions.items():
+            given.period_s = by_id[id].period_s or period_s
+            given.start_s = rounded_start(self._start, given.period_s, self._now_s)
+            given.values[id] = self._compute(id, part, given)
+        results: list[Result] = []
+        for query in queries:
+            if query.returns is not False:
+                results += self._results_of(query, given.values[query.id], offset_s)
+        if len(results) > QUERIES_MAX:
+            raise validation_error(
+                f"The request has more than {QUERIES_MAX} results: search for fewer metrics."
+            )
+        return results
+
+    def _compute(self, id: str, part: Part, given: Environment) -> TimeSeries | list[TimeSeries]:
+        try:
+            value = compute(part, given)
+            if isinstance(value, float | str):
+                raise ExpressionInvalid("the result is not a time series: use TIME_SERIES, for example")
+        except ExpressionInvalid as error:
+            raise validation_error(f"Error in expression '{id}': {error}.") from None
+        return TimeSeries(value.values, value.period_s, id) if isinstance(value, TimeSeries) else value
+
+    def _results_of(
+        self, query: AlarmQuery, value: TimeSeries | list[TimeSeries], offset_s: int
+    ) -> list[Result]:
+        parts = value if isinstance(value, list) else [value]
+        many = len(parts) > 1
+        return [
+            Result(
+                query.id,
+                label_of(query.label, series, self._stats.get(id(series)), offset_s, is_one_of_many=many),
+                series,
+            )
+            for series in parts
+        ]
+
+
+def _read_search(call: CallPart) -> _Search:
+    """Raises Fault."""
+    match call.arguments:
+        case (TextPart(text), TextPart(statistic)):
+            period_s = None
+        case (TextPart(text), TextPart(statistic), NumberPart(period)) if period == int(period):
+            period_s = int(period)
+            check_period(period_s, "SEARCH")
+        case _:
+            raise validation_error("Error in expression: SEARCH takes a search, a statistic and a period.")
+    check_statistic(statistic, "SEARCH")
+    return _Search(text, statistic, period_s)
+
+
+def _search_labels(stats: Sequence[MetricStat]) -> list[str]:
+    """What differs between the metrics: values of dimensions, else names."""
+    labels = []
+    for stat in stats:
+        values = [value for _, value in stat.metric.dimensions]
+        shared = len({other.metric.name for other in stats}) == 1
+        labels.append(" ".join(values if shared and values else [stat.metric.name, *values]))
+    return labels
+
+
+# -- pages ---------------------------------------------------------------------------------------------------
+
+
+def _page(
+    results: Sequence[Result], after: str | None, points_max: int, *, ascending: bool
+) -> tuple[list[MetricDataResult], str | None]:
+    """Results with so many points at most, and where the next page begins: a number and a time."""
+    first, from_s = _place(after)
+    left = points_max
+    page: list[MetricDataResult] = []
+    for number, result in enumerate(results[first:], first):
+        points = sorted(result.series.values.items(), reverse=not ascending)
+        if number == first and from_s is not None:
+            points = [point for point in points if (point[0] >= from_s if ascending else point[0] <= from_s)]
+        taken, rest = points[:left], points[left:]
+        left -= len(taken)
+        page.append(
+            MetricDataResult(
+                Id=result.id,
+                Label=result.label,
+                Timestamps=[float(at_s) for at_s, _ in taken],
+                Values=[value for _, value in taken],
+                StatusCode="PartialData" if rest else "Complete",
+            )
+        )
+        if rest:
+            return page, f"{number} {rest[0][0]}"
+    return page, None
+
+
+def _place(after: str | None) -> tuple[int, int | None]:
+    """Raises Fault."""
+    if after is None:
+        return 0, None
+    try:
+        number, at_s = map(int, after.split())
+    except ValueError:
+        raise cloudwatch_fault("InvalidNextToken", "The next token is invalid.") from None
+    return max(0, number), at_s

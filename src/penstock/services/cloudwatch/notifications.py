@@ -1,0 +1,135 @@
+"""What an alarm tells a queue or a web hook: the message that CloudWatch publishes to a topic. And whether it may."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.auth.policy import Question, compile_policy, decide
+from penstock.auth.principal import service_principal
+from penstock.limits import SECOND
+from penstock.metrics.alarms import iso_milliseconds
+from penstock.metrics.statistics import SIMPLE
+from penstock.monitoring.alarm_records import Alarm, AlarmStatus
+from penstock.services.cloudwatch.queries import shown_query
+
+if TYPE_CHECKING:
+    from penstock.names import QueueName
+    from penstock.queues.settings import QueueSettings
+
+SERVICE_NAME = "cloudwatch.amazonaws.com"
+_STATISTICS = {
+    "SampleCount": "SAMPLE_COUNT",
+    **{name: name.upper() for name in SIMPLE if name != "SampleCount"},
+}
+_REGIONS = {
+    "us-east-1": "US East (N. Virginia)",
+    "us-east-2": "US East (Ohio)",
+    "us-west-1": "US West (N. California)",
+    "us-west-2": "US West (Oregon)",
+    "ca-central-1": "Canada (Central)",
+    "eu-central-1": "EU (Frankfurt)",
+    "eu-west-1": "EU (Ireland)",
+    "eu-west-2": "EU (London)",
+    "eu-west-3": "EU (Paris)",
+    "eu-north-1": "EU (Stockholm)",
+    "ap-northeast-1": "Asia Pacific (Tokyo)",
+    "ap-northeast-2": "Asia Pacific (Seoul)",
+    "ap-south-1": "Asia Pacific (Mumbai)",
+    "ap-southeast-1": "Asia Pacific (Singapore)",
+    "ap-southeast-2": "Asia Pacific (Sydney)",
+    "sa-east-1": "South America (Sao Paulo)",
+}
+
+
+class CloudWatchVoice:
+    """``is_secured``: policies of queues are enforced."""
+
+    sender = SERVICE_NAME
+
+    def __init__(self, *, is_secured: bool) -> None:
+        self._is_secured = is_secured
+
+    def notification(self, alarm: Alarm, before: AlarmStatus) -> str:
+        config, status = alarm.config, alarm.status
+        shown: dict[str, Any] = {
+            "AlarmName": config.name,
+            "AlarmDescription": config.description,
+            "AWSAccountId": alarm.space.account,
+            "AlarmConfigurationUpdatedTimestamp": iso_milliseconds(alarm.configured_ms),
+            "NewStateValue": status.state,
+            "NewStateReason": status.reason,
+            "StateChangeTime": iso_milliseconds(status.changed_ms),
+            "Region": _REGIONS.get(alarm.space.region, alarm.space.region),
+            "AlarmArn": alarm.arn,
+            "OldStateValue": before.state,
+            "OKActions": list(config.ok_actions),
+            "AlarmActions": list(config.alarm_actions),
+            "InsufficientDataActions": list(config.insufficient_actions),
+        }
+        shown |= _composite(alarm) if config.is_composite else {"Trigger": _trigger(alarm)}
+        return msgspec.json.encode(shown).decode()
+
+    def refusal(self, alarm: Alarm, queue: QueueName, settings: QueueSettings) -> str | None:
+        """Who created the alarm was allowed to send to the queue. A policy that denies it to the service, or to
+        everyone, or for this alarm, still counts."""
+        if not self._is_secured or settings.policy is None:
+            return None
+        question = Question(
+            principal=service_principal(SERVICE_NAME),
+            action="sqs:SendMessage",
+            resource=queue.arn,
+            resource_account=queue.account,
+            resource_policy=compile_policy(settings.policy, kind="resource"),
+            secure=True,
+            now_s=time.time(),
+            source_arn=alarm.arn,
+            source_account=alarm.space.account,
+        )
+        verdict = decide(question)
+        is_denied = not verdict.allowed and verdict.policy is not None
+        return "the policy of the queue denies it" if is_denied else None
+
+
+def _composite(alarm: Alarm) -> dict[str, Any]:
+    children = []
+    if alarm.status.reason_data is not None:
+        found = msgspec.json.decode(alarm.status.reason_data)
+        triggering = found.get("triggeringAlarms", []) if isinstance(found, dict) else []
+        for each in triggering:
+            state = each["state"]
+            at = iso_milliseconds(int(state["timestamp"] * SECOND))
+            children.append({"Arn": each["arn"], "State": {"Value": state["value"], "Timestamp": at}})
+    return {"AlarmRule": alarm.config.composite_rule, "TriggeringChildren": children}
+
+
+def _trigger(alarm: Alarm) -> dict[str, Any]:
+    config, rule = alarm.config, alarm.config.rule
+    assert rule is not None
+    stat = config.stat
+    metric: dict[str, Any] = {
+        "Metrics": [msgspec.to_builtins(shown_query(query)) for query in config.queries]
+    }
+    if stat is not None:
+        is_simple = stat.statistic in _STATISTICS
+        kind = "Statistic" if is_simple else "ExtendedStatistic"
+        metric = {
+            "MetricName": stat.metric.name,
+            "Namespace": stat.metric.namespace,
+            "StatisticType": kind,
+            kind: _STATISTICS.get(stat.statistic, stat.statistic),
+            "Unit": stat.unit,
+            "Dimensions": [{"value": value, "name": name} for name, value in stat.metric.dimensions],
+        }
+    return {
+        **metric,
+        "Period": rule.period_s,
+        "EvaluationPeriods": rule.periods,
+        **({} if rule.to_alarm is None else {"DatapointsToAlarm": rule.to_alarm}),
+        "ComparisonOperator": rule.comparison,
+        "Threshold": rule.threshold,
+        "TreatMissingData": rule.missing or "missing",
+        "EvaluateLowSampleCountPercentile": config.low_samples or "",
+    }
