@@ -18,6 +18,8 @@ from pathlib import Path
 
 from reports import Case, from_cargo, from_go, from_junit
 
+from documents import blocks
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".clients"
@@ -223,6 +225,74 @@ class RustSuite(CopiedSuite):
         return next(str(one["version"]) for one in packages if one["name"] == "aws-sdk-sqs")
 
 
+@dataclass(kw_only=True)
+class RecipeSuite(CopiedSuite):
+    """A recipe of docs/testing.md for Testcontainers. It is compiled and not run, which takes a container engine."""
+
+    client: str
+    sources: str
+    tools: tuple[Tool, ...]
+    language: str  # of the block on the page
+    file: str
+    fetch: tuple[str, ...]
+    compile: tuple[str, ...]
+    versions: tuple[str, str]  # a file, and what its version of Testcontainers looks like
+    needs_server = False
+
+    def install(self, run: Run) -> None:
+        self.copy()
+        (recipe,) = blocks(ROOT / "docs/testing.md", self.language)
+        target = self.folder / self.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(recipe)
+        run(self.fetch, self.folder)
+
+    def cases(self, run: Run) -> list[Case]:
+        run(self.compile, self.folder)  # how it ended is looked at by the caller
+        return [Case(f"{self.file} compiles", True)]
+
+    def version(self, run: Run) -> str:
+        file, pattern = self.versions
+        found = re.search(pattern, (self.folder / file).read_text())
+        assert found is not None
+        return found[1]
+
+
+RECIPES = (
+    RecipeSuite(
+        client="Testcontainers for Java (recipe)",
+        sources="recipes/java",
+        tools=JavaSuite.tools,
+        language="java",
+        file="src/test/java/OrdersTest.java",
+        fetch=("mvn", "-B", "-q", "test-compile", "-Dmaven.test.skip"),
+        compile=("mvn", "-B", "-q", "test-compile"),
+        versions=(
+            "pom.xml", r"org\.testcontainers</groupId>\s*<artifactId>[\w-]+</artifactId>\s*<version>([\d.]+)<",
+        ),
+    ),
+    RecipeSuite(
+        client="Testcontainers for Node.js (recipe)",
+        sources="recipes/javascript",
+        tools=NodeSuite.tools,
+        language="js",
+        file="orders.test.js",
+        fetch=("npm", "install", "--no-audit", "--no-fund", "--no-package-lock"),
+        compile=("npx", "tsc", "--project", "."),
+        versions=("node_modules/testcontainers/package.json", r'"version": "([\d.]+)"'),
+    ),
+    RecipeSuite(
+        client="Testcontainers for Go (recipe)",
+        sources="recipes/go",
+        tools=(Tool("go", ("version",), (1, 25)),),
+        language="go",
+        file="orders_test.go",
+        fetch=("go", "mod", "tidy"),
+        compile=("go", "vet", "./..."),
+        versions=("go.mod", r"testcontainers-go v([\d.]+)"),
+    ),
+)  # fmt: skip
+
 SUITES: tuple[Suite, ...] = (
     PythonSuite("boto3 of 2023 (Query)", "boto3", ("python",), ("boto3==1.28.80", "botocore==1.31.80")),
     PythonSuite("aiobotocore", "aiobotocore", ("aio",), ("aiobotocore>=3.10,<4",)),
@@ -250,4 +320,5 @@ SUITES: tuple[Suite, ...] = (
     MavenSuite("Spring Cloud AWS", "spring", r"starter-sqs</artifactId>\s*<version>(.+?)<", example="spring"),
     GoSuite(),
     RustSuite(),
+    *RECIPES,
 )  # fmt: skip
