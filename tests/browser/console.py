@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from e2e.process import ServerProcess
 from e2e.secured import Secured
+from penstock.client import SendEntry, SigningKeys, SyncClient
 
 if TYPE_CHECKING:
     from browser.tabs import Tab
@@ -317,6 +319,107 @@ def test_a_lost_connection_is_said_and_comes_back(new_tab: Callable[..., Tab]) -
     with ServerProcess("--memory", "--port", str(server.port)) as again:
         sqs(again).create_queue(QueueName="after")
         expect(page.get_by_role("link", name="after")).to_be_visible(timeout=30_000)
+
+
+def cloudwatch(server: ServerProcess) -> Any:
+    return boto3.client(
+        "cloudwatch", endpoint_url=server.url, region_name="us-east-1",
+        aws_access_key_id="any", aws_secret_access_key="any",
+    )  # fmt: skip
+
+
+def test_alarms_are_created_shown_and_deleted(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/alarms").page
+    expect(page.get_by_text("No alarms yet")).to_be_visible()
+    page.get_by_role("button", name="Create alarm").click()
+    page.get_by_label("Name", exact=True).fill("dead <b>orders</b>")
+    page.get_by_label("Queue", exact=True).fill("orders-dead")
+    tab.accessible()
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(row(page, "dead <b>orders</b>")).to_contain_text("of orders-dead > 0, 1 × 60 s")
+    cloudwatch(server).set_alarm_state(
+        AlarmName="dead <b>orders</b>", StateValue="ALARM", StateReason="<i>tried</i>"
+    )
+    expect(row(page, "dead <b>orders</b>")).to_contain_text("alarm", timeout=15_000)
+    tab.picture("alarms")
+    tab.accessible()
+    page.get_by_role("button", name="dead <b>orders</b>").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("<i>tried</i>")
+    expect(dialog).to_contain_text("Alarm updated from INSUFFICIENT_DATA to ALARM")
+    tab.picture("alarm")
+    tab.accessible()
+    page.get_by_role("button", name="Switch actions off").click()
+    expect(page.get_by_role("button", name="Switch actions on")).to_be_visible()
+    dialog.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No alarms yet")).to_be_visible()
+
+
+def test_dashboards_show_text_and_metrics(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    client = cloudwatch(server)
+    client.put_metric_data(Namespace="Shop", MetricData=[{"MetricName": "Revenue", "Value": 17.5}])
+    body = {
+        "widgets": [
+            {"type": "text", "properties": {"markdown": "# Shop\n- <script>alert(1)</script>"}},
+            {"type": "metric", "properties": {"title": "Money", "stat": "Sum", "metrics": [
+                ["Shop", "Revenue", {"id": "m1", "label": "revenue"}],
+                [{"expression": "m1 * 2", "label": "doubled"}],
+            ]}},
+        ]
+    }  # fmt: skip
+    client.put_dashboard(DashboardName="shop", DashboardBody=json.dumps(body))
+    page = tab.open("#/dashboards").page
+    page.get_by_role("link", name="shop").click()
+    expect(page.get_by_text("<script>alert(1)</script>")).to_be_visible()
+    expect(page.locator(".u-legend")).to_contain_text("doubled")
+    tab.picture("dashboard")
+    tab.accessible()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Body").fill("{")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".notice.error")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No dashboards yet")).to_be_visible()
+
+
+WATCH_LONG_TASKS = """
+    window.longest = 0;
+    new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
+    }).observe({type: "longtask", buffered: true});
+"""
+
+
+def test_a_thousand_queues_and_a_hundred_thousand_messages(server: ServerProcess, tab: Tab) -> None:
+    """Prints how long pages take, and for how long they stand still; `pytest -s` shows it."""
+    with SyncClient(
+        endpoint_url=server.url, region="us-east-1", credentials=SigningKeys("any", "any")
+    ) as client:
+        for number in range(1000):
+            client.create_queue(f"queue-{number:04}")
+        url = client.create_queue("large")
+        entries = [SendEntry(id=str(number), body='{"order": 1}') for number in range(10)]
+        for _ in range(10_000):
+            client.send_message_batch(url, entries)
+    page = tab.page
+    page.add_init_script(WATCH_LONG_TASKS)
+    for address, rows in (("#/queues", 100), ("#/queue/large/messages", 50)):
+        began = time.monotonic()
+        tab.open(address)
+        expect(page.locator("tbody tr")).to_have_count(rows, timeout=30_000)
+        shown = time.monotonic() - began
+        page.wait_for_timeout(3_000)  # some live updates
+        still_ms = page.evaluate("window.longest")
+        print(
+            f"{address}: {rows} rows after {shown:.2f} s, the page stood still for {still_ms:.0f} ms at most"
+        )
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("on page 2")).to_be_visible()
 
 
 # With credentials.

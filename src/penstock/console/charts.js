@@ -14,7 +14,7 @@ export function Spark({ values = [] }) {
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // series: [{label, times (seconds), values}], all drawn over the union of their times.
-export function Chart({ title, series, unit = "" }) {
+export function Chart({ title, series, unit = "", range }) {
   const holder = useRef();
   const plot = useRef(null);
   const [theme, setTheme] = useState(0);
@@ -31,23 +31,25 @@ export function Chart({ title, series, unit = "" }) {
   const labels = series.map((each) => each.label).join("\n");
   useEffect(() => {
     const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
-    const width = () => holder.current.clientWidth || 300;
+    const element = holder.current;
+    const width = () => element.clientWidth || 300;
     plot.current = new uPlot({
       width: width(), height: 150, title: "", cursor: { drag: { x: false, y: false } },
-      scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+      // The whole range, also where there are no values.
+      scales: { x: range ? { range: () => [Date.now() / 1000 - range, Date.now() / 1000] } : {}, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
       axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
       series: [{}, ...series.map((each, at) => ({
         label: each.label, stroke: color(`--chart-${(at % 4) + 1}`), width: 1.5, points: { show: times.length < 2 },
         value: (_, value) => (value === null || value === undefined ? "–" : `${compact(value)} ${unit}`),
       }))],
-    }, data, holder.current);
+    }, data, element);
     const resized = new ResizeObserver(() => plot.current.setSize({ width: width(), height: 150 }));
-    resized.observe(holder.current);
+    resized.observe(element);
     return () => {
       resized.disconnect();
       plot.current.destroy();
     };
-  }, [labels, theme, times.length < 2]);
+  }, [labels, theme, range, times.length < 2]);
   useEffect(() => plot.current.setData(data));
   return html`<figure class="card"><figcaption><h2>${title}</h2></figcaption>
     <div class="chart" ref=${holder} role="img" aria-label=${title}></div></figure>`;

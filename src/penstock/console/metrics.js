@@ -1,0 +1,54 @@
+// Values of metrics, from the CloudWatch API of the server.
+import { cloudwatch } from "./api.js";
+import { useEffect, useState } from "./html.js";
+
+// How long back, and in which steps: [title, seconds, period].
+export const RANGES = [["15 min", 900, 10], ["3 h", 10_800, 60], ["1 day", 86_400, 300], ["15 days", 1_296_000, 3_600]];
+
+// queries as GetMetricData takes them; the answer is [{id, label, times, values}].
+export async function metricData(queries, range, period) {
+  const now = Math.floor(Date.now() / 1000);
+  const end = now - (now % period) + period;
+  const asked = { MetricDataQueries: queries, StartTime: end - range, EndTime: end, ScanBy: "TimestampAscending" };
+  const found = new Map();
+  let NextToken;
+  do {
+    const page = await cloudwatch("GetMetricData", NextToken ? { ...asked, NextToken } : asked);
+    for (const { Id, Label, Timestamps, Values } of page.MetricDataResults) {
+      const before = found.get(Id) ?? { id: Id, label: Label, times: [], values: [] };
+      found.set(Id, { ...before, times: [...before.times, ...Timestamps], values: [...before.values, ...Values] });
+    }
+    ({ NextToken } = page);
+  } while (NextToken);
+  return [...found.values()];
+}
+
+export function queueMetric(id, queue, name, stat, period) {
+  return { Id: id, Label: name, MetricStat: {
+    Metric: { Namespace: "AWS/SQS", MetricName: name, Dimensions: [{ Name: "QueueName", Value: queue }] }, Period: period, Stat: stat } };
+}
+
+// Asks again every few seconds while the page is shown.
+export function useMetricData(queries, range, period, every = 10) {
+  const [state, setState] = useState({ data: null, error: null });
+  const key = JSON.stringify([queries, range, period]);
+  useEffect(() => {
+    let current = true;
+    const load = async () => {
+      if (document.hidden) return;
+      try {
+        const data = await metricData(queries, range, period);
+        if (current) setState({ data, error: null });
+      } catch (error) {
+        if (current) setState((before) => ({ ...before, error }));
+      }
+    };
+    load();
+    const timer = setInterval(load, every * 1000);
+    return () => {
+      current = false;
+      clearInterval(timer);
+    };
+  }, [key]);
+  return state;
+}
