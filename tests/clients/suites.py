@@ -262,7 +262,7 @@ RECIPES = (
     RecipeSuite(
         client="Testcontainers for Java (recipe)",
         sources="recipes/java",
-        tools=JavaSuite.tools,
+        tools=MavenSuite.tools,
         language="java",
         file="src/test/java/OrdersTest.java",
         fetch=("mvn", "-B", "-q", "test-compile", "-Dmaven.test.skip"),
