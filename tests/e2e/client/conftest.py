@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -37,6 +39,23 @@ def run(settings: dict[str, Any]) -> Run:
             await test(client)
 
     return lambda test: asyncio.run(limited(test))
+
+
+def said_before_kill(lines: int, script: str, settings: dict[str, Any], *arguments: str) -> list[str]:
+    """Run a script with the endpoint, the account and these arguments, and kill it when it has printed so many
+    lines. What it printed until then."""
+    reach = (settings["endpoint_url"], settings["credentials"].access_key)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *reach, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    said = [process.stdout.readline() for _ in range(lines)]
+    process.kill()
+    said += process.stdout
+    process.wait(30)
+    process.stdout.close()
+    assert said[lines - 1], "it ended by itself"
+    return [line.rstrip("\n") for line in said if line.endswith("\n")]
 
 
 async def received(client: Client, queue: str, count: int) -> list[Message]:

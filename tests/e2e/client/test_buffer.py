@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from e2e.client.conftest import Run, received
+from e2e.client.conftest import Run, received, said_before_kill
 from penstock.client import ApiError, BufferedReceiver, Client
 
 
@@ -92,5 +93,29 @@ def test_too_little_time_is_refused(run: Run) -> None:
         queue = await client.create_queue("orders", {"VisibilityTimeout": "30"})
         with pytest.raises(ValueError, match="less than the visibility timeout, which is 30 seconds"):
             await BufferedReceiver(client, queue, left_s_min=30).__aenter__()
+
+    run(test)
+
+
+KILLED_RECEIVER = """
+import asyncio, sys
+from penstock.client import BufferedReceiver, Client, SigningKeys
+
+async def main(url, account):
+    async with Client(endpoint_url=url, region="us-east-1", credentials=SigningKeys(account, "any")) as client:
+        async with BufferedReceiver(client, "orders") as receiver:
+            print((await receiver.receive()).body, flush=True)
+            await asyncio.sleep(3600)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_what_a_killed_receiver_had_is_received_again(run: Run, settings: dict[str, Any]) -> None:
+    async def test(client: Client) -> None:
+        async with filled(client, "abcdefghij", VisibilityTimeout="2") as queue:
+            await asyncio.to_thread(said_before_kill, 1, KILLED_RECEIVER, settings)
+            arrived = await received(client, queue, 10)
+        assert sorted(message.body for message in arrived) == list("abcdefghij")
 
     run(test)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.client.conftest import Run
+from e2e.client.conftest import Run, said_before_kill
 from e2e.fake_s3 import FakeS3
 from penstock.client import (
     BufferedReceiver,
@@ -229,16 +227,7 @@ def test_what_a_killed_sender_was_told_can_be_read(settings: dict[str, Any], tmp
     settings["large_payloads"] = LargePayloads(DirectoryStore(tmp_path))
     with SyncClient(**settings) as client:
         client.create_queue("orders")
-        arguments = [settings["endpoint_url"], settings["credentials"].access_key, str(tmp_path)]
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED_SENDER, *arguments], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        told = {process.stdout.readline().strip() for _ in range(5)}
-        process.kill()
-        told |= {line.strip() for line in process.stdout if line.endswith("\n")}
-        process.wait(30)
-        process.stdout.close()
+        told = set(said_before_kill(5, KILLED_SENDER, settings, str(tmp_path)))
         arrived: set[str] = set()
         while not told <= arrived:
             messages = client.receive_message("orders", max_number_of_messages=10, wait_time_seconds=5)

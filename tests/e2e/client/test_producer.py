@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.client.conftest import Run, reach, received
+from e2e.client.conftest import Run, reach, received, said_before_kill
 from e2e.process import ServerProcess
 from penstock.client import ApiError, Client, JsonCodec, Producer, SyncClient, SyncProducer
 
@@ -163,18 +161,10 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_what_a_killed_producer_was_told_is_in_the_queue(server: ServerProcess, account: str) -> None:
-    with SyncClient(**reach(server, account)) as client:
+def test_what_a_killed_producer_was_told_is_in_the_queue(settings: dict[str, Any]) -> None:
+    with SyncClient(**settings) as client:
         client.create_queue("orders")
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED_PRODUCER, server.url, account], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        told = {process.stdout.readline().strip() for _ in range(500)}
-        process.kill()
-        told |= {line.strip() for line in process.stdout if line.endswith("\n")}
-        process.wait(30)
-        process.stdout.close()
+        told = set(said_before_kill(500, KILLED_PRODUCER, settings))
         arrived: set[str] = set()
         while not told <= arrived:
             batch = client.receive_message("orders", max_number_of_messages=10, wait_time_seconds=5)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from e2e.client.conftest import Run
+from e2e.client.conftest import Run, said_before_kill
 from penstock.client import (
     Client,
     DecodeError,
@@ -183,25 +181,13 @@ async def requester(client):
         print("waits", flush=True)
         await sending
 
-async def main(role, url, account):
+async def main(url, account, role):
     keys = SigningKeys(account, "any")
     async with Client(endpoint_url=url, region="us-east-1", credentials=keys) as client:
-        await role(client)
+        await globals()[role](client)
 
-asyncio.run(main(globals()[sys.argv[1]], *sys.argv[2:]))
+asyncio.run(main(*sys.argv[1:]))
 """
-
-
-def killed_when_it_says(text: str, role: str, settings: dict[str, Any]) -> subprocess.Popen[str]:
-    arguments = [role, settings["endpoint_url"], settings["credentials"].access_key]
-    process = subprocess.Popen([sys.executable, "-c", PROCESS, *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    said = process.stdout.readline()
-    process.kill()
-    process.wait(30)
-    process.stdout.close()
-    assert said == f"{text}\n"
-    return process
 
 
 def test_the_request_of_a_killed_responder_is_answered_by_another(run: Run, settings: dict[str, Any]) -> None:
@@ -211,7 +197,7 @@ def test_the_request_of_a_killed_responder_is_answered_by_another(run: Run, sett
             waiting = asyncio.create_task(
                 requests.request("orders", Order("tea"), expected=Receipt, timeout_s=60)
             )
-            await asyncio.to_thread(killed_when_it_says, "has it", "responder", settings)
+            await asyncio.to_thread(said_before_kill, 1, PROCESS, settings, "responder")
             assert not waiting.done()
             consumer = Consumer(client, "orders", price, middleware=[Responder(client)])
             running = asyncio.create_task(consumer.run())
@@ -225,7 +211,7 @@ def test_the_request_of_a_killed_responder_is_answered_by_another(run: Run, sett
 def test_the_queue_of_a_killed_requester_is_deleted_by_others(run: Run, settings: dict[str, Any]) -> None:
     async def test(client: Client) -> None:
         await client.create_queue("unanswered")
-        await asyncio.to_thread(killed_when_it_says, "waits", "requester", settings)
+        await asyncio.to_thread(said_before_kill, 1, PROCESS, settings, "requester")
         (left,) = await reply_queues(client)
         async with answered(client) as queue, RequestSender(client, idle_s=1) as requests:
             await requests.request(queue, Order("tea"))
@@ -242,7 +228,7 @@ def test_abandoned_queues_can_be_deleted_from_outside(run: Run, settings: dict[s
     async def test(client: Client) -> None:
         await client.create_queue("unanswered")
         await client.create_queue(f"{QUEUE_PREFIX}not-ours")
-        await asyncio.to_thread(killed_when_it_says, "waits", "requester", settings)
+        await asyncio.to_thread(said_before_kill, 1, PROCESS, settings, "requester")
         deleted = 0
         while not deleted:
             deleted = await delete_abandoned(client)
