@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,17 @@ def test_a_value_that_is_no_attribute(drive: Driver, value: object) -> None:
 
     with pytest.raises(TypeError, match="invalid value of the message attribute 'flag': expected str, int"):
         drive(steps, "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("body", [b"bytes", None, {"a": 1}])
+def test_a_body_that_is_no_text(drive: Driver, body: Any) -> None:
+    async def steps(client: Actions) -> None:
+        with pytest.raises(TypeError, match="invalid body: expected str, not"):
+            await client.send_message("http://q/1/q", body)
+        with pytest.raises(TypeError, match="invalid body: expected str, not"):
+            await client.send_message_batch("http://q/1/q", [SendEntry(body=body)])
+
+    drive(steps, "http://127.0.0.1:1")
 
 
 def test_fifo(drive: Driver, server: ServerProcess) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from penstock.client.codec import EncodeError, JsonCodec
 from penstock.client.consumer.retry import Constant
@@ -147,6 +149,26 @@ def test_the_trace_of_the_environment_is_passed_on(monkeypatch: pytest.MonkeyPat
     run(test)
 
 
+def test_the_current_span_is_passed_on() -> None:
+    context = SpanContext(
+        trace_id=0x5759E988BD862E3FE1BE46A994272793, span_id=0x53995C3F42CD8AD8, is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+    )  # fmt: skip
+    header = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+
+    async def test() -> None:
+        client = FakeClient()
+        async with Producer(client, "orders") as producer:
+            with trace.use_span(NonRecordingSpan(context)):
+                await producer.send("tea")
+                await producer.send("coffee", message_system_attributes={"AWSTraceHeader": "Root=other"})
+            await producer.send("water")
+        traces = [entry.message_system_attributes for entry in client.entries]
+        assert traces == [{"AWSTraceHeader": header}, {"AWSTraceHeader": "Root=other"}, None]
+
+    run(test)
+
+
 def test_a_closed_producer_has_sent_everything_and_takes_nothing_more() -> None:
     async def test() -> None:
         client = FakeClient()
@@ -177,6 +199,17 @@ def test_requests_at_a_time_are_bounded() -> None:
         async with Producer(client, "orders", requests_max=3) as producer:
             await asyncio.gather(*(producer.send(str(number)) for number in range(200)))
         assert client.under_way_max == 3
+
+    run(test)
+
+
+def test_a_loop_of_submits_does_not_keep_requests_from_being_made() -> None:
+    async def test() -> None:
+        client = FakeClient()
+        async with Producer(client, "orders") as producer:
+            for number in range(1000):
+                await producer.submit(str(number))
+            assert len(client.stored) > 500
 
     run(test)
 

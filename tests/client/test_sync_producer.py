@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from penstock.client.codec import EncodeError
 from penstock.client.errors import ApiError
@@ -20,6 +23,7 @@ class FakeClient:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.bodies: list[str] = []
+        self.traces: list[Any] = []
         self._lock = threading.Lock()
 
     def send_message_batch(self, queue_url: str, entries: Iterable[SendEntry]) -> BatchResult[SentEntry]:
@@ -27,6 +31,7 @@ class FakeClient:
         with self._lock:
             self.sizes.append(len(given))
             self.bodies += [entry.body for _, entry in given]
+            self.traces += [entry.message_system_attributes for _, entry in given]
         result: BatchResult[SentEntry] = BatchResult(successful=[], failed=[])
         for place, entry in given:
             if entry.body.startswith("bad"):
@@ -69,3 +74,27 @@ def test_a_closed_producer_takes_nothing_more() -> None:
     for act in (producer.send, producer.submit):
         with pytest.raises(RuntimeError, match="closed"):
             act("tea")
+
+
+def test_the_trace_is_that_of_the_calling_thread() -> None:
+    client = FakeClient()
+    context = SpanContext(trace_id=1, span_id=2, is_remote=False)
+    with SyncProducer(client, "orders") as producer, trace.use_span(NonRecordingSpan(context)):
+        producer.send("tea")
+    header = "Root=1-00000000-000000000000000000000001;Parent=0000000000000002;Sampled=0"
+    assert client.traces == [{"AWSTraceHeader": header}]
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(TypeError, match="linger"):
+        SyncProducer(FakeClient(), "orders", linger=1)  # type: ignore[call-arg]
+
+
+def test_a_full_producer_lets_threads_wait_and_loses_nothing() -> None:
+    client = FakeClient()
+    with (
+        SyncProducer(client, "orders", messages_max=3, linger_s=0) as producer,
+        ThreadPoolExecutor(10) as threads,
+    ):
+        list(threads.map(producer.submit, (str(number) for number in range(1000))))
+    assert sorted(map(int, client.bodies)) == list(range(1000))

@@ -13,6 +13,7 @@ SCRIPT = """\
 from typing import assert_type
 
 from penstock.client import Client, Message, QueuePage, SyncClient
+from penstock.client import Klient  # type: ignore[attr-defined]
 
 def blocking(client: SyncClient) -> None:
     assert_type(client.receive_message("q", max_number_of_messages=10), list[Message])

@@ -83,6 +83,7 @@ class Actions:
         message_deduplication_id: str | None = None,
     ) -> SentMessage:
         """Send one message. Raises ChecksumMismatch if the server got another body."""
+        _need_text(body)
         if self._payloads is not None:
             entry = SendEntry(body=body, message_attributes=dict(message_attributes or {}))
             await self._store_payloads(self._payloads, [entry])
@@ -140,6 +141,8 @@ class Actions:
     ) -> BatchResult[SentEntry]:
         """Send up to ten messages. A text stands for a message with this body. Look at ``failed`` of the result."""
         given = [SendEntry(body=entry) if isinstance(entry, str) else entry for entry in entries]
+        for entry in given:
+            _need_text(entry.body)
         if self._payloads is not None:
             await self._store_payloads(self._payloads, given)
         members = [
@@ -479,6 +482,11 @@ def _decode(result: type[R], answer: bytes) -> R:
 
 def _given(**members: Any) -> Json:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _need_text(body: str) -> None:
+    if not isinstance(body, str):
+        raise TypeError(f"invalid body: expected str, not {type(body).__name__}; encode bytes as base64, say")
 
 
 def _attributes(attributes: Attributes | None) -> dict[str, Any] | None:

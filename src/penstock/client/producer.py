@@ -25,6 +25,7 @@ from penstock.client.structs import AttributeValue, BatchResult, SendEntry, Sent
 from penstock.client.trace_header import trace_attributes
 
 REQUESTS_MAX = 8
+_SUBMITS_IN_A_ROW = 50
 _BACKOFF = Exponential(0.1, 2.0, 5.0)
 
 
@@ -37,10 +38,11 @@ class BatchSender(Protocol):
 
 
 class SendOptions(TypedDict, total=False):
-    """As of SendMessage."""
+    """As of SendMessage. Without system attributes the message carries the trace that it belongs to."""
 
     delay_seconds: int | None
     message_attributes: Mapping[str, AttributeValue] | None
+    message_system_attributes: Mapping[str, AttributeValue] | None
     message_group_id: str | None
     message_deduplication_id: str | None
 
@@ -88,6 +90,7 @@ class Producer:
         self._outcomes: set[asyncio.Future[SentMessage]] = set()
         self._requests: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._submits = 0
         self._flushes = 0
         self._is_closed = False
 
@@ -100,12 +103,20 @@ class Producer:
         """Wait for room only. The future has the result once the message is stored, or the error: ApiError if the
         server refused the message, Unavailable if it could not be reached for ``retry_s_max``. Cancelling the future
         withdraws a message that is not yet in a request. Raises EncodeError."""
+        self._submits += 1
+        if self._submits % _SUBMITS_IN_A_ROW == 0:
+            await asyncio.sleep(0)  # a loop of submits must not keep requests from being made
         encoded = self._codec.encode(value)
+        system_attributes = (
+            options["message_system_attributes"]
+            if "message_system_attributes" in options
+            else trace_attributes()
+        )
         entry = SendEntry(
             body=encoded.body,
             delay_seconds=options.get("delay_seconds"),
             message_attributes={**encoded.attributes, **(options.get("message_attributes") or {})} or None,
-            message_system_attributes=trace_attributes(),
+            message_system_attributes=dict(system_attributes) if system_attributes else None,
             message_group_id=options.get("message_group_id"),
             message_deduplication_id=options.get("message_deduplication_id"),
         )

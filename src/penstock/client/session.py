@@ -6,6 +6,7 @@ Everything is a coroutine over a network, so that the same code serves asyncio a
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,7 +21,10 @@ from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
 from penstock.client.signing import RequestTemplate
 
 ADMIN_SERVICE = "penstock"  # in a signature
+_UNSIGNED = ""
 TIMEOUT_S = 30.0
+
+_log = logging.getLogger(__name__)
 
 # Doing these twice is the same as doing them once. A message that is received twice becomes visible once more.
 _IDEMPOTENT = (
@@ -105,17 +109,8 @@ class Session:
 
     async def page(self, path: str) -> Answer:
         """A page that needs no signature, such as a health check, whatever its status."""
-        template = RequestTemplate("GET", f"{self._url}{path}", {}, None, "", "")
-        attempt = 1
-        while True:
-            try:
-                return await self.network.exchange(self._address, template.request(b"", 0), self._timeout_s)
-            except ExchangeFailed as failure:
-                wait_s = self._quota.wait_s(of_failure(failure), attempt, is_idempotent=True)
-                if wait_s is None:
-                    raise self._unavailable(failure) from None
-            await self.network.sleep(wait_s)
-            attempt += 1
+        kind = RequestKind("GET", path, (), _UNSIGNED, True)
+        return await self._call(kind, b"", self._timeout_s, any_status=True)
 
     async def is_penstock(self) -> bool:
         """Has the server an admin API? Asked once, without a signature."""
@@ -146,10 +141,11 @@ class Session:
         is_idempotent: bool = False,
         sink: Sink | None = None,
         abandoned: Abandoned | None = None,
+        any_status: bool = False,
     ) -> Answer:
         attempt = 1
         while True:
-            keys = await self._keys.get()
+            keys = None if kind.service == _UNSIGNED else await self._keys.get()
             request = self._template(kind, keys).request(body, time.time())
             error: ApiError | Unavailable
             try:
@@ -157,7 +153,7 @@ class Session:
             except ExchangeFailed as failure:
                 error, setback = self._unavailable(failure), of_failure(failure)
             else:
-                if answer.status < 300:
+                if answer.status < 300 or any_status:
                     self._quota.succeeded()
                     return answer
                 error = _refusal(answer)
@@ -167,6 +163,7 @@ class Session:
             wait_s = self._quota.wait_s(setback, attempt, is_idempotent=is_idempotent or kind.is_idempotent)
             if wait_s is None:
                 raise error
+            _log.debug("attempt %d failed, the next in %.2f s: %s", attempt, wait_s, error)
             await self.network.sleep(wait_s)
             attempt += 1
 

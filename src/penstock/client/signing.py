@@ -39,10 +39,14 @@ class RequestTemplate:
         sent = {name.lower(): value for name, value in headers.items()} | {"host": host}
         if keys is not None and keys.token:
             sent["x-amz-security-token"] = keys.token
-        if " " in target or not all(text.isascii() and text.isprintable() for text in (url, *sent.values())):
+        if " " in target or not _can_be_sent(target):
             raise ValueError(
-                f"{method} {url!r} cannot be sent: quote what is not ASCII, spaces and line breaks"
+                f"{method} {target!r} cannot be sent: quote spaces, line breaks and what is not ASCII"
             )
+        in_head = sent if keys is None else sent | {"region": region, "access key": keys.access_key}
+        for name, value in in_head.items():
+            if not _can_be_sent(value):
+                raise ValueError(f"invalid {name}: expected printable ASCII characters, without a line break")
         if keys is not None:
             sent["x-amz-date"] = _DATE
         # Proxies may change the user agent, so it is not signed.
@@ -86,6 +90,10 @@ class RequestTemplate:
             f"{before}{stamp}{after}{day}{self._scope}{self._signed_names}{signature}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         ).encode() + body
+
+
+def _can_be_sent(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def _halves(text: str) -> tuple[str, str]:

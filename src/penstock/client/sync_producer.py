@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Queue
 from types import TracebackType
-from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, Protocol, Self, TypedDict, Unpack
 
 from penstock.client.codec import Codec
 from penstock.client.consumer.retry import Backoff
 from penstock.client.producer import REQUESTS_MAX, Producer, SendOptions
 from penstock.client.structs import BatchResult, SendEntry, SentEntry, SentMessage
+from penstock.client.trace_header import trace_attributes
 
-T = TypeVar("T")
+_STEPS_MAX = 100
 
 
 class BlockingBatchSender(Protocol):
@@ -37,42 +39,56 @@ class ProducerSettings(TypedDict, total=False):
 
 
 class SyncProducer:
-    """For any number of threads. Use it as a context manager, or close it, to send the rest."""
+    """For any number of threads. Use it as a context manager, or close it, to send the rest.
+
+    Threads hand messages over through a short queue, so that they need not wait for the other thread each time."""
 
     def __init__(self, client: BlockingBatchSender, queue: str, **settings: Unpack[ProducerSettings]) -> None:
-        self._threads = ThreadPoolExecutor(settings.get("requests_max", REQUESTS_MAX), "penstock-producer")
+        self._steps: Queue[_Step | None] = Queue(_STEPS_MAX)  # None: there are no more
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._is_idle = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-producer", daemon=True)
+        threads = ThreadPoolExecutor(settings.get("requests_max", REQUESTS_MAX), "penstock-producer")
+        started: Future[None] = Future()
+        work = self._work(started, threads, lambda: Producer(_InThreads(client, threads), queue, **settings))
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(work,), daemon=True)
         self._thread.start()
-
-        async def make() -> Producer:
-            return Producer(_InThreads(client, self._threads), queue, **settings)
-
-        self._producer = self._run(make()).result()
+        started.result()
 
     def send(self, value: Any, **options: Unpack[SendOptions]) -> SentMessage:
         """Send a message and wait until it is stored."""
-        return self._run(self._producer.send(value, **options)).result()
+        return self.submit(value, **options).result()
 
     def submit(self, value: Any, **options: Unpack[SendOptions]) -> Future[SentMessage]:
         """Wait for room only. The future has the result once the message is stored, or the error."""
-        return self._run(self._submit(value, options)).result()
+        result: Future[SentMessage] = Future()
+        options.setdefault("message_system_attributes", trace_attributes())  # of this thread
+
+        async def submit(producer: Producer) -> None:
+            outcome = await producer.submit(value, **options)
+            outcome.add_done_callback(lambda done: _copy(done, result))
+
+        self._hand_over(_Step(submit, result))
+        return result
 
     def flush(self) -> None:
         """Send what was submitted so far without lingering, and wait until each message is stored or has failed."""
-        self._run(self._producer.flush()).result()
+        result: Future[None] = Future()
+
+        async def flush(producer: Producer) -> None:
+            await producer.flush()
+            result.set_result(None)
+
+        self._hand_over(_Step(flush, result))
+        result.result()
 
     def close(self) -> None:
         """Refuse further messages, and send the rest."""
-        if self._loop.is_closed():
-            return
-        try:
-            self._run(self._producer.aclose()).result()
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._threads.shutdown()
+        if not self._is_closed:
+            self._hand_over(None)
+        self._thread.join()
+        self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -82,19 +98,60 @@ class SyncProducer:
     ) -> None:
         self.close()
 
-    async def _submit(self, value: Any, options: SendOptions) -> Future[SentMessage]:
-        outcome = await self._producer.submit(value, **options)
+    def _hand_over(self, step: _Step | None) -> None:
+        """Waits if too many are on their way."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the producer is closed")
+            self._is_closed = step is None
+            self._steps.put(step)
+            if self._is_idle:
+                self._is_idle = False
+                self._loop.call_soon_threadsafe(self._wake.set)
 
-        async def result() -> SentMessage:
-            return await outcome
+    # -- in the other thread ---------------------------------------------------------------------------------
 
-        return self._run(result())
+    async def _work(
+        self, started: Future[None], threads: ThreadPoolExecutor, make: Callable[[], Producer]
+    ) -> None:
+        self._wake = asyncio.Event()
+        with threads:
+            try:
+                made = make()
+                started.set_result(None)
+            except Exception as error:
+                started.set_exception(error)
+                return
+            async with made as producer:
+                while (step := await self._next_step()) is not None:
+                    if not step.result.set_running_or_notify_cancel():
+                        continue
+                    try:
+                        await step.run(producer)
+                    except Exception as error:
+                        step.result.set_exception(error)
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._loop.is_closed():
-            coroutine.close()
-            raise RuntimeError("the producer is closed")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    async def _next_step(self) -> _Step | None:
+        while self._steps.empty():
+            self._is_idle = True  # a thread looks at it after it has handed over, so nothing is missed
+            if self._steps.empty():
+                await self._wake.wait()
+            self._wake.clear()
+        return self._steps.get_nowait()
+
+
+class _Step(NamedTuple):
+    run: Callable[[Producer], Awaitable[None]]
+    result: Future[Any]
+
+
+def _copy(done: asyncio.Future[SentMessage], result: Future[SentMessage]) -> None:
+    if done.cancelled():
+        result.set_exception(RuntimeError("the producer is closed"))
+    elif (error := done.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(done.result())
 
 
 class _InThreads:

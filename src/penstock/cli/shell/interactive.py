@@ -20,6 +20,7 @@ from penstock.cli.shell.operations import QueueOperations, not_found
 from penstock.cli.shell.view import Found
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Unavailable
+from penstock.client.credentials import ProfileError
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -125,7 +126,7 @@ class Shell:
                 self._run(name, words[1:])
         except click.ClickException as error:
             _print_error(error.format_message())
-        except (ApiError, Unavailable, ValueError, OSError) as error:
+        except (ApiError, Unavailable, ProfileError, ValueError, OSError) as error:
             _print_error(str(error))
         except (click.Abort, KeyboardInterrupt):
             _print_error("interrupted")
