@@ -43,7 +43,7 @@ MAY_IMPORT = {
         "client",
         "testing.controlled_time",
     },
-    "migrate": {"queues", "broker", "monitoring", "services", "server", "store"},
+    "migrate": {"metrics", "queues", "broker", "monitoring", "services", "server", "store"},
     "console": set[str](),  # files for browsers
     "client": {"auth.sigv4.canonical"},
     "testing": {"broker", "client", "queues", "server", "store.changes"},

@@ -45,3 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     uncommitted_bytes_max: int = 64 * 1024 * 1024
     history_events_max: int = 50_000
     history_ms_max: int = DAY
+    metrics_seconds_bytes: int = 32 * 1024 * 1024
+    metrics_seconds_queues: int = 1000  # so many at a time are looked at every second
+
+    # Bounds for what is stored beside messages.
+    metrics_bytes_max: int = 256 * 1024 * 1024  # of all shards; 0: no metrics are kept

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import QueueMissing
 from penstock.limits import MINUTE
-from sim.world import SECOND, World, outgoing
+from sim.world import SECOND, UNMETERED, World, outgoing
 
 
 def test_an_empty_queue_answers_empty_at_the_end(world: World) -> None:
@@ -157,13 +157,14 @@ def test_stopping_ends_polls_with_nothing(world: World) -> None:
     assert poll.bodies == []
 
 
-def test_idle_polls_cost_nothing_until_their_end(roomy: World) -> None:
-    roomy.create("q")
-    polls = [roomy.poll("q") for _ in range(200)]
-    before = roomy.runtime.fired
-    roomy.advance(19 * SECOND)
-    assert roomy.runtime.fired == before, "nothing polls"
-    assert not any(poll.done for poll in polls)
+def test_idle_polls_cost_nothing_until_their_end() -> None:
+    with World(UNMETERED) as roomy:
+        roomy.create("q")
+        polls = [roomy.poll("q") for _ in range(200)]
+        before = roomy.runtime.fired
+        roomy.advance(19 * SECOND)
+        assert roomy.runtime.fired == before, "nothing polls"
+        assert not any(poll.done for poll in polls)
 
 
 def test_a_deleted_queue_lets_go_of_its_receives_a_few_at_a_time(world: World) -> None:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
 from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
+from penstock.broker.metric_log import (
+    METRICS_LOG,
+    METRICS_STATE,
+    MetricsState,
+    RecentEntry,
+    read_gathered,
+    read_log,
+)
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.broker.number_times import NUMBER_NOTES, NumberNotes
 from penstock.broker.operations import Operation
 from penstock.errors import StoreError, StoreUnknown
+from penstock.metrics.queue_rows import QueueRow, TimedRow, pack_rows, unpack_rows
 from penstock.names import QueueName, shard_of
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, Content, encode_content
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds
 from penstock.queues.settings import QueueRecord, QueueSettings, Redrive
-from penstock.store.changes import POSITION_GAP, Changes, DedupRow, EntryRow
+from penstock.store.changes import POSITION_GAP, Changes, DedupRow, EntryRow, LogRow
 from penstock.store.memory import MemoryStore
 from penstock.store.port import LAST, Mark, Selection, ShardState, Store
 
@@ -102,6 +115,7 @@ class ShardFiller:
         bulk = self._bulk_task(queues[0].name)
         changes.records[BULK_TASKS.name, bulk.id] = BULK_TASKS.encode(bulk)
         self._purge(changes, queues[0])
+        self._add_metrics(changes, queues)
         self._append(changes)
         for queue in queues[1:]:
             self._append(self._edited(queue))
@@ -133,8 +147,8 @@ class ShardFiller:
 
     def _task(self, source: QueueName) -> MoveTaskRecord:
         return MoveTaskRecord(
-            id=f"task-{self._next()}", source=source, destination=None, rate=5, status=MoveStatus.RUNNING,
-            started_ms=NOW_MS, to_move=7, moved=2,
+            id=f"{source.region}-{source.name}-{self._next()}", source=source, destination=None, rate=5,
+            status=MoveStatus.RUNNING, started_ms=NOW_MS, to_move=7, moved=2,
         )  # fmt: skip
 
     def _bulk_task(self, queue: QueueName) -> BulkTaskRecord:
@@ -163,6 +177,25 @@ class ShardFiller:
             failures = MessageFailures(queue.id, (FailureReport(f"failure of {queue.name.name}"),))
             changes.records[FAILURES.name, str(row.seq)] = FAILURES.encode(failures)
         return changes
+
+    def _add_metrics(self, changes: Changes, queues: Sequence[QueueRecord]) -> None:
+        """Some in chunks, and some only among the recent entries."""
+        minute_s, position = NOW_MS // 60_000 * 60, NOW_MS - 10_000
+        rows = [(queue.id, minute_s, QueueRow(sent=self._chance.randrange(9))) for queue in queues]
+        for number in range(self._chance.randrange(3)):
+            for queue in queues:
+                packed = pack_rows([TimedRow(minute_s - 600 + 60 * number, 1, QueueRow(received=number))])
+                changes.logs.append(LogRow(METRICS_LOG, str(queue.id), position + number, packed))
+        entries = (
+            RecentEntry(minute_s, rows),
+            RecentEntry(minute_s + 60, [], [queue.id for queue in queues]),
+        )
+        for number, entry in enumerate(entries):
+            packed = zlib.compress(msgspec.msgpack.encode(entry))
+            changes.logs.append(LogRow(METRICS_LOG, "recent", position + 10 + number, packed))
+        state = MetricsState(position + 11, {position // 14_400_000: 1000})
+        changes.records[METRICS_STATE.name, "state"] = METRICS_STATE.encode(state)
+        changes.records[NUMBER_NOTES.name, "numbers"] = NUMBER_NOTES.encode(NumberNotes([(1, NOW_MS - 5)]))
 
     def _add(self, changes: Changes, queue: QueueRecord) -> None:
         chance, seq = self._chance, self._next()
@@ -242,4 +275,11 @@ def _held(store: Store, record: QueueRecord, state: ShardState) -> Dump:
         "failures": [each.reports for each in failures],
         "rows": [row._replace(seq=0, queue=0, content=contents[row.seq]) for row in rows],
         "sends": [(send.digest, send.until_ms) for send in sends],
+        "metrics": _metrics(store, record.id),
     }
+
+
+def _metrics(store: Store, queue: int) -> list[TimedRow]:
+    stored = [row for chunk in read_log(store, queue, -1) for row in unpack_rows(chunk.data)]
+    gathered = read_gathered(store).rows.get(queue)
+    return stored + ([] if gathered is None else gathered.timed)

@@ -41,6 +41,8 @@ from penstock.testing.runtime import SimulatedRuntime
 T = TypeVar("T")
 
 ROOMY = Limits()
+UNMETERED = Limits(metrics_bytes_max=0)
+"""No metrics are kept: nothing is looked at every second."""
 TINY = Limits(
     memory_budget_bytes=2_000,
     lane_window_max=4,
@@ -53,7 +55,19 @@ TINY = Limits(
 )
 """So little memory that a dozen messages are a backlog: everything is paged."""
 
-__all__ = ["DAY", "MINUTE", "ROOMY", "SECOND", "TINY", "Caller", "FaultyStore", "Poll", "World", "name_of"]
+__all__ = [
+    "DAY",
+    "MINUTE",
+    "ROOMY",
+    "SECOND",
+    "TINY",
+    "UNMETERED",
+    "Caller",
+    "FaultyStore",
+    "Poll",
+    "World",
+    "name_of",
+]
 
 
 def name_of(short: str) -> QueueName:

@@ -25,13 +25,16 @@ from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.other_shards import A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
 from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Extension, Partition, Recovery, Shared
+from penstock.broker.queue_series import QueueSeries, SeriesQuery
 from penstock.broker.quotas import OtherProcesses, Quotas
+from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import QueueQuery, QueueSummary, ShardStatus, summary_of
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
 from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
 from penstock.limits import Limits
+from penstock.metrics.series import Point
 from penstock.names import QueueName, Requester, Space, shard_of
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
@@ -64,6 +67,7 @@ class Broker:
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
             self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
+            SecondsMemory(limits.metrics_seconds_bytes),
         )  # fmt: skip
         self.questions: list[ShardQuestion[Any, Any]] = []
         """Of extensions: what other processes may ask about the shards of this one."""
@@ -230,6 +234,24 @@ class Broker:
     async def summary(self, queue: LiveQueue) -> QueueSummary:
         return await summary_of(self._partition_of(queue), queue)
 
+    @property
+    def keeps_metrics(self) -> bool:
+        return self.limits.metrics_bytes_max > 0
+
+    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
+        """Metrics of the first queues of all shards, in order of name. Raises Unreachable."""
+        return await self._others.series(query)
+
+    async def queue_series(
+        self, space: Space, queue: str, metric: str, start_s: int, end_s: int, period_s: int
+    ) -> list[Point]:
+        """One metric (of QUEUE_METRICS) of one queue of any shard: the buckets of a period from ``start_s`` on.
+
+        Those without values are left out; a queue that does not exist has none. Raises Unreachable."""
+        query = SeriesQuery(space, [metric], start_s, end_s, period_s, 1, only=frozenset([queue]))
+        found = await self._others.series(query)
+        return found[0].points[0] if found else []
+
     async def dead_letter_queues(self, space: Space) -> set[str]:
         """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
         return await self._others.targets(space)
@@ -383,6 +405,7 @@ class Broker:
         return queue.dead_letter(handle, seq, requester)
 
     def counts(self, queue: LiveQueue) -> Coroutine[Any, None, Counts]:
+        queue.metrics.used_ms = queue.shard.clock.now_ms()
         return queue.counts()
 
     # -- move tasks ------------------------------------------------------------------------------------------

@@ -148,6 +148,8 @@ class Catalogue:
             self._cooldowns.put(_key(queue.name), Cooldown(now_ms + self._shard.limits.delete_pause_ms))
         self._shard.changes.drop(queue.id)
         self._shard.touch(queue)
+        if self._context.metering is not None:
+            self._context.metering.forget(queue)
         self._leave(queue)
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
@@ -166,6 +168,8 @@ class Catalogue:
             del self._names[queue.name.space]
         queue.waiting.end(QueueMissing())
         queue.memory.forget()
+        if self._context.metering is not None:
+            self._context.metering.leave(queue)
 
     def _undone(self, key: str, record: QueueRecord | None) -> None:
         """A refused commit had changed this queue: it is again what it was."""

@@ -24,8 +24,9 @@ from penstock.broker.history import (
     MessageHistory,
     holder_of,
 )
+from penstock.broker.metering import Metering
 from penstock.broker.queue_memory import QueueMemory
-from penstock.broker.rates import QueueRates
+from penstock.broker.queue_metrics import QueueMetrics
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Client, WaitingReceives
 from penstock.errors import HandleInvalid, NotOwned, NotPossible, PenstockError, StoreClosed, TooManyInFlight
@@ -58,13 +59,21 @@ class QueueContext:
     """What all live queues of a shard share."""
 
     def __init__(
-        self, shard: Shard, tools: Tools, receipts: ReceiptSigner, keys: KeyGuard, history: MessageHistory
+        self,
+        shard: Shard,
+        tools: Tools,
+        receipts: ReceiptSigner,
+        keys: KeyGuard,
+        history: MessageHistory,
+        metering: Metering | None,
     ) -> None:
+        """``metering``: None: no metrics are kept."""
         self.shard = shard
         self.tools = tools
         self.receipts = receipts
         self.keys = keys
         self.history = history
+        self.metering = metering
 
     dead_letter: Callable[[Entry, LiveQueue, QueueName, int], None]
     """``dead_letter(message, leaving, to, now_ms)``: it leaves its queue for another, with the open commit."""
@@ -78,7 +87,7 @@ class QueueContext:
 
 class LiveQueue:
     __slots__ = (
-        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "memory", "name", "rates", "rules",
+        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "memory", "metrics", "name", "rules",
         "settings", "waiting",
     )  # fmt: skip
 
@@ -90,7 +99,9 @@ class LiveQueue:
         self.rules: StandardQueue | FifoQueue = kind(record, context.tools)
         self.waiting = WaitingReceives(shard, self._decide_receive, self._due)
         self.memory = QueueMemory(shard, self)
-        self.rates = QueueRates()
+        self.metrics = QueueMetrics()
+        if context.metering is not None:
+            context.metering.add(self)
         # Called through local variables only: `self._note(…)` would be looked up by every call, without a cache.
         self._note = context.history.note if context.history.events_max else None
         self.deleted = False
@@ -170,10 +181,16 @@ class LiveQueue:
         shard.joining(self).extend(entries)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
         await shard.settled()
-        rates, note = self.rates, self._note
-        if now_ms >= rates.period_ends_ms:
-            rates.turn(now_ms)
-        rates.sent += len(entries)
+        metrics, note = self.metrics, self._note
+        if now_ms >= metrics.second_ends_ms:
+            metrics.turn(now_ms)
+        metrics.sent += len(entries)
+        if len(entries) < len(messages):
+            metrics.duplicates += len(messages) - len(entries)
+            messages = _new_ones(messages, answers, entries)
+        sizes = metrics.sizes
+        for message in messages:
+            sizes[message.size] = sizes.get(message.size, 0) + 1
         if note is not None:
             index, queue = shard.index, self.id
             for entry in entries:
@@ -207,9 +224,11 @@ class LiveQueue:
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
         if not deliveries:
-            if now_ms >= self.rates.period_ends_ms:
-                self.rates.turn(now_ms)
-            self.rates.empty += 1
+            metrics = self.metrics
+            now_ms = shard.clock.now_ms()  # it may have waited
+            if now_ms >= metrics.second_ends_ms:
+                metrics.turn(now_ms)
+            metrics.empty += 1
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled()
@@ -231,6 +250,10 @@ class LiveQueue:
             caller.if_unread = None
             self._take_back(deliveries)
             return []
+        metrics, at_ms = self.metrics, deliveries[0].received_ms
+        if at_ms >= metrics.second_ends_ms:
+            metrics.turn(at_ms)
+        metrics.received += len(received)
         return received
 
     async def _wait(self, ask: Ask, caller: Client, wait_ms: int) -> list[Delivery]:
@@ -282,10 +305,7 @@ class LiveQueue:
     def _note_receive(
         self, deliveries: list[Delivery], requester: Requester | None, visibility_ms: int, now_ms: int
     ) -> None:
-        rates, note = self.rates, self._note
-        if now_ms >= rates.period_ends_ms:
-            rates.turn(now_ms)
-        rates.received += len(deliveries)
+        note = self._note
         if note is not None:
             index, queue = self._shard.index, self.id
             for delivery in deliveries:
@@ -364,6 +384,7 @@ class LiveQueue:
         outcomes: Outcomes = []
         unknown: list[tuple[int, Receipt]] = []
         changed: list[tuple[int, int]] = []  # messages, and for how long they are hidden now
+        received_ms: dict[int, int] = {}  # of those to be deleted
         removed = shard.changes.removed
         removed_before = len(removed)
         for i, handle in enumerate(handles):
@@ -371,6 +392,7 @@ class LiveQueue:
             try:
                 receipt = read(handle, self.id)
                 if hide_ms is None:
+                    received_ms[receipt.seq] = receipt.received_ms
                     outcome = rules.delete(receipt, now_ms, shard.changes)
                 else:
                     outcome = rules.change_visibility(receipt, hide_ms[i], now_ms, shard.changes)
@@ -386,11 +408,15 @@ class LiveQueue:
         if unknown:
             deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
         await shard.settled()
+        metrics, note = self.metrics, self._note
+        if now_ms >= metrics.second_ends_ms:
+            metrics.turn(now_ms)
+        if hide_ms is None:
+            metrics.deleted += outcomes.count(None)  # SQS: with those of messages that are deleted already
         if deleted:
-            rates, note = self.rates, self._note
-            if now_ms >= rates.period_ends_ms:
-                rates.turn(now_ms)
-            rates.deleted += len(deleted)
+            metrics.processed += len(deleted)
+            for seq in deleted:
+                metrics.processing_ms += now_ms - received_ms[seq]
             if note is not None:
                 index, queue = shard.index, self.id
                 for seq in deleted:
@@ -493,3 +519,12 @@ class LiveQueue:
         self.rules.purge(upto)
         self.memory.emptied()
         self.decided(now_ms)
+
+
+def _new_ones(messages: list[Outgoing], answers: list[Sent], entries: list[Entry]) -> list[Outgoing]:
+    """The messages that became entries, which are in the same order; the others were duplicates."""
+    found: list[Outgoing] = []
+    for message, answer in zip(messages, answers, strict=True):
+        if len(found) < len(entries) and answer.sequence == entries[len(found)].seq:
+            found.append(message)
+    return found

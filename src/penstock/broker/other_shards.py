@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from penstock.broker.failures import FailureReport
+from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestion, first_series, series_of
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
@@ -157,6 +158,9 @@ class OtherShards(Protocol):
     async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
         """The first queues in the order of the query."""
 
+    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
+        """Of the first queues, in order of name."""
+
     async def targets(self, space: Space) -> set[str]:
         """The names that queues have as their dead-letter queue."""
 
@@ -218,6 +222,10 @@ class OwnedShards:
         found = [await summaries_of(each, question.query) for each in partitions]
         return first_summaries(found, question.query)
 
+    async def series(self, question: SeriesQuestion) -> list[QueueSeries]:
+        partitions = [self._partition(shard) for shard in question.shards]
+        return first_series([await series_of(each, question.query) for each in partitions], question.query)
+
     async def targets(self, question: TargetsQuestion) -> set[str]:
         partitions = [self._partition(shard) for shard in question.shards]
         return set[str]().union(*[await targets_of(each, question.space) for each in partitions])
@@ -276,6 +284,10 @@ class LocalShards:
     async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
         with _all_open():
             return await self._owned.summaries(SummariesQuestion(self._all, query))
+
+    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
+        with _all_open():
+            return await self._owned.series(SeriesQuestion(self._all, query))
 
     async def targets(self, space: Space) -> set[str]:
         with _all_open():

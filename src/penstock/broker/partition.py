@@ -21,10 +21,12 @@ from penstock.broker.history import EXPIRED, MessageHistory
 from penstock.broker.inbox import Inbox
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, QueueContext
+from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.quotas import Quotas
+from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
 from penstock.broker.transfers import Transfers
 from penstock.broker.upkeep import MemoryRelief, Upkeep
@@ -60,6 +62,7 @@ class Shared(NamedTuple):
     others: OtherShards
     slots: PageSlots
     history: MessageHistory
+    seconds: SecondsMemory
 
 
 class Extension(Protocol):
@@ -85,7 +88,9 @@ class Partition:
             SendDigests(shared.dedup_key or shard.secret), former,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
-        context = QueueContext(shard, tools, receipts, shared.keys, shared.history)
+        keeps_metrics = shard.limits.metrics_bytes_max > 0
+        self.metering = Metering(shard, shared.seconds, shared.shards) if keeps_metrics else None
+        context = QueueContext(shard, tools, receipts, shared.keys, shared.history, self.metering)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
         quotas.add(shard, catalogue)
@@ -124,6 +129,8 @@ class Partition:
         """Begin the work that no request asks for: expiry, tasks under way, cleanup."""
         self.shard.start()
         self.upkeep.start()
+        if self.metering is not None:
+            self.metering.start()
         if self.outbox is not None:
             self.outbox.start()
         self.moves.start()
@@ -144,8 +151,9 @@ class Partition:
         self.catalogue.check_name_free(name, self.shard.clock.now_ms())
 
     def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> LiveQueue:
-        wall_ms = self.shard.clock.wall_ms()
-        return self.catalogue.create(
+        clock = self.shard.clock
+        wall_ms = clock.wall_ms()
+        queue = self.catalogue.create(
             QueueRecord(
                 id=self.shard.next_number(),
                 name=name,
@@ -155,6 +163,8 @@ class Partition:
                 modified_ms=wall_ms,
             )
         )
+        queue.metrics.turn(clock.now_ms())
+        return queue
 
     def change(self, queue: LiveQueue, settings: QueueSettings, tags: dict[str, str]) -> None:
         clock, record = self.shard.clock, msgspec.structs.replace(queue.record, tags=tags)
@@ -175,6 +185,7 @@ class Partition:
         self._stop_parts()
         self.end_polls()
         self.shard.write_later()
+        self._flush_metrics()
         await self.shard.settled()
 
     async def close(self) -> None:
@@ -185,6 +196,7 @@ class Partition:
         for queue in queues:
             while queue.waiting:
                 await self.shard.turn()
+        self._flush_metrics()
         await self.shard.drained()
         self._forget(queues)
         self.finish()
@@ -200,6 +212,10 @@ class Partition:
         if self.shard.ended is None:
             self.shard.finish(StoreClosed("the shard belongs to another process now"))
 
+    def _flush_metrics(self) -> None:
+        if self.metering is not None:
+            self.metering.flush()
+
     def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True
         self._stop_parts()
@@ -213,6 +229,8 @@ class Partition:
         self.upkeep.stop()
         self.moves.stop()
         self.bulk_tasks.stop()
+        if self.metering is not None:
+            self.metering.stop()
         if self.outbox is not None:
             self.outbox.stop()
         for extension in self.extensions:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from penstock.broker.rates import Rates
+from penstock.broker.queue_metrics import Rates
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, Space
 from penstock.queues.messages import Counts
@@ -242,7 +242,7 @@ async def _values(
         case "bytes":
             return {queue.id: float(usage.get(queue.id, _NOTHING).bytes) for queue in queues}
         case "sent_rate":
-            return {queue.id: queue.rates.per_second(now_ms).sent for queue in queues}
+            return {queue.id: queue.metrics.per_second(now_ms).sent for queue in queues}
         case "age":
             # The time of the oldest message, not its age, which is another one when the next page is asked for.
             oldest = await _oldest(partition, queues, usage)
@@ -283,7 +283,7 @@ def _summary(
         counts,
         size,
         age_ms,
-        queue.rates.per_second(now_ms),
+        queue.metrics.per_second(now_ms),
         len(queue.waiting.long_polls) + len(queue.waiting.short_polls),
         None if redrive is None else redrive.target.name,
         None if redrive is None else redrive.receives_max,

@@ -26,6 +26,7 @@ from penstock.broker.other_shards import (
     Taken,
     first_names,
 )
+from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestion, first_series
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
@@ -65,12 +66,13 @@ SOURCES = ShardQuestion("sources", SourcesQuestion, list[QueueName], OwnedShards
 COUNT = ShardQuestion("count", CountQuestion, int, OwnedShards.count)
 DELIVER = ShardQuestion("deliver", Handover, Taken, OwnedShards.deliver)
 SUMMARIES = ShardQuestion("summaries", SummariesQuestion, list[QueueSummary], OwnedShards.summaries)
+SERIES = ShardQuestion("series", SeriesQuestion, list[QueueSeries], OwnedShards.series)
 TARGETS = ShardQuestion("targets", TargetsQuestion, set[str], OwnedShards.targets)
 TASKS = ShardQuestion("tasks", TasksQuestion, list[BulkTaskRecord], OwnedShards.tasks)
 STATUSES = ShardQuestion("statuses", StatusQuestion, list[ShardStatus], OwnedShards.statuses)
 
 QUESTIONS: tuple[ShardQuestion[Any, Any], ...] = (
-    DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TARGETS, TASKS, STATUSES,
+    DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, SERIES, TARGETS, TASKS, STATUSES,
 )  # fmt: skip
 
 
@@ -135,6 +137,19 @@ class ClusterShards:
         every = list(range(self._owned.shards))
         found = await self._gather(SUMMARIES, every, lambda shards: SummariesQuestion(shards, query))
         return first_summaries(found, query)
+
+    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
+        every = list(range(self._owned.shards))
+        names = query.only
+        if names is not None:
+            every = sorted(
+                {
+                    shard_of(QueueName(query.space.account, query.space.region, name), self._owned.shards)
+                    for name in names
+                }
+            )
+        found = await self._gather(SERIES, every, lambda shards: SeriesQuestion(shards, query))
+        return first_series(found, query)
 
     async def targets(self, space: Space) -> set[str]:
         every = list(range(self._owned.shards))

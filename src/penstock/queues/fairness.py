@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from penstock.limits import Limits
 from penstock.queues.backlog import Lane
@@ -104,6 +105,16 @@ class TenantLane(Lane):
         return True
 
 
+class NoisyTenants(NamedTuple):
+    """How many tenants are noisy, and how many messages are theirs."""
+
+    tenants: int = 0
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    quiet_oldest_ms: int | None = None  # when the oldest message of the others was enqueued, if any are noisy
+
+
 class Fairness:
     """Chooses the tenant to serve next. Quiet tenants are in a line by their oldest message, noisy ones apart."""
 
@@ -123,6 +134,11 @@ class Fairness:
     @property
     def noisy_ready(self) -> int:
         return sum(tenant.ready for tenant in self._noisy.values())
+
+    def noisy(self, now_ms: int) -> Mapping[str | None, TenantLane]:
+        """The tenants that are noisy at this time, by their group."""
+        self._quieten(now_ms)
+        return self._noisy
 
     def offer(self, tenant: TenantLane) -> None:
         """The tenant has a message to hand out, or another first message than before."""

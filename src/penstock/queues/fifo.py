@@ -72,6 +72,7 @@ class FifoQueue(Queue):
         )
         self._delayed_heads: list[tuple[int, str | None]] = []  # a heap of (due_ms, group)
         self._attempts: OrderedDict[str, Attempt] = OrderedDict()
+        self.groups_in_flight = 0  # with messages in flight
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -245,6 +246,8 @@ class FifoQueue(Queue):
         lane.ready -= 1
         lane.in_flight += 1
         self.backlog.in_flight += 1
+        if lane.in_flight == 1:
+            self.groups_in_flight += 1
 
     def _show(self, entry: Entry, now_ms: int, durable: int) -> None:
         assert entry.state is State.IN_FLIGHT
@@ -252,12 +255,16 @@ class FifoQueue(Queue):
         entry.state = State.READY
         self.backlog.in_flight -= 1
         lane.in_flight -= 1
+        if not lane.in_flight:
+            self.groups_in_flight -= 1
         lane.ready += 1
         self._rotate_in(lane, now_ms)
         self._wants_more(lane)
 
     def _forget(self, entry: Entry, now_ms: int, commit: int) -> None:
         lane = self.backlog.remove(entry, commit)
+        if not lane.in_flight:
+            self.groups_in_flight -= 1
         place = next(i for i, candidate in enumerate(lane.entries) if candidate is entry)
         del lane.entries[place]
         if place < self._picked and self._rotation[0] is lane:
@@ -396,6 +403,7 @@ class FifoQueue(Queue):
     def restore(self, restored: Restored, now_ms: int) -> None:
         for lane, entry in self.backlog.restore(restored, now_ms):
             insort(lane.entries, entry, key=_position)
+        self.groups_in_flight = sum(lane.in_flight > 0 for lane in self.backlog.lanes.values())
 
     def recall(self, sends: Sequence[DedupRow]) -> None:
         """The sends that the store remembers, oldest first."""
@@ -409,6 +417,7 @@ class FifoQueue(Queue):
         self._delayed_heads.clear()
         self._attempts.clear()
         self.dedup.clear()
+        self.groups_in_flight = 0
 
     def trim(self, durable: int) -> None:
         """Give memory back: leave all but the floor of each lane to the store."""

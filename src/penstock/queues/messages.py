@@ -67,6 +67,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int | None = None
     group: str | None = None
     dedup_id: str | None = None
+    size: int = 0  # of body and attributes, in bytes, for the metrics
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -167,6 +167,11 @@ class Queue(ABC):
             self._show_now(entry, now_ms, changes)
         return ReceiveResult(deliveries, dead)
 
+    def is_set_aside(self, message: Entry | EntryRow) -> bool:
+        """SQS: a message of a standard queue that was received three times or more goes behind the others, and the
+        age of the oldest message is that of the next one."""
+        return message.receives - message.receives_before >= self._new_place_after
+
     def take_back(self, deliveries: Iterable[Delivery], now_ms: int, changes: Changes) -> None:
         """The receiver never got these: show them again at once, uncounted."""
         for delivery in deliveries:

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import MessageNotAvailable, PenstockError
 from penstock.queues import paging
 from penstock.queues.backlog import NEVER, Backlog, Restored
-from penstock.queues.fairness import Fairness, TenantLane
+from penstock.queues.fairness import Fairness, NoisyTenants, TenantLane
 from penstock.queues.messages import (
     Content,
     Counts,
@@ -197,6 +197,28 @@ class StandardQueue(Queue):
         backlog = self.backlog
         visible = backlog.total - backlog.in_flight - backlog.delayed
         return Counts(visible, backlog.in_flight, backlog.delayed)
+
+    def noisy_tenants(self, now_ms: int) -> NoisyTenants | None:
+        """None if no message has a group. What only the store has of delayed messages does not count."""
+        backlog = self.backlog
+        if len(backlog.lanes) == (None in backlog.lanes):
+            return None
+        noisy = self._fairness.noisy(now_ms)
+        if not noisy:
+            return NoisyTenants()
+        delayed, quiet_oldest_ms = 0, NEVER
+        for entry in backlog.index.values():
+            if entry.group in noisy:
+                delayed += entry.state is State.DELAYED
+            elif not self.is_set_aside(entry) and entry.enqueued_ms < quiet_oldest_ms:
+                quiet_oldest_ms = entry.enqueued_ms
+        return NoisyTenants(
+            len(noisy),
+            sum(tenant.ready + tenant.stored for tenant in noisy.values()),
+            sum(tenant.in_flight for tenant in noisy.values()),
+            delayed,
+            None if quiet_oldest_ms == NEVER else quiet_oldest_ms,
+        )
 
     def counts_lag(self, now_ms: int) -> bool:
         """Has something come due or expired in the store that the counts do not know yet?"""

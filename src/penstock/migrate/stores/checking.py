@@ -11,6 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.broker.catalogue import QUEUES
+from penstock.broker.metric_log import read_log
 from penstock.errors import StoreBroken
 from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.copying import BYTES_PER_PAGE, ROWS_PER_PAGE
@@ -18,7 +19,7 @@ from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import QueueName
 from penstock.queues.former_shards import FORMER_SHARDS
-from penstock.store.changes import DedupRow, EntryRow
+from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.port import LAST, Store, Usage
 
@@ -40,6 +41,9 @@ class QueueSum:
     def add_send(self, send: DedupRow) -> None:
         self.sends += 1
         self._digest.update(_encode(send))
+
+    def add_metrics(self, chunk: LogRow) -> None:
+        self._digest.update(_encode(chunk))
 
     @property
     def checksum(self) -> str:
@@ -119,6 +123,8 @@ class StoreCheck:
                 total = sums[queue.record.name] = QueueSum()
                 for send in self._sends(store, id):
                     total.add_send(queue.send(send))
+                for chunk in self._mapping.metrics(source, store, id, -1):
+                    total.add_metrics(chunk)
             for row in self._rows(store):
                 if (home := self._mapping.queue_of(source, row)) is None:
                     self.left_out += not self._mapping.has_arrived(source, row)
@@ -137,6 +143,8 @@ class StoreCheck:
                 total = sums[record.name] = QueueSum()
                 for send in self._sends(store, record.id):
                     total.add_send(send)
+                for chunk in read_log(store, record.id, -1):
+                    total.add_metrics(chunk)
             kept = min((by for by in shard.raised_by.values() if by), default=LAST)  # numbers up to here
             for row in self._rows(store):
                 content = self._compared(row, raised=row.seq > kept)

@@ -22,13 +22,14 @@ from penstock.migrate.stores.contents import ContentMover
 from penstock.migrate.stores.mapping import ShardMapping, StoredRecord
 from penstock.migrate.stores.opened import OpenShard
 from penstock.queues.former_shards import FORMER_SHARDS
-from penstock.store.changes import Changes, DedupRow, EntryRow, RecordKind
+from penstock.store.changes import Changes, DedupRow, EntryRow, LogRow, RecordKind
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.port import LAST, UNFINISHED, Mark, ShardState
 
 ROWS_PER_PAGE, BYTES_PER_PAGE = 5_000, 8 * 1024 * 1024
+CHUNKS_PER_PAGE = 500  # of metrics
 
-Item = StoredRecord | DedupRow | EntryRow
+Item = StoredRecord | DedupRow | EntryRow | LogRow
 
 
 class Stage(IntEnum):
@@ -37,6 +38,7 @@ class Stage(IntEnum):
     RECORDS = 0
     SENDS = 1
     MESSAGES = 2
+    METRICS = 3
 
 
 class Place(NamedTuple):
@@ -44,8 +46,8 @@ class Place(NamedTuple):
 
     shard: int  # of the source
     stage: int
-    queue: int  # of remembered sends
-    after: int  # how many records there were before, or the seq
+    queue: int  # of remembered sends or of metrics
+    after: int  # how many records there were before, or the seq or position
 
 
 START = Place(0, 0, 0, 0)
@@ -99,6 +101,8 @@ class FilledShard:
                 changes.records[item.kind, item.key] = item.data
             elif isinstance(item, DedupRow):
                 changes.dedup.append(item)
+            elif isinstance(item, LogRow):
+                changes.logs.append(item)
             else:
                 changes.add_row(item)
         changes.records |= {(KEY_VERSIONS, version): b"" for version in versions - self._versions}
@@ -223,7 +227,9 @@ class StoreCopy:
             yield from self._records(source)
         if stage <= Stage.SENDS:
             yield from self._sends(source, queue, after if stage == Stage.SENDS else 0)
-        yield from self._messages(source, after if stage == Stage.MESSAGES else 0)
+        if stage <= Stage.MESSAGES:
+            yield from self._messages(source, after if stage == Stage.MESSAGES else 0)
+        yield from self._metrics(source, queue, after if stage == Stage.METRICS else -1)
 
     def _records(self, source: int) -> Iterator[Page]:
         items = (
@@ -258,3 +264,15 @@ class StoreCopy:
                     place = Place(source, Stage.MESSAGES, 0, row.seq)
                     items.append((place, queue.target, self._contents.moved(queue, row)))
             yield Page(items, Place(source, Stage.MESSAGES, 0, after))
+
+    def _metrics(self, source: int, queue: int, after: int) -> Iterator[Page]:
+        store = self._sources[source].store
+        for id, moved in sorted(self._mapping.queues(source).items()):
+            if id < queue and after >= 0:
+                continue
+            chunks = self._mapping.metrics(source, store, id, after if id == queue else -1)
+            while page := list(islice(chunks, CHUNKS_PER_PAGE)):
+                items: list[tuple[Place, int, Item]] = [
+                    (Place(source, Stage.METRICS, id, chunk.position), moved.target, chunk) for chunk in page
+                ]
+                yield Page(items, items[-1][0])

@@ -19,10 +19,13 @@ from penstock.broker.bulk_tasks import BULK_TASKS
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
 from penstock.broker.failures import FAILURES
 from penstock.broker.inbox import INBOXES
+from penstock.broker.metric_log import METRICS_LOG, METRICS_STATE, Gathered, read_gathered, read_log
 from penstock.broker.move_tasks import MOVE_TASKS
+from penstock.broker.number_times import NUMBER_NOTES
 from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
 from penstock.errors import StoreRefused
+from penstock.metrics.queue_rows import pack_rows
 from penstock.migrate.stores.opened import OpenShard
 from penstock.monitoring.monitoring import KINDS as MONITORING_KINDS
 from penstock.names import Home, QueueName, shard_of
@@ -31,7 +34,7 @@ from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
-from penstock.store.port import Mark, ShardState
+from penstock.store.port import Mark, ShardState, Store
 
 _LOG_ROWS_PER_READ = 1000
 
@@ -79,6 +82,9 @@ class MovedQueue(NamedTuple):
     def send(self, send: DedupRow) -> DedupRow:
         return send._replace(seq=send.seq + self.raised_by, queue=self.record.id)
 
+    def metrics(self, chunk: LogRow) -> LogRow:
+        return chunk._replace(key=str(self.record.id))
+
 
 def feeding_shards(target: int, sources: int, targets: int) -> range:
     """The shards of the source whose queues may belong to this shard of the target.
@@ -117,6 +123,7 @@ class ShardMapping:
         self.targets = [target_shard(index, states, targets) for index in range(targets)]
         self._queues = [dict(self._moved_queues(state, index)) for index, state in enumerate(states)]
         self._returning = [_returning(sources, index) for index in range(len(sources))]
+        self._gathered: dict[int, Gathered] = {}
 
     def _moved_queues(self, state: ShardState, source: int) -> Iterator[tuple[int, MovedQueue]]:
         for data in state.records.get(QUEUES.name, {}).values():
@@ -156,6 +163,20 @@ class ShardMapping:
             for target in self.targets
             for source, by in target.raised_by.items()
         )
+
+    # -- metrics ---------------------------------------------------------------------------------------------
+
+    def metrics(self, source: int, store: Store, queue: int, after: int) -> Iterator[LogRow]:
+        """The metrics of a queue as the target keeps them, in chunks, beyond a position. What the source has in no
+        chunk yet is the last one."""
+        moved = self._queues[source][queue]
+        yield from (moved.metrics(chunk) for chunk in read_log(store, queue, after))
+        if source not in self._gathered:
+            self._gathered[source] = read_gathered(store)
+        gathered = self._gathered[source]
+        rows = gathered.rows.get(queue)
+        if rows is not None and gathered.position >= after:
+            yield LogRow(METRICS_LOG, str(moved.record.id), gathered.position + 1, pack_rows(rows.timed))
 
     # -- records ---------------------------------------------------------------------------------------------
 
@@ -211,6 +232,11 @@ class ShardMapping:
     def _of_home(self, source: int, record: StoredRecord) -> MovedRecords:
         return [(Home.of_key(record.key).shard(len(self.targets)), record)]
 
+    def _number_notes(self, source: int, record: StoredRecord) -> MovedRecords:
+        """Positions keep their numbers, so that these can be told apart only in a shard with one source."""
+        fed = [index for index, target in enumerate(self.targets) if list(target.raised_by) == [source]]
+        return [(index, record) for index in fed]
+
     def _left_out(self, source: int, record: StoredRecord) -> MovedRecords:
         return []
 
@@ -225,6 +251,8 @@ _MOVED = {
     **{kind.name: ShardMapping._of_home for kind in MONITORING_KINDS},
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
     MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard
+    NUMBER_NOTES.name: ShardMapping._number_notes,
+    METRICS_STATE.name: ShardMapping._left_out,  # a shard of the target counts the space of its own metrics
     INBOXES.name: ShardMapping._left_out,  # no message is on its way between shards of the target
 }
 

@@ -205,6 +205,9 @@ class Config:
     message_history_time: Annotated[
         float, duration(60, 14 * 86_400), "How long an event of a message is kept, at most."
     ] = Limits().history_ms_max / SECOND
+    metrics_size: Annotated[
+        int, size(0, "0"), "Space for stored metrics of queues; the oldest go first. 0: no metrics are kept."
+    ] = Limits().metrics_bytes_max
     max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[
         int, integer(0, 1_000_000), "Concurrent connections of one client address; 0: no limit."
@@ -346,6 +349,7 @@ class Config:
             memory_budget_bytes=self.memory_budget,
             history_events_max=self.message_history,
             history_ms_max=int(self.message_history_time * SECOND),
+            metrics_bytes_max=self.metrics_size,
             quota_queues=self.quota_queues,
             quota_messages=self.quota_messages,
             quota_bytes=self.quota_bytes,

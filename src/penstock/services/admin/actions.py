@@ -23,6 +23,7 @@ from penstock.services.admin.changes import (
     reset_message,
 )
 from penstock.services.admin.messages import get_message, get_message_history, list_messages
+from penstock.services.admin.metrics import get_queue_metrics, list_queue_metrics
 from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
@@ -79,6 +80,13 @@ def _change(
 _ROWS = (
     _look("ListQueues", f"GET {_QUEUES}", st.QueuesRequest, st.QueuesResult, list_queues, all_queues, ("prefix",)),
     _look("GetQueue", f"GET {_QUEUE}", st.AboutQueue, st.QueueInfo, get_queue),
+    _look(
+        "GetQueueMetrics", f"GET {_QUEUE}/metrics", st.QueueMetricsRequest, st.QueueMetricsResult, get_queue_metrics,
+    ),
+    _look(
+        "ListQueueMetrics", "GET /admin/v1/metrics", st.AllMetricsRequest, st.AllMetricsResult, list_queue_metrics,
+        all_queues, ("prefix",),
+    ),
     _look("ListMessages", f"GET {_MESSAGES}", st.ListMessagesRequest, st.ListMessagesResult, list_messages),
     _look("GetMessage", f"GET {_MESSAGE}", st.AboutMessage, st.MessageInfo, get_message, members=_ABOUT_MESSAGE),
     _look(

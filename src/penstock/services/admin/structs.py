@@ -72,6 +72,59 @@ class AboutQueue(Asked, kw_only=True):
     account: Annotated[str | None, InQuery()] = None
 
 
+class MetricsRequest(Asked, kw_only=True):
+    """Of which time, and what. The first four are given as numbers of seconds since 1970 or RFC 3339, or left out."""
+
+    metrics: Annotated[str | None, InQuery()] = None  # names, with commas between them
+    statistics: Annotated[str | None, InQuery()] = None
+    start: Annotated[str | None, InQuery()] = None
+    end: Annotated[str | None, InQuery()] = None
+    period_s: Annotated[int | None, InQuery()] = None
+
+
+class QueueMetricsRequest(MetricsRequest, kw_only=True):
+    queue: Annotated[str, InPath()]
+    account: Annotated[str | None, InQuery()] = None
+
+
+class AllMetricsRequest(MetricsRequest, kw_only=True):
+    prefix: Annotated[str | None, InQuery()] = None
+    limit: Annotated[int | None, InQuery()] = None
+    after: Annotated[str | None, InQuery()] = None
+
+
+class MetricSeries(Absent, kw_only=True):
+    """A statistic of a metric; periods without a value are left out."""
+
+    metric: str
+    statistic: str
+    unit: str
+    times: list[int]  # when each period begins, in seconds since 1970
+    values: list[float]
+
+
+class QueueMetricsResult(Absent, kw_only=True):
+    queue: str
+    start: int
+    end: int
+    period_s: int
+    series: list[MetricSeries]
+
+
+class SeriesOfQueue(Absent, kw_only=True):
+    queue: str
+    kind: str
+    series: list[MetricSeries]
+
+
+class AllMetricsResult(Absent, kw_only=True):
+    start: int
+    end: int
+    period_s: int
+    queues: list[SeriesOfQueue]
+    next: str | None = None
+
+
 # -- messages ----------------------------------------------------------------------------------------------------
 
 

@@ -162,6 +162,7 @@ def prepare(
         delay_ms=delay_ms,
         group=parts.MessageGroupId,
         dedup_id=parts.MessageDeduplicationId,
+        size=size,
     )
     digests = Digests(
         md5(encoded, usedforsecurity=False).hexdigest(),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.rates import QueueRates, Rates
+from penstock.broker.queue_metrics import QueueMetrics, Rates
 from sim.world import MINUTE, SECOND, World
 
 T0 = 1_700_000_000_000
 
 
-def count(rates: QueueRates, now_ms: int, sent: int) -> None:
-    if now_ms >= rates.period_ends_ms:
+def count(rates: QueueMetrics, now_ms: int, sent: int) -> None:
+    if now_ms >= rates.second_ends_ms:
         rates.turn(now_ms)
     rates.sent += sent
 
 
 def test_a_steady_stream_has_its_rate() -> None:
-    rates = QueueRates()
+    rates = QueueMetrics()
     for second in range(120):
         count(rates, T0 + second * SECOND, 10)
     for later in (0, 1_000, 2_500, 4_999):
@@ -26,7 +26,7 @@ def test_a_steady_stream_has_its_rate() -> None:
 
 
 def test_a_burst_is_over_after_a_minute() -> None:
-    rates = QueueRates()
+    rates = QueueMetrics()
     count(rates, T0, 600)
     assert rates.per_second(T0 + 30 * SECOND).sent == pytest.approx(10, rel=0.1)
     assert rates.per_second(T0 + 60 * SECOND).sent == pytest.approx(10, rel=0.1)
@@ -36,7 +36,7 @@ def test_a_burst_is_over_after_a_minute() -> None:
 
 
 def test_a_queue_without_requests_has_no_rates() -> None:
-    assert QueueRates().per_second(T0) == Rates(0, 0, 0, 0)
+    assert QueueMetrics().per_second(T0) == Rates(0, 0, 0, 0)
 
 
 def test_a_queue_counts_what_is_done_with_its_messages(world: World) -> None:
@@ -47,8 +47,8 @@ def test_a_queue_counts_what_is_done_with_its_messages(world: World) -> None:
     world.delete("q", received[0])
     world.receive("q")
     assert world.receive("q") == []
-    rates = world.queue("q").rates
-    assert (rates.sent, rates.received, rates.deleted, rates.empty) == (3, 3, 1, 1)
+    rates = world.queue("q").metrics
+    assert (rates.sent, rates.received, rates.deleted, rates.empty) == (3, 3, 2, 1)
     per_second = rates.per_second(world.clock.now_ms())
     assert per_second.sent == pytest.approx(3 / 60, rel=0.1)
     world.advance(2 * MINUTE)

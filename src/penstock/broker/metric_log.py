@@ -1,0 +1,192 @@
+"""Rows of minutes in the store: of all queues together at first, then in chunks of each queue.
+
+Once a minute one entry is added to the log ``recent``, with what the minute brought of all queues of the shard. The
+rows of a queue are also gathered in memory and go to a log of its own, in chunks of up to an hour: these are read by
+time, and hold weeks in little space. After a crash, the recent entries give back what was in no chunk yet.
+
+Positions in these logs are times of the shard's clock, so that entries are truncated and found by time.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.broker.shard import Shard
+from penstock.limits import DAY, HOUR, MINUTE, SECOND
+from penstock.metrics.queue_rows import QueueRow, Rows, TimedRow, pack_rows, unpack_rows
+from penstock.metrics.series import HOUR_S, MINUTE_S
+from penstock.store.changes import LogRow, RecordKind
+from penstock.store.port import LAST, Store
+
+log = logging.getLogger("penstock.broker")
+
+METRICS_LOG = "metrics"
+_RECENT = "recent"
+_RECENT_KEPT_MS = HOUR + 10 * MINUTE  # longer than rows are gathered before they are stored in a chunk
+_KEPT_MS = 15 * DAY
+_BLOCK_MS = 4 * HOUR
+_ROW_BYTES = 60  # of a row of a log, around its data
+_ENTRIES_PER_READ = 100
+_ENTRY_BYTES_MAX = 256 * 1024 * 1024  # unpacked
+
+
+class MetricsState(msgspec.Struct, frozen=True):
+    position: int = 0  # of the last entries
+    stored: dict[int, int] = {}  # bytes of chunks, by blocks of four hours
+    gone_to: int = 0  # everything up to this position goes, of each queue with its next chunk
+
+
+METRICS_STATE = RecordKind("metrics", MetricsState)
+_STATE = "state"
+
+
+class RecentEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What a minute brought. Queues by their id."""
+
+    minute_s: int
+    rows: list[tuple[int, int, QueueRow]] = []  # queue, minute, row
+    same: list[int] = []  # whose row is that of the minute before
+    stored: list[int] = []  # whose rows are all in chunks now
+    used_ms: dict[int, int] = {}  # when queues were used last; only at a stop
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(RecentEntry).decode
+
+
+class Gathered(NamedTuple):
+    """What recent entries say together, by queue: rows that are in no chunk, and when it was used last."""
+
+    rows: dict[int, Rows]
+    used_ms: dict[int, int]  # of the broker's clock; only those known at a stop
+    position: int  # of the last entry
+
+    def add(self, entry: RecentEntry) -> None:
+        """The next entry."""
+        for id, at_s, row in entry.rows:
+            self.rows.setdefault(id, Rows(MINUTE_S)).add(at_s, row)
+        for id in entry.same:
+            rows = self.rows.get(id)
+            if rows is not None and rows.timed:
+                rows.add(entry.minute_s, rows.timed[-1].row)
+        for id in entry.stored:
+            self.rows.pop(id, None)
+        self.used_ms.update(entry.used_ms)
+
+
+class MetricLog:
+    def __init__(self, shard: Shard, shards: int) -> None:
+        """``shards``: how many share the space for metrics."""
+        self._shard = shard
+        self._shards = shards
+        self._state = shard.table(METRICS_STATE)
+        self._full_block = -1
+
+    # -- in the open commit ----------------------------------------------------------------------------------
+
+    def write(self, entries: list[RecentEntry], chunks: Mapping[int, list[TimedRow]]) -> None:
+        """``chunks``: all gathered rows of some queues, by id. Done when the open commit is durable."""
+        changes, now_ms = self._shard.changes, self._shard.clock.now_ms()
+        state = self._state.get(_STATE) or MetricsState()
+        position = max(state.position + 1, now_ms)
+        packed = {id: pack_rows(rows) for id, rows in chunks.items()}
+        size = sum(len(data) + _ROW_BYTES for data in packed.values())
+        stored, gone_to = self._with_room(state, position, size)
+        if stored is not None:
+            changes.logs += [LogRow(METRICS_LOG, str(id), position, data) for id, data in packed.items()]
+        for id in chunks:
+            changes.truncated[METRICS_LOG, str(id)] = gone_to
+        recent_from = position if entries[-1].used_ms else position - _RECENT_KEPT_MS
+        for entry in entries:
+            changes.logs.append(LogRow(METRICS_LOG, _RECENT, position, zlib.compress(_encode(entry))))
+            position += 1
+        changes.truncated[METRICS_LOG, _RECENT] = recent_from - 1
+        self._state.put(_STATE, MetricsState(position, stored or state.stored, gone_to))
+
+    def _with_room(self, state: MetricsState, position: int, size: int) -> tuple[dict[int, int] | None, int]:
+        """The blocks that are kept, with so many bytes more, and the position up to which everything goes: what is
+        too old, and then the oldest of the rest. None: not even a few hours have room, and nothing is added."""
+        present, gone_to = position // _BLOCK_MS, max(state.gone_to, position - _KEPT_MS)
+        bytes_max = self._shard.limits.metrics_bytes_max // self._shards
+        kept = dict(state.stored)
+        for block in sorted(kept):
+            if block == present or (block * _BLOCK_MS > gone_to and sum(kept.values()) + size <= bytes_max):
+                break
+            del kept[block]
+            gone_to = max(gone_to, (block + 1) * _BLOCK_MS - 1)
+        if sum(kept.values()) + size > bytes_max:
+            if self._full_block != present:
+                self._full_block = present
+                log.warning(
+                    "metrics of queues are not stored for some hours: there are too many for metrics_size"
+                )
+            return None, gone_to
+        kept[present] = kept.get(present, 0) + size
+        return kept, gone_to
+
+    def forget(self, queues: Iterable[int]) -> None:
+        """These queues are deleted."""
+        for id in queues:
+            self._shard.changes.truncated[METRICS_LOG, str(id)] = LAST
+
+    def sweep(self, queues: Iterable[int]) -> None:
+        """Remove what is too old of queues that are not used any more, and so have no new chunks."""
+        state = self._state.get(_STATE) or MetricsState()
+        _, gone_to = self._with_room(state, self._shard.clock.now_ms(), 0)
+        for id in queues:
+            self._shard.changes.truncated.setdefault((METRICS_LOG, str(id)), gone_to)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    async def gathered(self) -> Gathered:
+        """What was in no chunk when the shard was closed or its process died."""
+        return await self._shard.read(partial(read_gathered, self._shard.store))
+
+    async def chunks(self, queues: list[int], start_s: int, offset_ms: int) -> dict[int, Rows]:
+        """The stored rows of queues from a time on, and some before it. ``offset_ms``: of the wall clock."""
+        # A chunk is stored after its last row. An hour more, because the wall clock may have been set since.
+        after_ms = start_s * SECOND - offset_ms - HOUR - abs(offset_ms)
+        store = self._shard.store
+        return await self._shard.read(partial(_read_chunks, store, queues, after_ms, start_s - HOUR_S))
+
+
+# -- in the thread that reads --------------------------------------------------------------------------------
+
+
+def read_gathered(store: Store) -> Gathered:
+    found = Gathered({}, {}, -1)
+    while page := store.log(METRICS_LOG, _RECENT, found.position, _ENTRIES_PER_READ):
+        for row in page:
+            try:
+                found.add(_decode(zlib.decompressobj().decompress(row.data, _ENTRY_BYTES_MAX)))
+            except (ValueError, zlib.error) as error:
+                log.warning("a minute of metrics cannot be read and is left out: %s", error)
+        found = found._replace(position=page[-1].position)
+    return found
+
+
+def read_log(store: Store, queue: int, after: int) -> Iterator[LogRow]:
+    """The stored chunks of a queue beyond a position."""
+    while page := store.log(METRICS_LOG, str(queue), after, _ENTRIES_PER_READ):
+        yield from page
+        after = page[-1].position
+
+
+def _read_chunks(store: Store, queues: list[int], after_ms: int, start_s: int) -> dict[int, Rows]:
+    found: dict[int, Rows] = {}
+    for id in queues:
+        rows = found[id] = Rows(MINUTE_S)
+        for stored in read_log(store, id, after_ms):
+            try:
+                chunk = unpack_rows(stored.data)
+            except ValueError as error:
+                log.warning("some hours of metrics cannot be read and are left out: %s", error)
+                continue
+            rows.extend([row for row in chunk if row.at_s + row.times * MINUTE_S > start_s])
+    return found

@@ -1,0 +1,280 @@
+"""What is kept of a queue for each second or minute: one row for all its metrics, packed into chunks.
+
+A row costs some tens of bytes in memory and, packed with its neighbours, about ten in the store. Rows that are like
+the one before, as those of a queue that nobody uses, cost nothing: they are counted.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.metrics.buckets import Bucket, Sketch, sketch_key
+from penstock.metrics.series import Point
+
+Gauge = int | tuple[int, int, float]
+"""A number that was the same all the time, or the least, the greatest and the average."""
+
+
+class NoisyGroups(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The message groups of a standard queue that have too much of it, and what of the queue is theirs."""
+
+    groups: int = 0
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    quiet_oldest_s: int | None = None  # when the oldest message of all other groups came
+
+
+class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Stored as a msgpack array: the order of the fields is the stored format. New ones come last, with a default."""
+
+    sent: int = 0
+    received: int = 0
+    deleted: int = 0
+    empty: int = 0  # receives without a message
+    duplicates: int = 0
+    sent_bytes: int = 0
+    bytes_min: int = 0
+    bytes_max: int = 0
+    sizes: Sketch | None = None  # None: all sent messages had the same size
+    processed: int = 0  # messages that were deleted after a receive, and how long they were held in all
+    processing_ms: int = 0
+    visible: Gauge | None = None  # None: it was not looked at
+    in_flight: Gauge | None = None
+    delayed: Gauge | None = None
+    groups: Gauge | None = None  # with messages in flight; only of a FIFO queue
+    oldest_s: int | None = None  # when the oldest message came, by the wall clock; None: there is none
+    noisy: NoisyGroups | None = None  # None: its messages have no groups
+
+    def merged(self, later: QueueRow) -> QueueRow:
+        """Of the same second or minute, which two processes have seen parts of."""
+        sizes = None
+        if self.sent and later.sent:
+            both = _sizes(self)
+            both.merge(_sizes(later))
+            sizes = both.sketch
+        return QueueRow(
+            self.sent + later.sent,
+            self.received + later.received,
+            self.deleted + later.deleted,
+            self.empty + later.empty,
+            self.duplicates + later.duplicates,
+            self.sent_bytes + later.sent_bytes,
+            min(self.bytes_min, later.bytes_min)
+            if self.sent and later.sent
+            else self.bytes_min or later.bytes_min,
+            max(self.bytes_max, later.bytes_max),
+            sizes or self.sizes or later.sizes,
+            self.processed + later.processed,
+            self.processing_ms + later.processing_ms,
+            _merged_gauge(self.visible, later.visible),
+            _merged_gauge(self.in_flight, later.in_flight),
+            _merged_gauge(self.delayed, later.delayed),
+            _merged_gauge(self.groups, later.groups),
+            later.oldest_s,
+            later.noisy,
+        )
+
+
+def _merged_gauge(one: Gauge | None, other: Gauge | None) -> Gauge | None:
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    (low, high, mean), (other_low, other_high, other_mean) = _parts(one), _parts(other)
+    return min(low, other_low), max(high, other_high), (mean + other_mean) / 2
+
+
+def _parts(gauge: Gauge) -> tuple[int, int, float]:
+    return (gauge, gauge, gauge) if isinstance(gauge, int) else gauge
+
+
+class TimedRow(NamedTuple):
+    """A row that holds for ``times`` buckets, one after the other."""
+
+    at_s: int
+    times: int
+    row: QueueRow
+
+
+class Rows:
+    """The last rows of a queue, in the order in which they came."""
+
+    __slots__ = ("bucket_s", "timed")
+
+    def __init__(self, bucket_s: int) -> None:
+        self.bucket_s = bucket_s
+        self.timed: list[TimedRow] = []
+
+    @property
+    def end_s(self) -> int:
+        """When the last bucket ends; 0 if there is none."""
+        if not self.timed:
+            return 0
+        last = self.timed[-1]
+        return last.at_s + last.times * self.bucket_s
+
+    def add(self, at_s: int, row: QueueRow) -> bool:
+        """A row of the bucket of the last one is merged with that. False if it is as the one of the bucket before."""
+        if self.timed:
+            last, end_s = self.timed[-1], self.end_s
+            if at_s == end_s and row == last.row:
+                self.timed[-1] = TimedRow(last.at_s, last.times + 1, row)
+                return False
+            if at_s == end_s - self.bucket_s:
+                self.timed.pop()
+                if last.times > 1:
+                    self.timed.append(last._replace(times=last.times - 1))
+                row = last.row.merged(row)
+        self.timed.append(TimedRow(at_s, 1, row))
+        return True
+
+    def extend(self, timed: list[TimedRow]) -> None:
+        """Later rows, of which the first may be of the bucket of the last one here."""
+        if not timed:
+            return
+        first, *others = timed
+        self.add(first.at_s, first.row)
+        if first.times > 1:
+            self.timed.append(TimedRow(first.at_s + self.bucket_s, first.times - 1, first.row))
+        self.timed += others
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[int, int, QueueRow]]).decode
+_CHUNK_BYTES_MAX = 4 * 1024 * 1024  # unpacked
+
+
+def pack_rows(timed: Iterable[TimedRow]) -> bytes:
+    return zlib.compress(_encode(list(timed)), 6)
+
+
+def unpack_rows(packed: bytes) -> list[TimedRow]:
+    """Raises ValueError if it is damaged."""
+    try:
+        data = zlib.decompressobj().decompress(packed, _CHUNK_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError(f"damaged metrics: {error}") from None
+    return [TimedRow(*timed) for timed in _decode(data)]
+
+
+# -- metrics -------------------------------------------------------------------------------------------------
+
+
+def _counted(number: int) -> Bucket:
+    """So many events. A bucket without any is one zero, so that it is known that there were none."""
+    return Bucket.of(1.0, number) if number else Bucket.of(0.0)
+
+
+def _gauged(gauge: Gauge | None) -> Bucket | None:
+    """One value: their average, so that buckets with more looks at the queue do not count more than others."""
+    if gauge is None:
+        return None
+    low, high, mean = _parts(gauge)
+    return Bucket(1.0, float(mean), float(low), float(high), None if low == high else {sketch_key(mean): 1.0})
+
+
+def _less(gauge: Gauge | None, noisy: int) -> Gauge | None:
+    if gauge is None or not noisy:
+        return gauge
+    low, high, mean = _parts(gauge)
+    return max(0, low - noisy), max(0, high - noisy), max(0.0, mean - noisy)
+
+
+def _sizes(row: QueueRow) -> Bucket:
+    sketch = None if row.bytes_min == row.bytes_max or row.sizes is None else dict(row.sizes)
+    return Bucket(float(row.sent), float(row.sent_bytes), float(row.bytes_min), float(row.bytes_max), sketch)
+
+
+def _aged(oldest_s: int | None, end_s: int) -> Bucket | None:
+    return None if oldest_s is None else Bucket.of(float(max(0, end_s - oldest_s)))
+
+
+def _processing(row: QueueRow) -> Bucket | None:
+    """Only its average is known."""
+    return Bucket.of(row.processing_ms / 1000 / row.processed, row.processed) if row.processed else None
+
+
+class QueueMetric(NamedTuple):
+    name: str
+    published_as: str  # by CloudWatch; "" if not at all
+    unit: str
+    of: Callable[[QueueRow, int], Bucket | None]
+    """From a row and the time at which its bucket ends; None if there is no value."""
+    help: str
+    hides_zero: bool = False
+    """CloudWatch: it has no value as long as there is nothing to count."""
+
+    @property
+    def statistic(self) -> str:
+        """The one that is usually wanted."""
+        if self.name in ("sent_bytes", "processing_time"):
+            return "Average"
+        return "Sum" if self.name in _COUNTED else "Maximum"
+
+
+_COUNTED = frozenset({"sent", "received", "deleted", "empty_receives", "duplicates"})
+_METRICS = (
+    QueueMetric("sent", "NumberOfMessagesSent", "Count", lambda row, end_s: _counted(row.sent),
+                "messages that clients sent"),
+    QueueMetric("received", "NumberOfMessagesReceived", "Count", lambda row, end_s: _counted(row.received),
+                "messages returned by receives"),
+    QueueMetric("deleted", "NumberOfMessagesDeleted", "Count", lambda row, end_s: _counted(row.deleted),
+                "deletes with a valid receipt handle"),
+    QueueMetric("empty_receives", "NumberOfEmptyReceives", "Count", lambda row, end_s: _counted(row.empty),
+                "receives that returned no message"),
+    QueueMetric("sent_bytes", "SentMessageSize", "Bytes", lambda row, end_s: _sizes(row) if row.sent else None,
+                "size of the sent messages"),
+    QueueMetric("visible", "ApproximateNumberOfMessagesVisible", "Count", lambda row, end_s: _gauged(row.visible),
+                "messages that can be received"),
+    QueueMetric("in_flight", "ApproximateNumberOfMessagesNotVisible", "Count",
+                lambda row, end_s: _gauged(row.in_flight), "messages received and not deleted", hides_zero=True),
+    QueueMetric("delayed", "ApproximateNumberOfMessagesDelayed", "Count", lambda row, end_s: _gauged(row.delayed),
+                "messages sent with a delay that has not passed", hides_zero=True),
+    QueueMetric("oldest_age", "ApproximateAgeOfOldestMessage", "Seconds",
+                lambda row, end_s: _aged(row.oldest_s, end_s), "age of the oldest message"),
+    QueueMetric("groups_in_flight", "ApproximateNumberOfGroupsWithInflightMessages", "Count",
+                lambda row, end_s: _gauged(row.groups), "message groups of a FIFO queue with messages in flight"),
+    QueueMetric("duplicates", "NumberOfDeduplicatedSentMessages", "Count",
+                lambda row, end_s: _counted(row.duplicates), "sends to a FIFO queue that were duplicates",
+                hides_zero=True),
+    QueueMetric("noisy_groups", "ApproximateNumberOfNoisyGroups", "Count",
+                lambda row, end_s: None if row.noisy is None else _gauged(row.noisy.groups),
+                "message groups that hold up others of a fair queue"),
+    QueueMetric("quiet_visible", "ApproximateNumberOfMessagesVisibleInQuietGroups", "Count",
+                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.visible, row.noisy.visible)),
+                "messages that can be received, without noisy groups"),
+    QueueMetric("quiet_in_flight", "ApproximateNumberOfMessagesNotVisibleInQuietGroups", "Count",
+                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.in_flight, row.noisy.in_flight)),
+                "messages in flight, without noisy groups"),
+    QueueMetric("quiet_delayed", "ApproximateNumberOfMessagesDelayedInQuietGroups", "Count",
+                lambda row, end_s: None if row.noisy is None else _gauged(_less(row.delayed, row.noisy.delayed)),
+                "delayed messages, without noisy groups"),
+    QueueMetric("quiet_oldest_age", "ApproximateAgeOfOldestMessageInQuietGroups", "Seconds",
+                lambda row, end_s: None if row.noisy is None else _aged(row.noisy.quiet_oldest_s, end_s),
+                "age of the oldest message, without noisy groups"),
+    QueueMetric("processing_time", "", "Seconds", lambda row, end_s: _processing(row),
+                "from a receive to the delete of the message"),
+)  # fmt: skip
+
+QUEUE_METRICS = {metric.name: metric for metric in _METRICS}
+PUBLISHED_METRICS = {metric.published_as: metric for metric in _METRICS if metric.published_as}
+"""By their names in CloudWatch."""
+
+
+def points_of(metric: QueueMetric, timed: Iterable[TimedRow], bucket_s: int, until_s: int) -> Iterator[Point]:
+    """The buckets of one metric. ``until_s``: the present time, at which the last bucket may not have ended."""
+    for at_s, times, row in timed:
+        for begin_s in range(at_s, at_s + times * bucket_s, bucket_s):
+            bucket = metric.of(row, min(begin_s + bucket_s, until_s))
+            if bucket is not None:
+                yield begin_s, bucket
+
+
+def applies_to(metric: QueueMetric, *, fifo: bool) -> bool:
+    """Whether a queue of this kind can have the metric at all."""
+    if metric.name in ("groups_in_flight", "duplicates"):
+        return fifo
+    return not fifo or not metric.name.startswith(("noisy", "quiet"))

@@ -1,0 +1,181 @@
+"""GetQueueMetrics and ListQueueMetrics: what queues did over time, for charts."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.broker.queue_series import QueueSeries, SeriesQuery
+from penstock.metrics.queue_rows import QUEUE_METRICS, QueueMetric, applies_to
+from penstock.metrics.series import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S, Point
+from penstock.metrics.statistics import statistic
+from penstock.names import Space
+from penstock.services.admin.faults import admin_fault, invalid
+from penstock.services.admin.resources import Admin
+from penstock.services.admin.shown import limit_of
+from penstock.services.admin.structs import (
+    AllMetricsRequest,
+    AllMetricsResult,
+    MetricSeries,
+    MetricsRequest,
+    QueueMetricsRequest,
+    QueueMetricsResult,
+    SeriesOfQueue,
+)
+from penstock.wire.service import Call
+
+_QUEUES_DEFAULT, QUEUES_MAX = 50, 200
+_STATISTICS_MAX = 5
+_PERIODS_MAX = 11_000  # three hours of seconds
+_POINTS_MAX = 500_000  # of all queues of an answer
+_DEFAULT = ",".join(QUEUE_METRICS)
+_ALL_DEFAULT = "sent,received,deleted,visible"
+_TIME_MAX_S = 2**40
+_TIME = "seconds since 1970, seconds before now as a negative number, or a time such as 2026-01-31T12:00:00Z"
+_PERIOD = "1, 2, 3, 5, 10, 15, 20 or 30 seconds, or minutes as a multiple of 60, up to a day"
+
+
+class SeriesAsked(NamedTuple):
+    """A valid request for series."""
+
+    metrics: list[QueueMetric]
+    statistics: list[str]  # none: for each metric the one that is usual
+    start_s: int
+    end_s: int
+    period_s: int
+
+    def query(self, space: Space, queues_max: int, **which: object) -> SeriesQuery:
+        names = [metric.name for metric in self.metrics]
+        return SeriesQuery(space, names, self.start_s, self.end_s, self.period_s, queues_max, **which)  # type: ignore[arg-type]
+
+
+async def get_queue_metrics(admin: Admin, request: QueueMetricsRequest, call: Call) -> QueueMetricsResult:
+    """What a queue did over time: metrics by seconds, minutes or longer periods."""
+    name = call.resource.queue.name
+    asked = _asked(admin, request, _DEFAULT, queues=1)
+    found = await admin.broker.series(asked.query(name.space, 1, only=frozenset([name.name])))
+    return QueueMetricsResult(
+        queue=name.name,
+        start=asked.start_s,
+        end=asked.end_s,
+        period_s=asked.period_s,
+        series=_shown(asked, found[0]) if found else [],
+    )
+
+
+async def list_queue_metrics(admin: Admin, request: AllMetricsRequest, call: Call) -> AllMetricsResult:
+    """What all queues did over time, in order of name and in pages."""
+    limit = limit_of(request.limit, _QUEUES_DEFAULT, QUEUES_MAX)
+    asked = _asked(admin, request, _ALL_DEFAULT, limit)
+    # One more than a page, to see whether there is another one.
+    which = asked.query(call.space, limit + 1, prefix=request.prefix or "", after=request.after or "")
+    found = await admin.broker.series(which)
+    queues = [
+        SeriesOfQueue(queue=each.name, kind="fifo" if each.fifo else "standard", series=_shown(asked, each))
+        for each in found[:limit]
+    ]
+    return AllMetricsResult(
+        start=asked.start_s,
+        end=asked.end_s,
+        period_s=asked.period_s,
+        queues=queues,
+        next=queues[-1].queue if len(found) > limit else None,
+    )
+
+
+def _asked(admin: Admin, request: MetricsRequest, default: str, queues: int) -> SeriesAsked:
+    """Raises Fault."""
+    if not admin.broker.keeps_metrics:
+        raise admin_fault(
+            "NotPossible", "Not possible: this server keeps no metrics. Set metrics_size to have them."
+        )
+    metrics = [_metric(name) for name in (request.metrics or default).split(",")]
+    statistics = request.statistics.split(",") if request.statistics else []
+    for name in statistics:
+        _check_statistic(name)
+    now_s = int(time.time())
+    end_s = _time_s(request.end, "end", now_s, now_s + MINUTE_S)
+    start_s = _time_s(request.start, "start", now_s, end_s - HOUR_S)
+    if start_s >= end_s:
+        raise invalid("start", "a time before end")
+    period_s = _period_s(request.period_s, end_s - start_s)
+    start_s -= start_s % period_s
+    periods = (end_s - start_s) // period_s
+    if len(statistics) > _STATISTICS_MAX:
+        raise invalid("statistics", f"up to {_STATISTICS_MAX} names")
+    if periods > _PERIODS_MAX or periods * len(metrics) * (len(statistics) or 1) * queues > _POINTS_MAX:
+        raise invalid(
+            "period_s", f"a longer one: up to {_PERIODS_MAX} periods, and {_POINTS_MAX} values in all"
+        )
+    return SeriesAsked(metrics, statistics, start_s, end_s, period_s)
+
+
+def _metric(name: str) -> QueueMetric:
+    metric = QUEUE_METRICS.get(name)
+    if metric is None:
+        raise invalid("metrics", f"some of {', '.join(QUEUE_METRICS)}, with commas between them")
+    return metric
+
+
+def _check_statistic(name: str) -> None:
+    try:
+        statistic(name)
+    except ValueError:
+        raise invalid(
+            "statistics", "names such as Sum, Average, Minimum, Maximum, SampleCount or p99"
+        ) from None
+
+
+def _time_s(text: str | None, parameter: str, now_s: int, default_s: int) -> int:
+    if text is None:
+        return default_s
+    try:
+        found_s = int(text)
+        if found_s < 0:
+            found_s += now_s
+    except ValueError:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise invalid(parameter, _TIME) from None
+        if at.tzinfo is None:
+            raise invalid(parameter, _TIME) from None
+        found_s = int(at.timestamp())
+    if not 0 <= found_s < _TIME_MAX_S:
+        raise invalid(parameter, _TIME)
+    return found_s
+
+
+def _period_s(asked_s: int | None, range_s: int) -> int:
+    """By default, one that makes a chart of some hundred points."""
+    if asked_s is None:
+        if range_s <= 6 * HOUR_S:
+            return MINUTE_S
+        return FIVE_MINUTES_S if range_s <= 3 * DAY_S else HOUR_S
+    in_minutes = asked_s > 0 and asked_s % MINUTE_S == 0 and asked_s <= DAY_S
+    if not in_minutes and asked_s not in (1, 2, 3, 5, 10, 15, 20, 30):
+        raise invalid("period_s", _PERIOD)
+    return asked_s
+
+
+def _shown(asked: SeriesAsked, found: QueueSeries) -> list[MetricSeries]:
+    """Without metrics that a queue of its kind cannot have."""
+    return [
+        _series(metric, name, points)
+        for metric, points in zip(asked.metrics, found.points, strict=True)
+        if applies_to(metric, fifo=found.fifo)
+        for name in asked.statistics or [metric.statistic]
+    ]
+
+
+def _series(metric: QueueMetric, name: str, points: list[Point]) -> MetricSeries:
+    compute = statistic(name)
+    values = [(at_s, value) for at_s, bucket in points if (value := compute(bucket)) is not None]
+    return MetricSeries(
+        metric=metric.name,
+        statistic=name,
+        unit=metric.unit,
+        times=[at_s for at_s, _ in values],
+        values=[round(value, 6) for _, value in values],
+    )

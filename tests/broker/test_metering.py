@@ -1,0 +1,537 @@
+"""The metrics of queues: what is counted, what is looked at, and what is kept through restarts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from penstock.errors import StoreError
+from penstock.limits import DAY, HOUR
+from penstock.metrics.buckets import Bucket
+from penstock.metrics.queue_rows import QUEUE_METRICS
+from penstock.metrics.series import Point
+from sim.shards import ShardsWorld
+from sim.world import MINUTE, ROOMY, SECOND, World, outgoing
+
+START_MS = 1_700_000_040_000  # a whole minute
+START_S = START_MS // SECOND
+
+
+@pytest.fixture
+def metered() -> Iterator[World]:
+    with World(ROOMY) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        yield world
+
+
+def points(
+    world: World,
+    queue: str,
+    metric: str,
+    period_s: int = 60,
+    start_s: int = START_S,
+    end_s: int | None = None,
+) -> list[Point]:
+    end_s = end_s or world.clock.wall_ms() // SECOND + 60
+    metering = world.broker.partition(world.queue(queue).shard.index).metering
+    assert metering is not None
+    live = world.queue(queue)
+    found = world.do(metering.points([live], [QUEUE_METRICS[metric]], start_s, end_s, period_s))
+    return found[live][0]
+
+
+def sums(world: World, queue: str, metric: str, **more: int) -> dict[int, float]:
+    """By minutes, or seconds, since the start."""
+    period_s = more.get("period_s", 60)
+    return {(at_s - START_S) // period_s: bucket.sum for at_s, bucket in points(world, queue, metric, **more)}
+
+
+def test_each_minute_has_its_counts(metered: World) -> None:
+    metered.create("q")
+    for minute in range(3):
+        for n in range(minute + 1):
+            metered.send("q", "x", size=100 * (n + 1))
+            metered.advance(10 * SECOND)
+        metered.delete("q", *metered.receive("q"))
+        assert metered.receive("q") == []
+        metered.advance(MINUTE - (minute + 1) * 10 * SECOND)
+    metered.advance(2 * MINUTE)
+    zeros = {3: 0, 4: 0, 5: 0}
+    assert sums(metered, "q", "sent") == {0: 1, 1: 2, 2: 3, **zeros}
+    assert sums(metered, "q", "received") == {0: 1, 1: 2, 2: 3, **zeros}
+    assert sums(metered, "q", "deleted") == {0: 1, 1: 2, 2: 3, **zeros}
+    assert sums(metered, "q", "empty_receives") == {0: 1, 1: 1, 2: 1, **zeros}
+    assert sums(metered, "q", "sent_bytes") == {0: 100, 1: 300, 2: 600}
+    (_, last) = points(metered, "q", "sent_bytes")[-1]
+    assert (last.count, last.min, last.max) == (3, 100, 300)
+    (_, first) = points(metered, "q", "sent")[0]
+    assert first == Bucket.of(1, 1)
+    # 10, 20 and 30 seconds after the receive
+    assert sums(metered, "q", "processing_time") == {0: 0, 1: 0, 2: 0}
+
+
+def test_each_second_has_its_counts(metered: World) -> None:
+    metered.create("q")
+    for second, messages in ((0, 2), (1, 0), (2, 5), (7, 1)):
+        metered.advance(START_MS + second * SECOND + 300 - metered.clock.now_ms())
+        if messages:
+            metered.send_all("q", *["x"] * messages)
+    metered.advance(3 * SECOND)
+    sent = sums(metered, "q", "sent", period_s=1)
+    assert {second: count for second, count in sent.items() if count} == {0: 2, 2: 5, 7: 1}
+    visible = sums(metered, "q", "visible", period_s=1)
+    assert visible == {0: 2, 1: 2, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 8, 9: 8}
+
+
+def test_counts_are_exact_against_a_model(metered: World) -> None:
+    """Two hours of random use, read in minutes, in five minutes and in seconds."""
+    rng = random.Random(11)
+    counted: dict[str, Counter[int]] = defaultdict(Counter)
+    metered.create("q")
+    held = []
+
+    def count(metric: str, number: int = 1) -> None:
+        counted[metric][(metered.clock.wall_ms() // SECOND) - START_S] += number
+
+    for _ in range(600):
+        metered.advance(rng.choice([0, 40, 900, 5_000, 40_000]))
+        match rng.randrange(4):
+            case 0:
+                sizes = [rng.randrange(1, 2000) for _ in range(rng.randrange(1, 11))]
+                metered.do(
+                    metered.broker.send(metered.queue("q"), [outgoing("x", size=size) for size in sizes])
+                )
+                count("sent", len(sizes))
+                count("sent_bytes", sum(sizes))
+            case 1 | 2:
+                received = metered.receive("q", rng.randrange(1, 11), visibility_ms=HOUR)
+                held += received
+                count("received", len(received)) if received else count("empty_receives")
+            case 3 if held:
+                deleted = [held.pop() for _ in range(min(len(held), 3))]
+                metered.delete("q", *deleted)
+                count("deleted", len(deleted))
+    metered.advance(SECOND)
+    for metric, expected in counted.items():
+        for period_s in (1, 60, 300):
+            wanted = Counter[int]()
+            for second, number in expected.items():
+                wanted[second // period_s] += number
+            found = sums(metered, "q", metric, period_s=period_s)
+            assert {at: number for at, number in found.items() if number} == +wanted, (metric, period_s)
+
+
+def test_levels_of_a_minute_have_average_minimum_and_maximum(metered: World) -> None:
+    metered.create("q")
+    metered.advance(2 * MINUTE)
+    metered.advance(30 * SECOND)
+    metered.send_all("q", *["x"] * 10)
+    metered.advance(15 * SECOND)
+    metered.send_all("q", *["x"] * 10)
+    metered.advance(16 * SECOND)
+    (at_s, bucket) = points(metered, "q", "visible")[2]
+    assert at_s == START_S + 120
+    # For half of the minute none, for a quarter ten, for a quarter twenty: one value, however often it was looked at.
+    assert (bucket.count, bucket.min, bucket.max) == (1, 0, 20)
+    assert bucket.sum == pytest.approx(7.5, abs=0.5)
+
+
+def test_a_message_that_comes_back_by_itself_is_seen(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    metered.receive("q", visibility_ms=10 * MINUTE + 30 * SECOND)
+    metered.send("q", "later", delay_ms=14 * MINUTE + 30 * SECOND)
+    metered.advance(16 * MINUTE)
+    in_flight = sums(metered, "q", "in_flight")
+    assert {minute: in_flight[minute] for minute in range(1, 17)} == {n: int(n < 10) for n in range(1, 17)}
+    assert sums(metered, "q", "delayed")[13] == 1
+    assert sums(metered, "q", "visible")[15] == 2
+
+
+def test_dead_letters_and_moves_are_no_sends(metered: World) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+    metered.send("q", "x")
+    metered.receive("q")
+    metered.advance(2 * SECOND)
+    assert metered.receive("q") == []
+    assert metered.counts("dead") == (1, 0, 0)
+    metered.start_move("dead", "q")
+    metered.advance(MINUTE)
+    assert metered.counts("q") == (1, 0, 0)
+    assert sum(sums(metered, "dead", "sent").values()) == 0
+    assert sum(sums(metered, "q", "sent").values()) == 1
+    assert sum(sums(metered, "dead", "received").values()) == 0
+
+
+def test_deletes_with_a_valid_handle_count_each_time(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    (message,) = metered.receive("q")
+    metered.advance(3 * SECOND)
+    metered.delete("q", message)
+    metered.delete("q", message)
+    assert metered.do(metered.broker.delete(metered.queue("q"), ["forged"])) != [None]
+    assert sums(metered, "q", "deleted") == {0: 2}
+    # The processing time is that of the one message.
+    assert points(metered, "q", "processing_time") == [(START_S, Bucket.of(3.0, 1))]
+
+
+def test_messages_that_the_client_did_not_get_are_not_received(metered: World) -> None:
+    metered.create("q")
+    poll = metered.poll("q")
+    poll.caller.hang_up()
+    metered.send("q", "x")
+    received = metered.receive("q")
+    assert len(received) == 1
+    assert sums(metered, "q", "received") == {0: 1}
+
+
+def test_duplicates_of_a_fifo_queue(metered: World) -> None:
+    metered.create("q.fifo")
+    for sends in (["a", "b", "a"], ["a"], ["c"]):
+        messages = [outgoing(body, group="g", dedup_id=body, size=ord(body)) for body in sends]
+        metered.do(metered.broker.send(metered.queue("q.fifo"), messages))
+    assert sums(metered, "q.fifo", "sent") == {0: 3}
+    assert sums(metered, "q.fifo", "duplicates") == {0: 2}
+    assert sums(metered, "q.fifo", "sent_bytes") == {0: ord("a") + ord("b") + ord("c")}
+
+
+def test_groups_with_messages_in_flight(metered: World) -> None:
+    metered.create("q.fifo")
+    for n in range(6):
+        metered.send("q.fifo", str(n), group=f"g{n % 3}", dedup_id=str(n))
+    assert sums(metered, "q.fifo", "groups_in_flight") == {0: 0}
+    first = metered.receive("q.fifo", 2)
+    assert sums(metered, "q.fifo", "groups_in_flight") == {0: 1}
+    metered.receive("q.fifo", 2, visibility_ms=30 * SECOND)
+    assert sums(metered, "q.fifo", "groups_in_flight") == {0: 2}
+    metered.delete("q.fifo", *first)
+    metered.crash()
+    assert sums(metered, "q.fifo", "groups_in_flight")[0] == 1
+    metered.advance(MINUTE)
+    assert sums(metered, "q.fifo", "groups_in_flight")[1] == 0
+    metered.create("standard")
+    assert points(metered, "standard", "groups_in_flight") == []
+
+
+# -- the age of the oldest message -----------------------------------------------------------------------------
+
+
+def age(world: World, queue: str) -> float | None:
+    """In the minute that has not ended."""
+    found = points(world, queue, "oldest_age")
+    now_s = world.clock.wall_ms() // SECOND
+    return found[-1][1].max if found and found[-1][0] == now_s - now_s % 60 else None
+
+
+def test_the_age_is_that_of_the_oldest_message_in_any_state(metered: World) -> None:
+    metered.create("q")
+    assert age(metered, "q") is None
+    metered.send("q", "first")
+    metered.advance(90 * SECOND)
+    metered.send("q", "second")
+    (first,) = metered.receive("q", 1, visibility_ms=HOUR)
+    metered.advance(60 * SECOND)
+    assert age(metered, "q") == 150
+    metered.delete("q", first)
+    assert age(metered, "q") == 60
+    assert sums(metered, "q", "oldest_age") == {0: 60, 1: 120, 2: 60}
+
+
+def test_a_message_received_three_times_is_set_aside_on_a_standard_queue(metered: World) -> None:
+    metered.create("q", visibility_ms=SECOND)
+    metered.send("q", "poison")
+    metered.advance(MINUTE)
+    metered.send("q", "good")
+    for receives in range(1, 4):
+        assert age(metered, "q") == 60 + 2 * (receives - 1)
+        metered.receive("q", 1)
+        metered.advance(2 * SECOND)
+    assert age(metered, "q") == 6
+    for _ in range(3):
+        metered.advance(2 * SECOND)
+        metered.drain("q")
+    assert age(metered, "q") is None
+    metered.send("q", "new")
+    metered.advance(5 * SECOND)
+    assert age(metered, "q") == 5
+
+
+def test_a_message_that_blocks_its_group_keeps_its_age(metered: World) -> None:
+    metered.create("q.fifo", visibility_ms=SECOND)
+    metered.send("q.fifo", "poison", group="g", dedup_id="1")
+    for _ in range(5):
+        metered.advance(2 * SECOND)
+        metered.receive("q.fifo", 1)
+    assert age(metered, "q.fifo") == 10
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_dead_letter_is_as_old_as_its_time_in_the_dead_letter_queue(metered: World, restarts: bool) -> None:
+    metered.create("dead")
+    metered.create("q", dead_letters=("dead", 1), visibility_ms=SECOND)
+    metered.send("q", "x")
+    metered.advance(5 * HOUR)
+    metered.receive("q")
+    metered.advance(2 * SECOND)
+    assert metered.receive("q") == []
+    if restarts:
+        metered.advance(MINUTE)
+        metered.restart()
+    metered.advance(2 * HOUR)
+    assert age(metered, "dead") == pytest.approx(2 * 3600, rel=0.05)
+
+
+# -- fair queues -----------------------------------------------------------------------------------------------
+
+
+def test_noisy_groups_of_a_fair_queue(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "no group")
+    assert points(metered, "q", "noisy_groups") == []
+    metered.send("q", "quiet", group="quiet")
+    metered.advance(10 * SECOND)
+    metered.send_all("q", *["noise"] * 60, group="noisy")
+    metered.send("q", "delayed noise", group="noisy", delay_ms=MINUTE)
+    assert sums(metered, "q", "noisy_groups") == {0: 0}
+    metered.drain_up_to("q", 45, visibility_ms=10 * MINUTE)
+    assert sums(metered, "q", "noisy_groups") == {0: 1}
+    assert sums(metered, "q", "visible")[0] == 17
+    assert sums(metered, "q", "quiet_visible") == {0: 0}
+    assert sums(metered, "q", "quiet_in_flight") == {0: 2}
+    assert sums(metered, "q", "quiet_delayed") == {0: 0}
+    assert sums(metered, "q", "quiet_oldest_age") == {0: 10}
+    # Five minutes after its last send it is quiet again.
+    metered.advance(6 * MINUTE)
+    assert sums(metered, "q", "noisy_groups")[6] == 0
+    assert sums(metered, "q", "quiet_visible")[6] == 18
+
+
+# -- active queues ---------------------------------------------------------------------------------------------
+
+
+def test_a_queue_has_values_for_six_hours_after_its_last_use(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x")
+    metered.delete("q", *metered.receive("q"))
+    metered.advance(8 * HOUR)
+    minutes = sums(metered, "q", "sent")
+    assert minutes.keys() == set(range(360))
+    metered.advance(SECOND)
+    metered.send("q", "x")
+    metered.advance(10 * HOUR)
+    assert len(sums(metered, "q", "visible")) == 360 + 601
+
+
+# -- storage ---------------------------------------------------------------------------------------------------
+
+
+def use(world: World, minutes: int) -> None:
+    for minute in range(minutes):
+        world.send_all("q", *["x"] * (minute % 7 + 1), size=50)
+        world.advance(MINUTE)
+
+
+@pytest.mark.parametrize("minutes", [1, 3, 59, 61, 150])
+def test_a_crash_loses_at_most_the_minute_that_has_not_ended(metered: World, minutes: int) -> None:
+    metered.create("q")
+    use(metered, minutes)
+    metered.advance(SECOND)
+    before = points(metered, "q", "sent")
+    metered.send("q", "lost")
+    metered.crash()
+    after = points(metered, "q", "sent")
+    assert after[:minutes] == before[:minutes]
+    assert points(metered, "q", "visible")[:minutes] == points(metered, "q", "visible")[:minutes]
+    use(metered, 3)
+    assert sum(bucket.sum for _, bucket in points(metered, "q", "sent")) == sum(
+        bucket.sum for _, bucket in before
+    ) + (1 + 2 + 3)
+
+
+def test_a_clean_stop_loses_nothing(metered: World) -> None:
+    metered.create("q")
+    use(metered, 5)
+    metered.advance(10 * SECOND)
+    metered.send_all("q", "a", "b", size=7)
+    for _ in range(3):
+        metered.restart()
+        metered.send("q", "c", size=8)
+    found = points(metered, "q", "sent")
+    assert {(at_s - START_S) // 60: bucket.sum for at_s, bucket in found} == {
+        0: 1,
+        1: 2,
+        2: 3,
+        3: 4,
+        4: 5,
+        5: 5,
+    }
+    metered.advance(MINUTE)
+    assert sums(metered, "q", "sent")[5] == 5
+    assert sums(metered, "q", "sent_bytes")[5] == 38
+    # It counts as used for six hours since the last use, not since the restart.
+    metered.restart()
+    metered.purge("q")
+    metered.advance(7 * HOUR)
+    assert max(sums(metered, "q", "sent", end_s=START_S + 26_000)) == 365
+
+
+def test_a_refused_commit_loses_nothing(metered: World) -> None:
+    metered.create("q")
+    use(metered, 3)
+    metered.send("q", "x")
+    metered.refuse_next_commit()
+    metered.advance(MINUTE + SECOND)
+    assert not metered.store.refusals
+    metered.advance(2 * MINUTE)
+    expected = sums(metered, "q", "sent")
+    assert expected[3] == 1
+    metered.crash()
+    assert {minute: count for minute, count in sums(metered, "q", "sent").items() if minute < 5} == {
+        minute: count for minute, count in expected.items() if minute < 5
+    }
+
+
+def test_one_small_commit_a_minute_and_none_without_active_queues(metered: World) -> None:
+    for n in range(50):
+        metered.create(f"q{n}")
+    metered.advance(90 * MINUTE)
+    metered.store.appended.clear()
+    metered.advance(60 * MINUTE)
+    assert len(metered.store.appended) == 60
+    logs = [row for changes in metered.store.appended for row in changes.logs]
+    # One entry a minute for all of them, and one chunk an hour for each.
+    assert len(logs) == 60 + 50
+    assert sum(len(row.data) for row in logs) < 20_000
+    metered.advance(8 * HOUR)
+    metered.store.appended.clear()
+    metered.advance(59 * MINUTE)
+    assert len(metered.store.appended) <= 1
+
+
+def test_minutes_are_kept_for_fifteen_days(metered: World) -> None:
+    metered.create("q")
+    metered.send("q", "x", delay_ms=0)
+    metered.configure("q", retention_ms=14 * DAY)
+    metered.advance(DAY)
+    assert len(points(metered, "q", "visible")) == 24 * 60 + 1
+    for _ in range(16):
+        metered.send("q", "x")
+        metered.advance(DAY)
+    kept = points(metered, "q", "visible")
+    now_s = metered.clock.wall_ms() // SECOND
+    assert now_s - 15 * 86_400 - 5 * 3600 <= kept[0][0] <= now_s - 15 * 86_400 + 3600
+    assert sum(bucket.sum for _, bucket in points(metered, "q", "sent")) in (14, 15)
+
+
+def test_stored_metrics_are_bounded_and_the_oldest_go_first() -> None:
+    limits = msgspec.structs.replace(ROOMY, metrics_bytes_max=30_000)
+    with World(limits) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        for n in range(5):
+            world.create(f"q{n}")
+        rng = random.Random(1)
+        for _ in range(16 * 60):
+            for n in range(5):
+                world.send_all(f"q{n}", *["x"] * rng.randrange(1, 10), size=rng.randrange(1000))
+            world.advance(MINUTE)
+        assert 10_000 < stored_bytes(world, 5) < 35_000
+        (at_s, _), *_ = points(world, "q3", "sent")
+        assert at_s > START_S + 8 * 3600
+
+
+def stored_bytes(world: World, queues: int) -> int:
+    ids = [world.queue(f"q{n}").id for n in range(queues)]
+    return sum(len(row.data) for id in ids for row in world.store.log("metrics", str(id), -1, 10_000))
+
+
+def test_a_queue_that_was_deleted_and_made_again_begins_fresh(metered: World) -> None:
+    metered.create("q")
+    use(metered, 70)
+    id = metered.queue("q").id
+    assert metered.store.log("metrics", str(id), -1, 10) != []
+    metered.drop("q")
+    metered.advance(61 * SECOND)
+    assert metered.store.log("metrics", str(id), -1, 10) == []
+    metered.create("q")
+    assert sum(sums(metered, "q", "sent").values()) == 0
+
+
+def test_metrics_can_be_switched_off() -> None:
+    with World(msgspec.structs.replace(ROOMY, metrics_bytes_max=0)) as world:
+        world.create("q")
+        world.send("q", "x")
+        world.store.appended.clear()
+        world.advance(10 * MINUTE)
+        assert world.store.appended == []
+        assert world.broker.partition(0).metering is None
+        assert world.queue("q").metrics.sent == 1
+
+
+def test_seconds_are_kept_for_three_hours_within_their_memory(metered: World) -> None:
+    metered.create("q")
+    metered.create("other")
+    for _ in range(4 * 60):
+        metered.send("q", "x")
+        metered.advance(MINUTE)
+    found = points(metered, "q", "visible", period_s=1)
+    now_s = metered.clock.wall_ms() // SECOND
+    assert now_s - 3.6 * 3600 <= found[0][0] <= now_s - 3 * 3600
+    assert len(found) == now_s - found[0][0]
+
+
+def test_seconds_of_many_queues_are_bounded() -> None:
+    limits = msgspec.structs.replace(ROOMY, metrics_seconds_bytes=5_000, metrics_seconds_queues=3)
+    with World(limits) as world:
+        world.clock.advance(START_MS - world.clock.now_ms())
+        for n in range(5):
+            world.create(f"q{n}")
+        for second in range(900):
+            for n in range(5):
+                world.send_all(f"q{n}", *["x"] * (second % 3 + 1))
+            world.advance(SECOND)
+        kept = [len(points(world, f"q{n}", "visible", period_s=1)) for n in range(5)]
+        assert kept[3:] == [0, 0]
+        assert all(60 <= each < 900 for each in kept[:3])
+        assert sum(sums(world, "q4", "sent").values()) == 1800
+
+
+def test_a_wall_clock_that_is_set_back_loses_nothing(metered: World) -> None:
+    metered.create("q")
+    use(metered, 10)
+    metered.clock.wall_offset_ms = -5 * MINUTE
+    use(metered, 10)
+    found = points(metered, "q", "sent")
+    assert sum(bucket.sum for _, bucket in found) == 2 * sum(minute % 7 + 1 for minute in range(10))
+    assert len(found) <= 17
+
+
+def test_metrics_of_several_shards() -> None:
+    with ShardsWorld() as world:
+        for n in range(8):
+            world.create(f"q{n}")
+            world.send_all(f"q{n}", *["x"] * (n + 1))
+        world.advance(2 * MINUTE)
+        for n in range(8):
+            found = points(world, f"q{n}", "sent", start_s=world.clock.wall_ms() // SECOND - 300)
+            assert sum(bucket.sum for _, bucket in found) == n + 1
+
+
+def test_metrics_do_not_disturb_a_store_that_refuses(metered: World) -> None:
+    metered.create("q")
+    metered.store.full = True
+    with pytest.raises(StoreError):
+        metered.send("q", "x")
+    appended = len(metered.store.appended)
+    metered.advance(5 * MINUTE)
+    assert len(metered.store.appended) == appended
+    metered.store.full = False
+    metered.advance(5 * MINUTE)
+    assert sum(sums(metered, "q", "sent").values()) == 0
+    metered.crash()
+    assert len(sums(metered, "q", "sent")) >= 9

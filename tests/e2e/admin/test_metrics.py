@@ -1,0 +1,116 @@
+"""What queues did over time, of one process and of two workers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from e2e.admin.requests import make, make_with_dead_letters, refusal, send
+from e2e.waiting import until
+from penstock.client.api import ApiSession
+from penstock.metrics.queue_rows import QUEUE_METRICS
+
+
+def series(api: ApiSession, queue: str, **query: Any) -> dict[str, dict[int, float]]:
+    found = api.admin("GET", f"/queues/{queue}/metrics", query)
+    assert found["queue"] == queue
+    return {
+        f"{each['metric']} {each['statistic']}": dict(zip(each["times"], each["values"], strict=True))
+        for each in found["series"]
+    }
+
+
+def total(api: ApiSession, queue: str, metric: str, **query: Any) -> float:
+    return sum(series(api, queue, metrics=metric, **query)[f"{metric} Sum"].values())
+
+
+def test_what_was_done_is_in_the_metrics_at_once(api: ApiSession) -> None:
+    url = make(api, "metered")
+    for size in (5, 5, 14):
+        send(api, url, "x" * size)
+    (first,) = api.sqs("ReceiveMessage", QueueUrl=url)["Messages"]
+    api.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+    api.sqs("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10)
+    api.sqs("ReceiveMessage", QueueUrl=url)
+    assert total(api, "metered", "sent") == 3
+    assert total(api, "metered", "deleted") == 1
+    assert total(api, "metered", "received") >= 2
+    assert total(api, "metered", "empty_receives") >= 1
+    sizes = series(api, "metered", metrics="sent_bytes", statistics="Sum,Minimum,Maximum,p50,SampleCount")
+    assert {name: max(values.values()) for name, values in sizes.items()} == {
+        "sent_bytes Sum": 24, "sent_bytes Minimum": 5, "sent_bytes Maximum": 14, "sent_bytes p50": 5,
+        "sent_bytes SampleCount": 3,
+    }  # fmt: skip
+    found = api.admin("GET", "/queues/metered/metrics")
+    assert found["period_s"] == 60 and found["start"] % 60 == 0
+    assert [each["metric"] for each in found["series"]] == [
+        name for name in QUEUE_METRICS if name not in ("groups_in_flight", "duplicates")
+    ]
+
+
+def test_seconds(api: ApiSession) -> None:
+    url = make(api, "by-second")
+    send(api, url, "x")
+    send(api, url, "x")
+
+    def seen() -> bool:
+        found = series(api, "by-second", metrics="sent,visible", period_s=1, start=-60)
+        return sum(found["sent Sum"].values()) == 2 and 2 in found["visible Maximum"].values()
+
+    until(seen, "the seconds of two sends")
+
+
+def test_all_queues_in_pages(api: ApiSession) -> None:
+    for n in range(5):
+        url = make(api, f"charted-{n}")
+        for _ in range(n):
+            send(api, url, "x")
+    make_with_dead_letters(api, "charted-dlq")
+    make(api, "charted.fifo", FifoQueue="true")
+    sent: dict[str, float] = {}
+    after = None
+    while True:
+        query = {"prefix": "charted", "limit": 3, "after": after, "metrics": "sent,groups_in_flight"}
+        page = api.admin("GET", "/metrics", query)
+        for each in page["queues"]:
+            sent[each["queue"]] = sum(each["series"][0]["values"])
+            assert len(each["series"]) == (2 if each["kind"] == "fifo" else 1)
+        after = page.get("next")
+        if after is None:
+            break
+    assert sent == {
+        **{f"charted-{n}": n for n in range(5)}, "charted-dlq": 0, "charted-dlq-dead": 0, "charted.fifo": 0,
+    }  # fmt: skip
+    assert list(sent) == sorted(sent)
+
+
+def test_times_and_periods(api: ApiSession) -> None:
+    send(api, make(api, "timed"), "x")
+    now_s = int(time.time())
+    assert total(api, "timed", "sent", start=now_s - 120, end=now_s + 60) == 1
+    assert total(api, "timed", "sent", start="-300") == 1
+    assert total(api, "timed", "sent", start="2020-01-01T00:00:00Z", end="2020-01-01T01:00:00Z") == 0
+    assert api.admin("GET", "/queues/timed/metrics", {"start": -86_400})["period_s"] == 300
+    assert api.admin("GET", "/queues/timed/metrics", {"start": -864_000})["period_s"] == 3600
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"metrics": "sent,nothing"},
+        {"statistics": "Median"},
+        {"statistics": "p1,p2,p3,p4,p5,p6"},
+        {"start": "yesterday"},
+        {"start": "2020-01-01T00:00:00"},
+        {"start": -60, "end": -120},
+        {"period_s": 7},
+        {"period_s": 0},
+        {"period_s": 90},
+        {"start": -864_000, "period_s": 1},
+    ],
+)
+def test_what_cannot_be_answered_is_refused(api: ApiSession, query: dict[str, Any]) -> None:
+    make(api, "refused")
+    assert refusal(api.admin, "GET", "/queues/refused/metrics", query) == (400, "InvalidParameter")
