@@ -9,10 +9,12 @@ again after a crash.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import ActionFailed, PenstockError, QueueMissing, StoreError, Unreachable
+from penstock.errors import ActionFailed, PenstockError, QueueMissing, StoreClosed, StoreError, Unreachable
 from penstock.limits import SECOND
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import (
@@ -23,7 +25,7 @@ from penstock.monitoring.alarm_records import (
     PendingAction,
     alarms_home,
 )
-from penstock.names import Arn, QueueName
+from penstock.names import Arn, QueueName, Space
 from penstock.promise import run_detached, start
 from penstock.queues.messages import Outgoing
 
@@ -65,6 +67,9 @@ class AlarmVoice(Protocol):
         """Why the policy of a queue does not let the alarm send to it; None: it does."""
 
 
+ActionOf = tuple[Space, str, str]
+"""Of which alarm it is, and what: an ARN or a URL."""
+
 PostWebhook = Callable[[str, str], Coroutine[Any, None, None]]
 """(URL, body): raises ActionFailed."""
 
@@ -79,8 +84,13 @@ class AlarmActions:
         self._voice = voice
         self._post = post
         self._pending = shard.table(PENDING)
-        self._running: set[str] = set()
+        # The same action of one alarm is carried out in the order of the changes: keys by alarm and action.
+        self._waiting: dict[ActionOf, deque[str]] = {}
+        self._ready: deque[ActionOf] = deque()  # those of which none is being carried out
+        self._running = 0
         self._stopped = False
+        for key, pending in sorted(self._pending, key=lambda each: each[0]):
+            self._put(key, pending)
 
     def start(self) -> None:
         """Go on with what was not carried out when the shard was closed."""
@@ -98,49 +108,65 @@ class AlarmActions:
             if len(self._pending) >= _PENDING_MAX:
                 self._note(pending, "too many actions of alarms wait to be carried out")
                 continue
-            self._pending.put(alarms_home(alarm.space).key(f"{self._shard.next_number():020d}"), pending)
+            key = alarms_home(alarm.space).key(f"{self._shard.next_number():020d}")
+            self._pending.put(key, pending)
+            self._put(key, pending)
+
+    def _put(self, key: str, pending: PendingAction) -> None:
+        action = pending.alarm.space, pending.alarm.name, pending.action
+        if action not in self._waiting:
+            self._waiting[action] = deque()
+            self._ready.append(action)
+        self._waiting[action].append(key)
 
     def run(self) -> None:
-        """Carry out what waits, once the open commit is durable: the oldest first, some at a time."""
-        if len(self._pending) and not self._stopped:
+        """Carry out what waits, once the open commit is durable: some at a time."""
+        if self._ready and not self._stopped:
             run_detached(self._run_when_durable())
 
     async def _run_when_durable(self) -> None:
-        try:
+        with suppress(
+            StoreError
+        ):  # what was to be done because of the refused commit is not pending any more
             await self._shard.settled()
-        except StoreError:
-            return  # what was pending in the refused commit is not any more
-        for key, pending in self._pending:
-            if len(self._running) >= _RUNNING_MAX or self._stopped:
-                return
-            if key not in self._running:
-                self._running.add(key)
-                run_detached(self._carry_out(key, pending))
+        while self._ready and self._running < _RUNNING_MAX and not self._stopped:
+            self._running += 1
+            run_detached(self._carry_out_next(self._ready.popleft()))
 
-    async def _carry_out(self, key: str, pending: PendingAction) -> None:
+    async def _carry_out_next(self, action: ActionOf) -> None:
+        keys = self._waiting[action]
+        pending = self._pending.get(keys[0])
         try:
-            for tries in range(_TRIES_MAX):
-                try:
-                    await self._try(key, pending)
-                    break
-                except ActionFailed as failure:
-                    if not failure.can_repeat or tries == _TRIES_MAX - 1:
-                        self._end(key, pending, str(failure))
-                        await self._shard.settled()
-                        break
-                await self._shard.pause(_PAUSE_MS[tries])
-                if self._stopped:
-                    return
+            if pending is not None:
+                await self._carry_out(keys[0], pending)
+            keys.popleft()
         except StoreError as error:
             if not self._stopped:
-                log.warning(
-                    "an action of the alarm %s is carried out again later: %s", pending.alarm.name, error
-                )
+                log.warning("an action of the alarm %s is carried out again later: %s", action[1], error)
                 await self._shard.pause(_PAUSE_MS[-1])
         finally:
-            self._running.discard(key)
+            self._running -= 1
+            if keys:
+                self._ready.append(action)
+            else:
+                del self._waiting[action]
             if not self._stopped:
                 self._shard.runtime.soon(self.run)
+
+    async def _carry_out(self, key: str, pending: PendingAction) -> None:
+        """Raises StoreError: then it has to be done again."""
+        for tries in range(_TRIES_MAX):
+            try:
+                await self._try(key, pending)
+                return
+            except ActionFailed as failure:
+                if not failure.can_repeat or tries == _TRIES_MAX - 1:
+                    self._end(key, pending, str(failure))
+                    await self._shard.settled()
+                    return
+            await self._shard.pause(_PAUSE_MS[tries])
+            if self._stopped:
+                raise StoreClosed("the server stops")
 
     async def _try(self, key: str, pending: PendingAction) -> None:
         """Raises ActionFailed, or StoreError if it may have been carried out."""

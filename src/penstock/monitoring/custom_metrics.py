@@ -31,7 +31,10 @@ log = logging.getLogger("penstock.monitoring")
 
 _STORE_EVERY_MS = 10 * MINUTE
 _SENT_BYTES_MAX = 8 * 1024 * 1024  # of records of what was sent: then chunks are stored at once
-_DATUM_BYTES, _VALUE_BYTES = 600, 80  # what a datum may add to its series, at most, and each of its values
+_DATUM_BYTES, _VALUE_BYTES = (
+    1200,
+    320,
+)  # what a datum may add to its four levels at most, and each of its values
 _METRIC_BYTES = 1000
 _METRICS_PER_TURN = 100
 _RELIEF_PAUSE_MS = 10 * SECOND
@@ -131,6 +134,7 @@ class CustomMetrics:
         self._sent_bytes = 0
         self._records: RecordTable[MetricRecord] = shard.table(METRICS)
         self._chunks: RecordTable[bytes] = shard.table(CHUNKS)
+        self._old: list[str] = []  # chunks that are to be removed from the store
         self._storing: Promise[None] | None = None
         self._timer: Timer | None = None
         self._relieved_ms = 0
@@ -149,6 +153,8 @@ class CustomMetrics:
                 metric.of_unit(unit).put_chunk(ChunkId(int(bucket_s), int(number)), packed)
         self._join_all()
         self._undone()
+        for metric in self:
+            self._trim(metric)
         self._measure()
 
     # -- work that no request asks for -----------------------------------------------------------------------
@@ -256,15 +262,14 @@ class CustomMetrics:
             done.resolve(None)
 
     async def _store(self) -> None:
-        shard, now_s = self._shard, self._shard.clock.wall_ms() // SECOND
+        shard = self._shard
         packed: dict[str, bytes] = {}
-        old: list[str] = []
         changed: list[tuple[CustomMetric, Series, set[ChunkId]]] = []
         for number, metric in enumerate(list(self)):
             if number % _METRICS_PER_TURN == _METRICS_PER_TURN - 1:
                 await shard.turn()
+            self._trim(metric)
             for unit, series in metric.series.items():
-                old += [metric.chunk_key(unit, chunk) for chunk in series.trim(now_s)]
                 if series.changed:
                     packed |= {
                         metric.chunk_key(unit, each): series.chunk(each) or b"" for each in series.changed
@@ -278,6 +283,7 @@ class CustomMetrics:
             series.changed.clear()
         for key, data in packed.items():
             self._chunks.put(key, data)
+        old, self._old = self._old, []
         self._forget(old)
         joined, self._joined = self._joined, set()
         for key in joined:
@@ -290,8 +296,15 @@ class CustomMetrics:
             self._joined |= {key for key in joined if self._sent.get(key) is not None}
             for _, series, chunks in changed:
                 series.changed |= chunks
+            self._old += old
             raise
         self._measure()
+
+    def _trim(self, metric: CustomMetric) -> None:
+        """Forget what is older than is kept."""
+        now_s = self._shard.clock.wall_ms() // SECOND
+        for unit, series in metric.series.items():
+            self._old += [metric.chunk_key(unit, chunk) for chunk in series.trim(now_s)]
 
     def _forget(self, chunk_keys: Sequence[str]) -> None:
         for key in chunk_keys:

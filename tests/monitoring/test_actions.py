@@ -1,0 +1,220 @@
+"""What alarms do on a change of their state: nothing is lost, and what fails is in the history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from http_requests import json_request
+from monitoring.alarms import arn, put_alarm, set_state, state, summaries
+from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
+from penstock.auth.policy import compile_policy
+from penstock.auth.principal import Principal
+from penstock.errors import ActionFailed, StoreError
+from penstock.limits import MINUTE
+from penstock.names import shard_of
+from sim.world import name_of
+
+HOOK = "https://hooks.example.com/alarms"
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def world(request: pytest.FixtureRequest) -> Iterator[MonitoringWorld]:
+    with MonitoringWorld(request.param, webhooks=(HOOK,)) as made:
+        made.after_look()
+        yield made  # type: ignore[misc]
+
+
+def bodies(world: MonitoringWorld, url: str) -> list[dict[str, Any]]:
+    sqs = world.client("sqs")
+    found: list[dict[str, Any]] = []
+    while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+        for message in messages:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            found.append(json.loads(message["Body"]))
+    return found
+
+
+def actions(cw: Any, name: str = "a") -> list[str]:
+    return summaries(cw, name, HistoryItemType="Action")
+
+
+def test_a_message_to_queues_of_any_shard(world: MonitoringWorld, cw: Any) -> None:
+    sqs = world.client("sqs")
+    urls = [sqs.create_queue(QueueName=f"q{number}")["QueueUrl"] for number in range(4)]
+    assert world.shards == 1 or len({shard_of(name_of(f"q{n}"), world.shards) for n in range(4)}) > 1
+    put_alarm(cw, AlarmActions=[arn(f"q{number}", "sqs") for number in range(4)])
+    set_state(cw, "a", "ALARM")
+    world.advance(MINUTE // 2)
+    for url in urls:
+        (body,) = bodies(world, url)
+        assert (body["AlarmName"], body["NewStateValue"]) == ("a", "ALARM")
+    assert sorted(actions(cw)) == [f"Successfully executed action {arn(f'q{n}', 'sqs')}" for n in range(4)]
+
+
+def test_a_fifo_queue_gets_changes_in_order(world: MonitoringWorld, cw: Any) -> None:
+    sqs = world.client("sqs")
+    url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    put_alarm(cw, AlarmActions=[arn("q.fifo", "sqs")], OKActions=[arn("q.fifo", "sqs")])
+    world.hold_commits()
+    for value in ("ALARM", "OK", "ALARM"):
+        members = {"AlarmName": "a", "StateValue": value, "StateReason": "test"}
+        world.begin(json_request("GraniteServiceVersion20100801.SetAlarmState", json.dumps(members).encode()))
+    world.release_commits()
+    world.advance(1000)
+    assert [body["NewStateValue"] for body in bodies(world, url)] == ["ALARM", "OK", "ALARM"]
+
+
+@pytest.mark.parametrize(
+    ("action", "error"),
+    [
+        (arn("none", "sqs"), "the queue does not exist"),
+        (arn("topic", "sns"), "no service of this server takes it"),
+        ("arn:aws:automate:eu-west-1:ec2:stop", "no service of this server takes it"),
+        (arn("function:f", "lambda"), "no service of this server takes it"),
+    ],
+)
+def test_an_action_that_fails_is_in_the_history(
+    world: MonitoringWorld, cw: Any, action: str, error: str
+) -> None:
+    put_alarm(cw, AlarmActions=[action])
+    set_state(cw, "a", "ALARM")
+    assert actions(cw) == [f'Failed to execute action {action}. Received error: "{error}"']
+    (item,) = cw.describe_alarm_history(AlarmName="a", HistoryItemType="Action")["AlarmHistoryItems"]
+    data = json.loads(item["HistoryData"])
+    assert (data["actionState"], data["notificationResource"]) == ("Failed", action)
+    world.advance(10 * MINUTE)
+    assert len(actions(cw)) == 1
+
+
+def test_actions_run_on_a_change_only_and_if_they_are_enabled(world: MonitoringWorld, cw: Any) -> None:
+    url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    put_alarm(cw, AlarmActions=[arn("q", "sqs")], InsufficientDataActions=[arn("q", "sqs")])
+    assert bodies(world, url) == [], "a new alarm does nothing"
+    set_state(cw, "a", "ALARM")
+    set_state(cw, "a", "ALARM")
+    world.advance(1000)
+    assert len(bodies(world, url)) == 1
+    set_state(cw, "a", "OK")
+    cw.disable_alarm_actions(AlarmNames=["a", "unknown"])
+    set_state(cw, "a", "ALARM")
+    world.advance(1000)
+    assert bodies(world, url) == []
+    cw.enable_alarm_actions(AlarmNames=["a"])
+    set_state(cw, "a", "INSUFFICIENT_DATA")
+    world.advance(1000)
+    (body,) = bodies(world, url)
+    assert body["NewStateValue"] == "INSUFFICIENT_DATA"
+
+
+def test_web_hooks_that_the_operator_allows(world: MonitoringWorld, cw: Any) -> None:
+    put_alarm(cw, AlarmActions=[f"{HOOK}/a"], OKActions=[f"arn:aws:penstock:::webhook/{HOOK}/b"])
+    set_state(cw, "a", "ALARM")
+    set_state(cw, "a", "OK")
+    assert [url for url, _ in world.posted] == [f"{HOOK}/a", f"{HOOK}/b"]
+    assert json.loads(world.posted[0][1])["NewStateValue"] == "ALARM"
+    for action in ("https://evil.example.com/", "arn:aws:penstock:::webhook/http://169.254.169.254/"):
+        with pytest.raises(ClientError) as refused:
+            put_alarm(cw, AlarmActions=[action])
+        assert "alarm_webhooks" in refused.value.response["Error"]["Message"]
+
+
+def test_a_web_hook_is_tried_again(world: MonitoringWorld, cw: Any) -> None:
+    put_alarm(cw, AlarmActions=[HOOK])
+    world.post_failures = [ActionFailed("down", can_repeat=True)] * 2
+    set_state(cw, "a", "ALARM")
+    assert (world.posted, actions(cw)) == ([], [])
+    world.advance(MINUTE)
+    assert (len(world.posted), actions(cw)) == (1, [f"Successfully executed action {HOOK}"])
+    world.post_failures = [ActionFailed("down", can_repeat=True)] * 9
+    set_state(cw, "a", "OK")
+    set_state(cw, "a", "ALARM")
+    world.advance(2 * MINUTE)
+    assert actions(cw)[-1] == f'Failed to execute action {HOOK}. Received error: "down"'
+
+
+def test_what_was_not_carried_out_is_carried_out_after_a_crash(world: MonitoringWorld, cw: Any) -> None:
+    url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    put_alarm(cw, AlarmActions=[HOOK, arn("q", "sqs")])
+    world.post_failures = [ActionFailed("down", can_repeat=True)]
+    set_state(cw, "a", "ALARM")
+    world.crash()
+    world.advance(1000)
+    assert len(world.posted) == 1
+    assert len(bodies(world, url)) == 1
+    assert len(actions(cw)) == 2
+    world.crash()
+    world.advance(MINUTE)
+    assert len(world.posted) == 1, "it was carried out"
+    assert bodies(world, url) == []
+
+
+def test_a_message_is_sent_once_although_its_commit_is_refused(world: MonitoringWorld, cw: Any) -> None:
+    """The change of the state is stored, and then the commit that sends the message fails."""
+    url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+    stores = [world.monitoring.of_alarms(SPACE).shard.store]
+    for store in stores:
+        append = store.append
+        calls = iter((True, False))
+
+        def failing(changes: Any, mark: Any, append: Any = append, calls: Any = calls) -> Any:
+            if not next(calls, True):
+                raise StoreError("refused by the test")
+            return append(changes, mark)
+
+        store.append = failing  # type: ignore[method-assign]
+    set_state(cw, "a", "ALARM")
+    assert (state(cw), actions(cw)) == ("ALARM", [])
+    world.advance(MINUTE)
+    assert len(bodies(world, url)) == 1
+    assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+
+
+def user(*statements: dict[str, Any]) -> Principal:
+    text = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    policies = (compile_policy(text, kind="identity"),)
+    return Principal(
+        kind="user", account=ACCOUNT, arn=f"arn:aws:iam::{ACCOUNT}:user/u", id="AIDA", policies=policies
+    )
+
+
+def allow(*actions: str) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+
+
+def test_who_creates_an_alarm_must_be_allowed_to_send_to_its_queue(world: MonitoringWorld, cw: Any) -> None:
+    world.client("sqs").create_queue(QueueName="q")
+    world.principal = user(allow("cloudwatch:*"))
+    with pytest.raises(ClientError) as refused:
+        put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+    assert refused.value.response["Error"]["Code"] == "AccessDenied"
+    assert "sqs:sendmessage" in refused.value.response["Error"]["Message"]
+    put_alarm(cw, AlarmActions=[arn("topic", "sns")])
+    world.principal = user(allow("cloudwatch:*", "sqs:SendMessage"))
+    put_alarm(cw, AlarmActions=[arn("q", "sqs")])
+    with pytest.raises(ClientError) as refused:
+        put_alarm(cw, AlarmActions=[arn("q", "sqs").replace(ACCOUNT, "111111111111")])
+    assert "its own account" in refused.value.response["Error"]["Message"]
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_the_policy_of_a_queue_can_deny_it_to_alarms(is_secured: bool) -> None:
+    with MonitoringWorld(is_secured=is_secured) as world:
+        cw, sqs = world.client(), world.client("sqs")
+        deny = {
+            "Effect": "Deny", "Principal": {"Service": "cloudwatch.amazonaws.com"}, "Action": "sqs:SendMessage",
+            "Resource": "*", "Condition": {"ArnLike": {"aws:SourceArn": arn("noisy*")}},
+        }  # fmt: skip
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
+        sqs.create_queue(QueueName="q", Attributes={"Policy": policy})
+        for name in ("noisy-1", "a"):
+            put_alarm(cw, name, AlarmActions=[arn("q", "sqs")])
+            set_state(cw, name, "ALARM")
+        assert actions(cw) == [f"Successfully executed action {arn('q', 'sqs')}"]
+        (summary,) = actions(cw, "noisy-1")
+        assert summary.startswith("Failed" if is_secured else "Success")

@@ -1,0 +1,251 @@
+"""Metrics that clients send: nothing acknowledged is lost or counted twice, and memory stays bounded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitoring.world import SPACE, MonitoringWorld
+from penstock.limits import DAY, HOUR, MINUTE
+from penstock.monitoring.custom_metrics import CustomMetrics
+from penstock.monitoring.limits import MonitoringLimits
+
+NAMESPACE = "App"
+
+
+def put(cw: Any, value: float = 1.0, name: str = "Sales", **more: Any) -> None:
+    cw.put_metric_data(Namespace=NAMESPACE, MetricData=[{"MetricName": name, "Value": value, **more}])
+
+
+def total(world: MonitoringWorld, cw: Any, name: str = "Sales", **more: Any) -> float:
+    """Of everything within two weeks."""
+    found = cw.get_metric_statistics(
+        Namespace=NAMESPACE, MetricName=name, Statistics=["Sum"], Period=3600,
+        StartTime=world.now - timedelta(days=16), EndTime=world.now + timedelta(hours=3), **more,
+    )["Datapoints"]  # fmt: skip
+    return float(sum(point["Sum"] for point in found))
+
+
+def metrics(world: MonitoringWorld) -> CustomMetrics:
+    return world.monitoring.of_metrics(SPACE, NAMESPACE).metrics
+
+
+def waiting(world: MonitoringWorld) -> int:
+    """How many requests are stored as they were sent."""
+    return len(metrics(world)._sent)
+
+
+def test_what_was_acknowledged_outlives_a_crash_at_once(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 3)
+    world.crash()
+    assert total(world, cw) == 3
+
+
+def test_chunks_replace_what_was_sent(world: MonitoringWorld, cw: Any) -> None:
+    for _ in range(5):
+        put(cw, 2)
+    assert waiting(world) == 5
+    world.advance(11 * MINUTE)
+    assert waiting(world) == 0
+    assert total(world, cw) == 10
+    put(cw, 1)
+    world.crash()
+    assert total(world, cw) == 11, "neither lost nor counted twice"
+
+
+def test_a_refused_commit_counts_nothing(world: MonitoringWorld, cw: Any) -> None:
+    world.refuse_next_commit()
+    with pytest.raises(ClientError) as refused:
+        put(cw)
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+    assert total(world, cw) == 0
+    put(cw, 2)
+    world.crash()
+    assert total(world, cw) == 2
+
+
+def test_chunks_that_could_not_be_stored_are_stored_later(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 5)
+    world.refuse_next_commit()
+    world.advance(11 * MINUTE)
+    assert waiting(world) == 1
+    assert total(world, cw) == 5
+    put(cw, 1)
+    world.advance(11 * MINUTE)
+    assert waiting(world) == 0
+    world.crash()
+    assert total(world, cw) == 6
+
+
+def test_values_that_come_while_chunks_are_made_ready_join_afterwards(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    for number in range(250):  # several turns of the loop
+        put(cw, 1, name=f"m{number}")
+    world.hold_commits()
+    storing = world.start(metrics(world).store())
+    world.run()
+    assert not storing.done
+    held = world.start(metrics(world).put(SPACE, NAMESPACE, []))
+    world.release_commits()
+    assert storing.done and held.done
+    world.crash()
+    assert sum(total(world, cw, f"m{number}") for number in range(0, 250, 50)) == 5
+
+
+def test_units_are_kept_apart(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 1, Unit="Seconds")
+    put(cw, 1000, Unit="Milliseconds")
+    world.advance(11 * MINUTE)
+    world.crash()
+    assert total(world, cw, Unit="Seconds") == 1
+    assert total(world, cw, Unit="Milliseconds") == 1000
+    assert total(world, cw, Unit="Bytes/Second") == 0
+    put(cw, 5, Unit="Bytes/Second")
+    world.advance(11 * MINUTE)
+    world.crash()
+    assert total(world, cw, Unit="Bytes/Second") == 5
+
+
+def test_values_come_late(world: MonitoringWorld, cw: Any) -> None:
+    put(cw, 1)
+    put(cw, 2, Timestamp=world.now - timedelta(days=13))
+    world.advance(11 * MINUTE)
+    put(cw, 4, Timestamp=world.now - timedelta(days=13))
+    world.crash()
+    assert total(world, cw) == 7
+
+
+def test_seconds_are_kept_for_three_hours_and_minutes_for_fifteen_days(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    put(cw, 1, StorageResolution=1)
+    at = world.now
+
+    def points(period: int) -> int:
+        found = cw.get_metric_statistics(
+            Namespace=NAMESPACE, MetricName="Sales", Statistics=["Sum"], Period=period,
+            StartTime=at - timedelta(seconds=period), EndTime=at + timedelta(seconds=2 * period),
+        )  # fmt: skip
+        return len(found["Datapoints"])
+
+    assert (points(1), points(60), points(300)) == (1, 1, 1)
+    world.advance(4 * HOUR)
+    assert (points(1), points(60), points(300)) == (0, 1, 1)
+    for _ in range(16):
+        world.advance(DAY)
+    assert (points(300), points(3600)) == (1, 1)
+    world.restart()
+    assert (points(300), points(3600)) == (1, 1)
+
+
+def test_a_metric_vanishes_from_lists_after_two_weeks_and_from_the_store_after_455_days(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    put(cw)
+    assert len(cw.list_metrics()["Metrics"]) == 1
+    world.clock.ms += 15 * DAY
+    assert cw.list_metrics()["Metrics"] == []
+    world.clock.ms += 470 * DAY
+    put(cw, name="Other")
+    world.advance(11 * MINUTE)
+    assert [metric.key.name for metric in metrics(world)] == ["Other"]
+    world.crash()
+    assert [metric.key.name for metric in metrics(world)] == ["Other"]
+
+
+def test_an_account_has_so_many_metrics_and_no_more() -> None:
+    with MonitoringWorld(limits=MonitoringLimits(metrics_max=3)) as world:
+        cw = world.client()
+        for number in range(3):
+            put(cw, name=f"m{number}")
+        put(cw, name="m0")
+        with pytest.raises(ClientError) as refused:
+            put(cw, name="m3")
+        assert refused.value.response["Error"]["Code"] == "LimitExceeded"
+        put(world.client(account="111111111111"), name="m0")
+
+
+def test_memory_is_bounded_and_the_oldest_values_go_first() -> None:
+    with MonitoringWorld(limits=MonitoringLimits(metrics_bytes_max=300_000)) as world:
+        cw = world.client()
+        budget = world.monitoring.budget
+        refused = 0
+        for minute in range(400):
+            try:
+                cw.put_metric_data(
+                    Namespace=NAMESPACE,
+                    MetricData=[{"MetricName": f"m{n}", "Values": [1 + n, 2 + minute]} for n in range(20)],
+                )
+            except ClientError as error:
+                assert error.response["Error"]["Code"] == "LimitExceeded"
+                refused += 1
+            world.advance(10 * MINUTE)
+            assert budget.used < 2 * budget.bytes_max
+        assert refused < 40
+        found = cw.get_metric_statistics(
+            Namespace=NAMESPACE, MetricName="m1", Statistics=["Sum"], Period=60,
+            StartTime=world.now - timedelta(minutes=30), EndTime=world.now,
+        )  # fmt: skip
+        assert found["Datapoints"], "the newest values are there"
+        world.crash()
+        assert world.monitoring.budget.used < 2 * budget.bytes_max
+
+
+def test_memory_that_a_shard_used_is_given_back_with_it() -> None:
+    with MonitoringWorld(shards=2) as world:
+        cw = world.client()
+        for number in range(10):
+            cw.put_metric_data(Namespace=f"n{number}", MetricData=[{"MetricName": "m", "Value": 1}])
+        before = world.monitoring.budget.used
+        assert before > 0
+        for index in (0, 1):
+            world.reopen(index)
+        assert world.monitoring.budget.used <= before
+        assert len(cw.list_metrics()["Metrics"]) == 10
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(1, 9)),
+        st.tuples(st.just("refused"), st.integers(1, 9)),
+        st.tuples(st.just("pass"), st.sampled_from([MINUTE, 11 * MINUTE, HOUR])),
+        st.tuples(st.just("storing refused"), st.just(0)),
+        st.tuples(st.just("crash"), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0)),
+    ),
+    max_size=20,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(STEPS)
+def test_the_sum_is_that_of_what_was_acknowledged(steps: list[tuple[str, int]]) -> None:
+    with MonitoringWorld() as world:
+        cw = world.client()
+        expected = 0
+        for step, number in steps:
+            match step:
+                case "put":
+                    put(cw, number)
+                    expected += number
+                case "refused":
+                    world.refuse_next_commit()
+                    with pytest.raises(ClientError):
+                        put(cw, number)
+                case "pass":
+                    world.advance(number)
+                case "storing refused":
+                    world.refuse_next_commit()
+                    world.advance(11 * MINUTE)
+                    world.stores[0].refusals.clear()
+                case "crash":
+                    world.crash()
+                case "restart":
+                    world.restart()
+            assert total(world, cw) == expected, step
