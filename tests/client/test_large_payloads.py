@@ -57,6 +57,12 @@ def test_messages_above_the_threshold_are_stored() -> None:
     assert payloads.chosen([small, large, with_attribute]) == [large, with_attribute]
 
 
+@pytest.mark.parametrize("threshold", [-1, 1_048_577])
+def test_a_threshold_beyond_the_limit_of_messages_is_refused(threshold: int) -> None:
+    with pytest.raises(ValueError, match="expected 0 to 1048576"):
+        LargePayloads(FakeStore(), threshold_bytes=threshold)
+
+
 def test_all_can_be_stored() -> None:
     payloads = LargePayloads(FakeStore(), always=True)
     tiny = entry(1)

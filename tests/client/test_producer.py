@@ -193,6 +193,18 @@ def test_a_flush_waits_for_what_was_submitted() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"requests_max": 0}, {"messages_max": 0}, {"bytes_max": 0}, {"linger_s": -1.0}]
+)
+def test_limits_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    async def test() -> None:
+        ((name, value),) = wrong.items()
+        with pytest.raises(ValueError, match=f"{name}={value}"):
+            Producer(FakeClient(), "orders", **wrong)
+
+    run(test)
+
+
 def test_requests_at_a_time_are_bounded() -> None:
     async def test() -> None:
         client = FakeClient()

@@ -109,7 +109,10 @@ class BufferedReceiver:
         wait_time_seconds: int = 20,
     ) -> None:
         """``visibility_timeout``: that of the queue, if none is given. ``left_s_min``: how much of it is left of each
-        message that is handed out, half of it if none is given. ``polls``: receives at the same time."""
+        message that is handed out, half of it if none is given. ``polls``: receives at the same time. Raises
+        ValueError."""
+        if min(messages_max, polls) < 1:
+            raise ValueError(f"invalid limits {messages_max=}, {polls=}: expected 1 or more")
         self._client = client
         self._queue = queue
         self._messages_max = messages_max
@@ -150,6 +153,8 @@ class BufferedReceiver:
 
     async def receive(self) -> Message:
         """The next message, as soon as there is one. Raises ApiError if the queue cannot be received from."""
+        if not self._tasks:
+            raise RuntimeError("not started: use it as a context manager")
         while True:
             if self._failure is not None:
                 raise self._failure

@@ -41,7 +41,12 @@ class LargePayloads:
         delete_payloads: bool = True,
     ) -> None:
         """``threshold_bytes``: of a message with its attributes; larger ones are stored. ``always``: all are.
-        ``delete_payloads``: with their messages."""
+        ``delete_payloads``: with their messages. Raises ValueError."""
+        if not 0 <= threshold_bytes <= BYTES_MAX:
+            raise ValueError(
+                f"invalid value {threshold_bytes} for threshold_bytes: expected 0 to {BYTES_MAX}, the most that a "
+                "message can have"
+            )
         self._store = store
         self._threshold_bytes = threshold_bytes
         self._always = always

@@ -75,6 +75,11 @@ class Producer:
         """``queue``: a name or a URL. ``linger_s``: how long a message waits for others to share its request.
         ``messages_max``, ``bytes_max``: of messages that are submitted and not yet stored. ``requests_max``: at the
         same time. ``retry_s_max``: after so long a message fails. ``batch_groups``: see the module ``batching``."""
+        if min(messages_max, bytes_max, requests_max) < 1 or linger_s < 0:
+            raise ValueError(
+                f"invalid limits {messages_max=}, {bytes_max=}, {requests_max=}, {linger_s=}: "
+                "expected 1 or more, and 0 or more for linger_s"
+            )
         self._client = client
         self._queue = queue
         self._codec = codec or JsonCodec()

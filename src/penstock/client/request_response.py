@@ -55,7 +55,9 @@ class RequestSender:
         idle_s: float = 300.0,
     ) -> None:
         """``queue_prefix``: of the names of reply queues. ``idle_s``: others delete the queue if this process has not
-        been heard of for so long. While it runs, it deletes the queues of others."""
+        been heard of for so long. While it runs, it deletes the queues of others. Raises ValueError."""
+        if idle_s < 1:
+            raise ValueError(f"invalid value {idle_s} for idle_s: expected 1 or more seconds")
         self._client = client
         self._codec = codec or JsonCodec()
         self._queue_prefix = queue_prefix
@@ -97,6 +99,8 @@ class RequestSender:
     ) -> Any:
         """The response, read as ``expected`` says. Raises TimeoutError, RequestRefused, DecodeError for a response of
         another form, EncodeError, ApiError and Unavailable."""
+        if not self._tasks:
+            raise RuntimeError("not started: use it as a context manager")
         encoded = self._codec.encode(value)
         attributes = {**encoded.attributes, **(message_attributes or {})}
         name = uuid4().hex

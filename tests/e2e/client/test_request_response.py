@@ -134,6 +134,16 @@ def test_messages_that_are_no_requests_are_not_answered(run: Run) -> None:
     run(test)
 
 
+def test_wrong_use_is_refused(run: Run) -> None:
+    async def test(client: Client) -> None:
+        with pytest.raises(ValueError, match="expected 1 or more seconds"):
+            RequestSender(client, idle_s=0.5)
+        with pytest.raises(RuntimeError, match="use it as a context manager"):
+            await RequestSender(client).request("orders", "tea")
+
+    run(test)
+
+
 def test_a_missing_queue_is_an_error_of_the_request(run: Run) -> None:
     async def test(client: Client) -> None:
         async with RequestSender(client) as requests:
