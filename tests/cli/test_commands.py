@@ -67,7 +67,7 @@ def loaded(*arguments: str, **environment: str) -> tuple[int, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "queue", "queue ls", "redrive start", "wait", "context", "completion"]
+    "command", ["", "queue", "queue ls", "redrive start", "wait", "context", "completion", "worker"]
 )
 def test_help_does_not_load_the_server(command: str) -> None:
     assert loaded(*command.split(), "--help") == (0, set())

@@ -51,6 +51,7 @@ SECTIONS = {
         "tail": "Print messages as they are sent.",
         "load": "Send messages from a file of JSON lines.",
         "dump": "Write the messages of a queue to a file of JSON lines.",
+        "worker": "Handle messages with the functions of a Python application.",
     },
     _DYNAMOMQ: {
         "qstat": "Count the messages of a queue and print the first ids.",

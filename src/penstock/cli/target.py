@@ -50,6 +50,15 @@ class Target:
         return ApiSession.of(self.endpoint)
 
     @property
+    def client_options(self) -> dict[str, str | None]:
+        """The flags, as a client of the SDK takes them."""
+        flags = self._flags
+        return {
+            "endpoint_url": flags.get("url"),
+            **{name: flags.get(name) for name in ("context", "profile", "region")},
+        }
+
+    @property
     def is_chosen(self) -> bool:
         """By a flag of this command."""
         return bool(self._flags.get("url") or self._flags.get("context"))

@@ -14,6 +14,28 @@ if TYPE_CHECKING:
     from penstock.client.codec import DecodeError as DecodeError
     from penstock.client.codec import EncodeError as EncodeError
     from penstock.client.codec import JsonCodec as JsonCodec
+    from penstock.client.consumer.consumer import CannotStart as CannotStart
+    from penstock.client.consumer.consumer import Consumer as Consumer
+    from penstock.client.consumer.context import MessageContext as MessageContext
+    from penstock.client.consumer.idempotency import Idempotency as Idempotency
+    from penstock.client.consumer.idempotency import IdempotencyStore as IdempotencyStore
+    from penstock.client.consumer.idempotency_stores import MemoryKeys as MemoryKeys
+    from penstock.client.consumer.idempotency_stores import RedisKeys as RedisKeys
+    from penstock.client.consumer.idempotency_stores import SqliteKeys as SqliteKeys
+    from penstock.client.consumer.metrics import Metrics as Metrics
+    from penstock.client.consumer.middleware import CallNext as CallNext
+    from penstock.client.consumer.middleware import Middleware as Middleware
+    from penstock.client.consumer.middleware import log_handled as log_handled
+    from penstock.client.consumer.retry import GIVE_UP as GIVE_UP
+    from penstock.client.consumer.retry import Backoff as Backoff
+    from penstock.client.consumer.retry import Constant as Constant
+    from penstock.client.consumer.retry import Exponential as Exponential
+    from penstock.client.consumer.retry import GiveUp as GiveUp
+    from penstock.client.consumer.retry import Retry as Retry
+    from penstock.client.consumer.retry import RetryPolicy as RetryPolicy
+    from penstock.client.consumer.settings import ConsumerSettings as ConsumerSettings
+    from penstock.client.consumer.tracing import Tracing as Tracing
+    from penstock.client.consumer.worker import Worker as Worker
     from penstock.client.credentials import KeySource as KeySource
     from penstock.client.credentials import ProfileError as ProfileError
     from penstock.client.credentials import SigningKeys as SigningKeys
@@ -57,6 +79,16 @@ _MODULES = {
     "sync_producer": ("SyncProducer",),
     "buffer": ("BufferedReceiver",),
     "codec": ("DecodeError", "EncodeError", "JsonCodec"),
+    "consumer.consumer": ("CannotStart", "Consumer",),
+    "consumer.context": ("MessageContext",),
+    "consumer.idempotency": ("Idempotency", "IdempotencyStore",),
+    "consumer.idempotency_stores": ("MemoryKeys", "RedisKeys", "SqliteKeys",),
+    "consumer.metrics": ("Metrics",),
+    "consumer.middleware": ("CallNext", "Middleware", "log_handled",),
+    "consumer.retry": ("GIVE_UP", "Backoff", "Constant", "Exponential", "GiveUp", "Retry", "RetryPolicy",),
+    "consumer.settings": ("ConsumerSettings",),
+    "consumer.tracing": ("Tracing",),
+    "consumer.worker": ("Worker",),
     "credentials": ("KeySource", "ProfileError", "SigningKeys"),
     "endpoint": ("EndpointError",),
     "errors": (

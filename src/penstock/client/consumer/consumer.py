@@ -202,6 +202,7 @@ class Consumer:
 
     async def _shut_down(self, receiving: asyncio.Task[None]) -> None:
         log.info("stopping", extra={"queue": self.queue, "running": len(self._jobs)})
+        given_back = self._settling.given_back
         self._has_room.set()
         self._end_receive.set()
         await asyncio.wait([receiving])
@@ -216,10 +217,10 @@ class Consumer:
         for job in self._jobs:
             job.cancel()
         # What is still here: of handlers that do not end, and what could not be deleted.
-        rest = self._leases.all()
-        await self._settling.give_back(rest[::-1])
+        await self._settling.give_back(self._leases.all()[::-1])
         await asyncio.gather(*self._requests, return_exceptions=True)
-        log.info("stopped", extra={"queue": self.queue, "given_back": len(rest)})
+        given_back = self._settling.given_back - given_back
+        log.info("stopped", extra={"queue": self.queue, "given_back": given_back})
 
     async def _wait_for_jobs(self) -> None:
         """Until all have ended, the time is up, or another stop is in a hurry."""
@@ -383,8 +384,8 @@ class Consumer:
             except Exception as error:
                 outcomes.append(error)
         readable = [lease for lease, outcome in zip(job, outcomes, strict=True) if outcome is None]
-        context = MessageContext(self.queue, self.worker, readable or job, self._extend_more)
-        task = asyncio.create_task(self._call(values, context, outcomes[0]))
+        context = self._context(readable or job, values)
+        task = asyncio.create_task(self._call(context, outcomes[0]))
         call = Call(job, context, task)
         self._calls.update((lease, call) for lease in job)
         try:
@@ -396,19 +397,20 @@ class Consumer:
         handled = iter(self._outcomes_of(task, len(readable)))
         return [next(handled) if outcome is None else outcome for outcome in outcomes]
 
-    async def _call(
-        self, values: list[Any], context: MessageContext, unreadable: BaseException | None
-    ) -> Any:
+    async def _call(self, context: MessageContext, unreadable: BaseException | None) -> Any:
         async def handler() -> Any:
-            if not values:
+            if not context.values:
                 assert unreadable is not None
                 raise unreadable
-            return await self.handler.call(values, context, self._pool)
+            return await self.handler.call(context.values, context, self._pool)
 
         try:
             return await call_through(self._middleware, context, handler)
         except SystemExit as error:  # it would end the event loop
             raise RuntimeError(f"the handler raised SystemExit: {error}") from error
+
+    def _context(self, job: Job, values: list[Any]) -> MessageContext:
+        return MessageContext(self.queue, self.worker, job, values, self._visibility_s, self._extend_more)
 
     def _outcomes_of(self, task: asyncio.Task[Any], count: int) -> list[BaseException | None]:
         if task.cancelled():
@@ -464,7 +466,7 @@ class Consumer:
 
     async def _tell(self, lease: Lease, error: BaseException) -> None:
         assert self._on_error is not None
-        context = MessageContext(self.queue, self.worker, [lease], self._extend_more)
+        context = self._context([lease], [])
         try:
             result = self._on_error(error, context)
             if inspect.isawaitable(result):

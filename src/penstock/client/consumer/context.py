@@ -18,15 +18,24 @@ log = logging.getLogger("penstock.worker")
 class MessageContext:
     """``messages`` are those of one call: one, or a batch. ``message`` and ``attempt`` are of the first of them.
 
+    ``values`` are what the bodies were read as; there are none if the only body cannot be read.
     ``lease_lost`` is set when a message is not this worker's any more, or has to be given back: a handler in a thread
     should look at it and end, since nothing that it does counts any more. An ``async`` handler is cancelled.
     ``is_duplicate`` is set when the handler was not called, because an earlier delivery was handled."""
 
     def __init__(
-        self, queue: str, worker: str, job: list[Lease], extend: Callable[[Lease, float], None]
+        self,
+        queue: str,
+        worker: str,
+        job: list[Lease],
+        values: list[Any],
+        visibility_timeout: int,
+        extend: Callable[[Lease, float], None],
     ) -> None:
         self.queue = queue
         self.worker = worker
+        self.values = values
+        self.visibility_timeout = visibility_timeout
         self.messages: tuple[Message, ...] = tuple(lease.message for lease in job)
         self.lease_lost = threading.Event()
         self.is_duplicate = False
@@ -40,6 +49,11 @@ class MessageContext:
     @property
     def message(self) -> Message:
         return self.messages[0]
+
+    @property
+    def value(self) -> Any:
+        """What the body was read as, of the first message."""
+        return self.values[0]
 
     @property
     def attempt(self) -> int:

@@ -50,7 +50,7 @@ async def log_handled(context: MessageContext, call_next: CallNext) -> Any:
         text = "interrupted"
         raise
     finally:
-        extra = {"seconds": round(time.perf_counter() - started, 3)}
+        about = {**(context.logger.extra or {}), "seconds": round(time.perf_counter() - started, 3)}
         if len(context.messages) > 1:
-            extra["messages"] = len(context.messages)
-        context.logger.log(level, text, exc_info=error, extra={**(context.logger.extra or {}), **extra})
+            about["messages"] = len(context.messages)
+        context.logger.logger.log(level, text, exc_info=error, extra=about)

@@ -33,6 +33,7 @@ class Settling:
         self._queue = queue
         self._leases = leases
         self._deletes = DeleteBatches(client, queue)
+        self.given_back = 0  # messages so far
 
     async def delete(self, lease: Lease) -> bool:
         """False: it was lost before, or cannot be deleted. It will be delivered again."""
@@ -94,7 +95,8 @@ class Settling:
         for given_back in _batches([lease for lease in leases if not lease.is_lost]):
             entries = [VisibilityEntry(lease.message.receipt_handle, 0) for lease in given_back]
             try:
-                await self._client.change_message_visibility_batch(self._queue, entries)
+                result = await self._client.change_message_visibility_batch(self._queue, entries)
+                self.given_back += len(result.successful)
             except (ApiError, Unavailable) as error:
                 about = {"queue": self._queue, "messages": len(given_back), "reason": str(error)}
                 log.warning(

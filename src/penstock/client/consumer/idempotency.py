@@ -1,0 +1,142 @@
+"""Handles each message once, although a queue may deliver it more often: keys of what was done, in a store.
+
+A key is in progress while its handler runs, under a lease that is renewed, and done afterwards, with the result. A
+delivery whose key is done is not handled; one whose key is in progress elsewhere comes back when that lease ends. A
+crash between the work of a handler and the note that it is done leaves the work to be repeated: what must not happen
+twice in that case belongs into one transaction with the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+import msgspec
+
+from penstock.client.consumer.context import MessageContext
+from penstock.client.consumer.middleware import CallNext
+from penstock.client.consumer.retry import Retry
+from penstock.client.queue_names import queue_name
+
+log = logging.getLogger("penstock.worker")
+
+_DAY_S = 86_400.0
+_LEASE_S_MIN = 1.0
+_RESULT_BYTES_MAX = 64 * 1024
+
+
+class Busy(NamedTuple):
+    """Another delivery is being handled, for so long at most unless its lease is renewed."""
+
+    for_s: float
+
+
+class Finished(NamedTuple):
+    """An earlier delivery was handled. ``result``: JSON of what the handler returned."""
+
+    result: bytes | None
+
+
+class IdempotencyStore(Protocol):
+    """``owner`` is one call of a handler. All methods but ``begin`` change nothing for another owner."""
+
+    async def begin(self, key: str, owner: str, lease_s: float) -> Busy | Finished | None:
+        """None: the key is the owner's now."""
+
+    async def renew(self, key: str, owner: str, lease_s: float) -> bool:
+        """False: the lease had ended, and another owner has the key."""
+
+    async def finish(self, key: str, owner: str, result: bytes | None, keep_s: float) -> None:
+        """It is done; the key is kept for so long."""
+
+    async def release(self, key: str, owner: str) -> None:
+        """It is not done: the next one may begin."""
+
+
+class Idempotency:
+    """A middleware. ``key``: which messages are the same one, by their context; without it, by their message id.
+
+    ``keep_s``: for so long a key is remembered after it was done; four days, as queues keep messages by default."""
+
+    def __init__(
+        self,
+        store: IdempotencyStore,
+        *,
+        key: Callable[[MessageContext], str] | None = None,
+        keep_s: float = 4 * _DAY_S,
+    ) -> None:
+        self._store = store
+        self._key = key or _message_id
+        self._keep_s = keep_s
+
+    async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
+        if not context.values:
+            return await call_next()  # the body cannot be read, and no key be found
+        key = f"{queue_name(context.queue)}/{self._key(context)}"
+        owner = uuid4().hex
+        # Half of the visibility timeout: after a crash the lease ends before the message is delivered again.
+        lease_s = max(_LEASE_S_MIN, context.visibility_timeout / 2)
+        found = await self._store.begin(key, owner, lease_s)
+        if isinstance(found, Finished):
+            context.is_duplicate = True
+            return None if found.result is None else msgspec.json.decode(found.result)
+        if found is not None:
+            raise Retry(after=max(1.0, found.for_s))
+        renewing = asyncio.create_task(self._renew(key, owner, lease_s))
+        try:
+            result = await call_next()
+        except BaseException:
+            await self._release(key, owner, renewing)
+            raise
+        if context.lease_lost.is_set():  # it may have ended early for that reason
+            await self._release(key, owner, renewing)
+        else:
+            renewing.cancel()
+            await self._finish(key, owner, result)
+        return result
+
+    async def _renew(self, key: str, owner: str, lease_s: float) -> None:
+        while True:
+            await asyncio.sleep(lease_s / 3)
+            try:
+                if not await self._store.renew(key, owner, lease_s):
+                    log.warning("another worker took a key over while its handler runs", extra={"key": key})
+                    return
+            except Exception as error:
+                log.warning("cannot renew a key: trying again", extra={"key": key, "reason": str(error)})
+
+    async def _finish(self, key: str, owner: str, result: Any) -> None:
+        """The work is done, whatever happens here."""
+        try:
+            await self._store.finish(key, owner, _encoded(result, key), self._keep_s)
+        except Exception as error:
+            log.error("cannot note that a message is done", extra={"key": key, "reason": str(error)})
+
+    async def _release(self, key: str, owner: str, renewing: asyncio.Task[None]) -> None:
+        renewing.cancel()
+        try:
+            await asyncio.shield(self._store.release(key, owner))
+        except Exception as error:
+            log.warning("cannot release a key: its lease ends", extra={"key": key, "reason": str(error)})
+
+
+def _message_id(context: MessageContext) -> str:
+    return context.message.message_id
+
+
+def _encoded(result: Any, key: str) -> bytes | None:
+    if result is None:
+        return None
+    try:
+        encoded = msgspec.json.encode(result)
+    except (TypeError, ValueError) as error:
+        log.warning("a result is not kept: it cannot be JSON", extra={"key": key, "reason": str(error)})
+        return None
+    if len(encoded) > _RESULT_BYTES_MAX:
+        about = {"key": key, "bytes": len(encoded), "bytes_max": _RESULT_BYTES_MAX}
+        log.warning("a result is not kept: it is too large", extra=about)
+        return None
+    return encoded

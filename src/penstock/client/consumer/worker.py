@@ -1,0 +1,258 @@
+"""An application of handlers: ``app = Worker()``, ``@app.handler("orders")``, and ``penstock worker module:app``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from penstock.client.client import Client
+from penstock.client.codec import Codec
+from penstock.client.consumer.consumer import CannotStart, Consumer, OnError
+from penstock.client.consumer.handlers import HandlerFunction
+from penstock.client.consumer.idempotency import Idempotency
+from penstock.client.consumer.middleware import Middleware, log_handled
+from penstock.client.consumer.settings import ConsumerSettings, default_worker_name
+from penstock.client.queue_names import queue_name
+
+log = logging.getLogger("penstock.worker")
+
+_TASKS_END_S = 1.0
+
+F = TypeVar("F", bound=HandlerFunction)
+Hook = Callable[[], Any]
+
+
+class Registered(NamedTuple):
+    """A handler, as it was declared."""
+
+    queue: str
+    function: HandlerFunction
+    codec: Codec | None
+    middleware: tuple[Middleware, ...]
+    settings: ConsumerSettings
+
+
+class Worker:
+    """``settings`` are fields of ConsumerSettings, for all handlers that do not say otherwise.
+
+    Endpoint, region and keys that are not given are found as commands and AWS SDKs find them. ``client`` is used
+    instead; it is closed at the end."""
+
+    def __init__(
+        self,
+        *,
+        client: Client | None = None,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+        context: str | None = None,
+        codec: Codec | None = None,
+        middleware: Sequence[Middleware] = (),
+        log_messages: bool = True,
+        on_error: OnError | None = None,
+        report_failures: bool = True,
+        stop_timeout_s: float = 30.0,
+        name: str | None = None,
+        **settings: Any,
+    ) -> None:
+        """``log_messages``: a line for each. ``on_error``: called with each error and the context of its message.
+        ``name``: of this worker, in logs and reports."""
+        self.name = name or default_worker_name()
+        self.stop_timeout_s = stop_timeout_s
+        self.handlers: dict[str, Registered] = {}
+        self._client = client
+        self._endpoint = {
+            "endpoint_url": endpoint_url,
+            "region": region,
+            "profile": profile,
+            "context": context,
+        }
+        self._codec = codec
+        self._middleware = (*((log_handled,) if log_messages else ()), *middleware)
+        self._on_error = on_error
+        self._report_failures = report_failures
+        self._settings = ConsumerSettings(**settings)
+        self._start_hooks: list[Hook] = []
+        self._stop_hooks: list[Hook] = []
+        self._consumers: list[Consumer] = []
+        self._is_stopping = False
+
+    # -- what it does ----------------------------------------------------------------------------------------
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        codec: Codec | None = None,
+        middleware: Sequence[Middleware] = (),
+        idempotency: Idempotency | None = None,
+        **settings: Any,
+    ) -> Callable[[F], F]:
+        """Declare the handler of a queue, which is given by name or URL. The function itself stays as it is."""
+        if queue in self.handlers:
+            raise ValueError(
+                f'the queue "{queue}" has a handler: {self.handlers[queue].function.__qualname__}'
+            )
+        chosen = replace(self._settings, **settings)
+        if idempotency is not None and chosen.batch_size is not None:
+            raise ValueError("idempotency is for handlers of single messages: a batch has many keys")
+        around = (*middleware, *((idempotency,) if idempotency is not None else ()))
+
+        def register(function: F) -> F:
+            self.handlers[queue] = Registered(queue, function, codec or self._codec, around, chosen)
+            return function
+
+        return register
+
+    def use(self, *middleware: Middleware) -> None:
+        """More middleware for all handlers, inside of what is there. Before the start, or in an ``on_start``."""
+        self._middleware += middleware
+
+    def on_start(self, hook: F) -> F:
+        """Called before messages are received, when there is a ``client``; may be async."""
+        self._start_hooks.append(hook)
+        return hook
+
+    def on_stop(self, hook: F) -> F:
+        """Called after the last handler has ended; may be async."""
+        self._stop_hooks.append(hook)
+        return hook
+
+    @property
+    def client(self) -> Client:
+        """While it runs: for handlers that send messages."""
+        if self._client is None:
+            raise RuntimeError("the worker does not run: it has no client yet")
+        return self._client
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    async def serve(
+        self, *, queues: Sequence[str] = (), concurrency: int | None = None, **endpoint: str | None
+    ) -> None:
+        """Handle messages until :meth:`stop`. ``queues``: only these. ``concurrency`` and ``endpoint`` replace what
+        the application says. Raises CannotStart, EndpointError or ProfileError."""
+        chosen = self._chosen(queues)
+        if self._client is None or any(endpoint.values()):
+            given = {name: value for name, value in endpoint.items() if value is not None}
+            self._client = Client(**{**self._endpoint, **given})  # type: ignore[arg-type]
+        async with self._client:
+            try:
+                for hook in self._start_hooks:
+                    await _call(hook)
+                self._consumers = [self._consumer(each, concurrency) for each in chosen]
+                await self._run_consumers()
+            finally:
+                for hook in reversed(self._stop_hooks):
+                    await _call(hook)
+                self._client = None
+
+    async def stop(self, timeout_s: float | None = None) -> None:
+        """As :meth:`Consumer.stop`, for all queues. Another call with a timeout of 0 ends one that waits."""
+        self._is_stopping = True
+        timeout_s = self.stop_timeout_s if timeout_s is None else timeout_s
+        await asyncio.gather(*(consumer.stop(timeout_s) for consumer in self._consumers))
+
+    def run(self, **options: Any) -> signal.Signals | None:
+        """:meth:`serve` in an event loop of its own, until SIGTERM or SIGINT; a second signal interrupts handlers.
+
+        Returns that second signal, if there was one."""
+        import uvloop
+
+        loop = uvloop.new_event_loop()
+        try:
+            return loop.run_until_complete(self._serve_until_signal(options))
+        finally:
+            loop.run_until_complete(_end_tasks())
+            loop.close()
+
+    async def _serve_until_signal(self, options: dict[str, Any]) -> signal.Signals | None:
+        loop = asyncio.get_running_loop()
+        received: list[signal.Signals] = []
+        stops: set[asyncio.Task[None]] = set()
+
+        def on_signal(number: signal.Signals) -> None:
+            received.append(number)
+            text = (
+                "interrupting handlers" if received[1:] else "finishing; another signal interrupts handlers"
+            )
+            log.info(f"{number.name}: {text}")
+            stops.add(loop.create_task(self.stop(0 if received[1:] else None)))
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal, number)
+        try:
+            await self.serve(**options)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        return received[1] if received[1:] else None
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    def _chosen(self, queues: Sequence[str]) -> list[Registered]:
+        by_name = {queue_name(queue): each for queue, each in self.handlers.items()}
+        for queue in queues:
+            if queue_name(queue) not in by_name:
+                known = ", ".join(sorted(by_name)) or "none"
+                raise CannotStart(f'there is no handler for the queue "{queue}"; handlers are for: {known}')
+        if not by_name:
+            raise CannotStart("the application has no handlers: declare one with @app.handler(QUEUE)")
+        wanted = {queue_name(queue) for queue in queues}
+        return [each for name, each in by_name.items() if not wanted or name in wanted]
+
+    def _consumer(self, each: Registered, concurrency: int | None) -> Consumer:
+        settings = each.settings if concurrency is None else replace(each.settings, concurrency=concurrency)
+        try:
+            return Consumer(
+                self.client,
+                each.queue,
+                each.function,
+                codec=each.codec,
+                middleware=(*self._middleware, *each.middleware),
+                on_error=self._on_error,
+                report_failures=self._report_failures,
+                worker=self.name,
+                settings=settings,
+            )
+        except TypeError as error:
+            raise CannotStart(f'the queue "{each.queue}" has no usable handler: {error}') from error
+
+    async def _run_consumers(self) -> None:
+        """All of them, until all are stopped. One that fails stops the others."""
+        tasks = [asyncio.create_task(consumer.run()) for consumer in self._consumers]
+        try:
+            if self._is_stopping:  # a signal while hooks ran
+                await self.stop(0)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            if any(task.done() and task.exception() is not None for task in tasks):
+                await self.stop()
+        except asyncio.CancelledError:
+            await self.stop(0)
+            raise
+        finally:
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+
+async def _end_tasks() -> None:
+    """Those of the application. One that does not end when it is cancelled is left behind."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_TASKS_END_S)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _call(hook: Hook) -> None:
+    result = hook()
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,1 @@
+"""Worker processes against real servers."""
