@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
 
 from client.driver import KEYS, Driver
 from client.fake_server import CLOSE, HANG, FakeServer, reply
@@ -21,6 +23,10 @@ from penstock.client.actions import Actions
 from penstock.client.http import exchange
 
 ONCE = Retries(attempts_max=1)
+PARTS_OF_ANSWERS = [
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.0 503 x\r\n", b"Content-Length: 3\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"\r\n", b"abc", b"3\r\nabc\r\n", b"0\r\n\r\n",
+]  # fmt: skip
 Q = "http://q/1/q"
 
 
@@ -86,9 +92,13 @@ def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive
         (reply(body=b"{}", Content_Length="10") + CLOSE, "timed out after"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers is no HTTP server"),
         (reply(x="a" * 70_000), "the head of the answer has more than 65536 bytes"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: " + b"a" * 70_000,
+            "the head of the answer has more than 65536 bytes",
+        ),
         (reply(body=b"x" * 70_000), "the answer has more than 65536 bytes"),
     ],
-    ids=["closed", "half", "another protocol", "a large head", "a large body"],
+    ids=["closed", "half", "another protocol", "a large head", "a large trailer", "a large body"],
 )
 def test_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str) -> None:
     monkeypatch.setattr(exchange, "BODY_BYTES_MAX", 65536)
@@ -101,6 +111,18 @@ def test_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch, answer: bytes
         pytest.raises(Unavailable, match=f"no answer from {fake.url}: {problem}"),
     ):
         drive(steps, fake.url, timeout_s=0.5 if "timed out" in problem else 30, retries=ONCE)
+
+
+@given(st.lists(st.binary(max_size=50) | st.sampled_from(PARTS_OF_ANSWERS), max_size=20))
+def test_any_bytes_are_an_answer_or_a_failure(pieces: list[bytes]) -> None:
+    reader = exchange.AnswerReader()
+    try:
+        for piece in pieces:
+            if (answer := reader.feed(piece)) is not None:
+                assert 200 <= answer.status < 1000
+                reader.expect(None)
+    except exchange.ExchangeFailed:
+        pass
 
 
 def test_an_answer_in_many_pieces(drive: Driver) -> None:

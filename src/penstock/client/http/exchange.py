@@ -126,7 +126,7 @@ class AnswerReader:
         self._sink = sink
         self._headers: list[tuple[bytes, bytes]] = []
         self._pieces: list[bytes] = []
-        self._head_bytes = self._body_bytes = 0
+        self._bytes = self._body_bytes = 0
         self._answer: Answer | None = None
         self.has_begun = False
         self.may_go_on = False  # after this answer, on the same connection
@@ -144,16 +144,17 @@ class AnswerReader:
             if isinstance(cause, Exception) and not isinstance(cause, HttpParserError):
                 raise cause from None  # of a callback below
             raise ExchangeFailed("what answers is no HTTP server", is_final=True) from None
+        # Headers, and whatever else is not the body, the parser keeps or skips without a limit of its own.
+        self._bytes += len(data)
+        if self._bytes - 2 * self._body_bytes > HEAD_BYTES_MAX:
+            raise ExchangeFailed(
+                f"the head of the answer has more than {HEAD_BYTES_MAX} bytes", is_final=True
+            )
         return self._answer
 
     # Callbacks of the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > HEAD_BYTES_MAX:
-            raise ExchangeFailed(
-                f"the head of the answer has more than {HEAD_BYTES_MAX} bytes", is_final=True
-            )
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -161,10 +162,10 @@ class AnswerReader:
             self._sink = None  # an error is read as a whole
 
     def on_body(self, piece: bytes) -> None:
+        self._body_bytes += len(piece)
         if self._sink is not None:
             self._sink(piece)
             return
-        self._body_bytes += len(piece)
         if self._body_bytes > BODY_BYTES_MAX:
             raise ExchangeFailed(f"the answer has more than {BODY_BYTES_MAX} bytes", is_final=True)
         self._pieces.append(piece)
