@@ -266,10 +266,7 @@ def test_messages_of_a_cancelled_poll_return(server: ServerProcess) -> None:
                 poll.cancel()
                 await asyncio.gather(poll, return_exceptions=True)
             await client.send_message(url, "x")
-            (message,) = await client.receive_message(
-                url, wait_time_seconds=20, message_system_attribute_names=["ApproximateReceiveCount"]
-            )
-            assert message.receive_count == 1
+            assert len(await client.receive_message(url, wait_time_seconds=20)) == 1
 
     asyncio.run(main())
 

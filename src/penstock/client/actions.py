@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import md5
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-
+from penstock.client.calls import SqsCalls, decode, given_members
 from penstock.client.errors import ApiError, ChecksumMismatch, Unavailable
-from penstock.client.http.exchange import Abandoned, Answer
+from penstock.client.http.exchange import Answer
 from penstock.client.large_payloads import LargePayloads
-from penstock.client.objects import Json, not_a_broker
+from penstock.client.objects import Json
 from penstock.client.session import Session
 from penstock.client.structs import (
     AttributeValue,
@@ -46,15 +45,10 @@ from penstock.client.structs import (
 
 _WAIT_S_MAX = 20  # which a queue can have as its default
 DELAY_S_MAX = 15 * 60
-_NAMES_MAX = 1000
-_encode = msgspec.json.Encoder().encode
 
 Attributes = Mapping[str, AttributeValue]
 QueueAttributes = Mapping[str, str | int | Mapping[str, Any]]
 """A flag or a number may be given as such, a policy as a mapping; SQS has texts for all of them."""
-
-R = TypeVar("R")
-
 
 _Sent = BatchResult[SentEntry]
 _Done = BatchResult[DoneEntry]
@@ -66,8 +60,8 @@ class Actions:
 
     def __init__(self, session: Session, payloads: LargePayloads | None = None) -> None:
         self._session = session
+        self._calls = SqsCalls(session)
         self._payloads = payloads
-        self._urls: dict[str, str] = {}
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -88,11 +82,11 @@ class Actions:
             entry = SendEntry(body=body, message_attributes=dict(message_attributes or {}))
             await self._store_payloads(self._payloads, [entry])
             body, message_attributes = entry.body, entry.message_attributes
-        sent = await self._call(
+        sent = await self._calls.call(
             SentMessage,
             "SendMessage",
             message_deduplication_id is not None,  # then a second one is a duplicate
-            QueueUrl=queue_url if "://" in queue_url else await self._url(queue_url),
+            QueueUrl=queue_url if "://" in queue_url else await self._calls.url(queue_url),
             MessageBody=body,
             DelaySeconds=delay_seconds,
             MessageAttributes=_attributes(message_attributes),
@@ -146,7 +140,7 @@ class Actions:
         if self._payloads is not None:
             await self._store_payloads(self._payloads, given)
         members = [
-            _given(
+            given_members(
                 Id=str(place) if entry.id is None else entry.id,
                 MessageBody=entry.body,
                 DelaySeconds=entry.delay_seconds,
@@ -158,8 +152,10 @@ class Actions:
             for place, entry in enumerate(given)
         ]
         is_idempotent = all(entry.message_deduplication_id is not None for entry in given)
-        url = await self._url(queue_url)
-        result = await self._call(_Sent, "SendMessageBatch", is_idempotent, QueueUrl=url, Entries=members)
+        url = await self._calls.url(queue_url)
+        result = await self._calls.call(
+            _Sent, "SendMessageBatch", is_idempotent, QueueUrl=url, Entries=members
+        )
         bodies = {member["Id"]: member["MessageBody"] for member in members}
         for sent in result.successful:
             _check(bodies.get(sent.id, ""), sent.md5_of_message_body, sent.message_id)
@@ -180,8 +176,8 @@ class Actions:
         is not the one that the server has."""
         if self._payloads is not None:
             message_attribute_names = self._payloads.attribute_names(message_attribute_names)
-        url = queue_url if "://" in queue_url else await self._url(queue_url)
-        received = await self._call(
+        url = queue_url if "://" in queue_url else await self._calls.url(queue_url)
+        received = await self._calls.call(
             ReceivedMessages,
             "ReceiveMessage",
             wait_s=_WAIT_S_MAX if wait_time_seconds is None else wait_time_seconds,
@@ -202,8 +198,10 @@ class Actions:
 
     async def delete_message(self, queue_url: str, receipt_handle: str) -> None:
         """Delete a message that was received."""
-        url = queue_url if "://" in queue_url else await self._url(queue_url)
-        await self._call(Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=self._handle(receipt_handle))
+        url = queue_url if "://" in queue_url else await self._calls.url(queue_url)
+        await self._calls.call(
+            Nothing, "DeleteMessage", QueueUrl=url, ReceiptHandle=self._handle(receipt_handle)
+        )
         if self._payloads is not None:
             await self._delete_payloads(self._payloads, [receipt_handle])
 
@@ -217,8 +215,8 @@ class Actions:
             {"Id": id, "ReceiptHandle": self._handle(entry.receipt_handle)}
             for id, entry in zip(ids, given, strict=True)
         ]
-        url = await self._url(queue_url)
-        result = await self._call(_Done, "DeleteMessageBatch", QueueUrl=url, Entries=members)
+        url = await self._calls.url(queue_url)
+        result = await self._calls.call(_Done, "DeleteMessageBatch", QueueUrl=url, Entries=members)
         if self._payloads is not None:
             done = {entry.id for entry in result.successful}
             deleted = [entry.receipt_handle for id, entry in zip(ids, given, strict=True) if id in done]
@@ -229,10 +227,10 @@ class Actions:
         self, queue_url: str, receipt_handle: str, visibility_timeout: int
     ) -> None:
         """Hide a received message for so many seconds from now; 0 makes it visible at once."""
-        await self._call(
+        await self._calls.call(
             Nothing,
             "ChangeMessageVisibility",
-            QueueUrl=await self._url(queue_url),
+            QueueUrl=await self._calls.url(queue_url),
             ReceiptHandle=self._handle(receipt_handle),
             VisibilityTimeout=visibility_timeout,
         )
@@ -249,8 +247,8 @@ class Actions:
             }
             for place, entry in enumerate(entries)
         ]
-        url = await self._url(queue_url)
-        return await self._call(_Done, "ChangeMessageVisibilityBatch", QueueUrl=url, Entries=members)
+        url = await self._calls.url(queue_url)
+        return await self._calls.call(_Done, "ChangeMessageVisibilityBatch", QueueUrl=url, Entries=members)
 
     # -- queues ------------------------------------------------------------------------------------------------------
 
@@ -259,14 +257,14 @@ class Actions:
     ) -> str:
         """The URL of the queue, which may exist already with the same attributes. A name that ends in ``.fifo`` needs
         the attribute ``FifoQueue``."""
-        created = await self._call(
+        created = await self._calls.call(
             FoundUrl, "CreateQueue", QueueName=name, Attributes=_texts(attributes), tags=tags
         )
         return created.queue_url
 
     async def get_queue_url(self, name: str, *, owner_account_id: str | None = None) -> str:
         """The URL of a queue, of another account if one is given."""
-        found = await self._call(
+        found = await self._calls.call(
             FoundUrl, "GetQueueUrl", QueueName=name, QueueOwnerAWSAccountId=owner_account_id
         )
         return found.queue_url
@@ -275,7 +273,7 @@ class Actions:
         self, prefix: str | None = None, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
         """The URLs of queues: the first 1,000, or with ``max_results`` a page of them."""
-        return await self._call(
+        return await self._calls.call(
             QueuePage, "ListQueues", QueueNamePrefix=prefix, MaxResults=max_results, NextToken=next_token
         )
 
@@ -291,31 +289,33 @@ class Actions:
 
     async def get_queue_attributes(self, queue_url: str, names: Sequence[str] = ("All",)) -> dict[str, str]:
         """Settings and approximate counts of a queue."""
-        url = await self._url(queue_url)
-        found = await self._call(FoundAttributes, "GetQueueAttributes", QueueUrl=url, AttributeNames=names)
+        url = await self._calls.url(queue_url)
+        found = await self._calls.call(
+            FoundAttributes, "GetQueueAttributes", QueueUrl=url, AttributeNames=names
+        )
         return found.attributes
 
     async def set_queue_attributes(self, queue_url: str, attributes: QueueAttributes) -> None:
         """Change settings of a queue; others stay as they are."""
-        url = await self._url(queue_url)
-        await self._call(Nothing, "SetQueueAttributes", QueueUrl=url, Attributes=_texts(attributes))
+        url = await self._calls.url(queue_url)
+        await self._calls.call(Nothing, "SetQueueAttributes", QueueUrl=url, Attributes=_texts(attributes))
 
     async def purge_queue(self, queue_url: str) -> None:
         """Delete all messages of a queue, at most once a minute."""
-        await self._call(Nothing, "PurgeQueue", QueueUrl=await self._url(queue_url))
+        await self._calls.call(Nothing, "PurgeQueue", QueueUrl=await self._calls.url(queue_url))
 
     async def delete_queue(self, queue_url: str) -> None:
         """Delete a queue with all its messages."""
-        url = await self._url(queue_url)
-        self._urls = {name: known for name, known in self._urls.items() if known != url}
-        await self._call(Nothing, "DeleteQueue", QueueUrl=url)
+        url = await self._calls.url(queue_url)
+        self._calls.forget(url)
+        await self._calls.call(Nothing, "DeleteQueue", QueueUrl=url)
 
     async def list_dead_letter_source_queues(
         self, queue_url: str, *, max_results: int | None = None, next_token: str | None = None
     ) -> QueuePage:
         """The URLs of the queues whose dead letters go to this one."""
-        url = await self._url(queue_url)
-        found = await self._call(
+        url = await self._calls.url(queue_url)
+        found = await self._calls.call(
             DeadLetterSources,
             "ListDeadLetterSourceQueues",
             QueueUrl=url,
@@ -328,24 +328,28 @@ class Actions:
 
     async def tag_queue(self, queue_url: str, tags: Mapping[str, str]) -> None:
         """Add tags to a queue, or change their values."""
-        await self._call(Nothing, "TagQueue", QueueUrl=await self._url(queue_url), Tags=tags)
+        await self._calls.call(Nothing, "TagQueue", QueueUrl=await self._calls.url(queue_url), Tags=tags)
 
     async def untag_queue(self, queue_url: str, tag_keys: Sequence[str]) -> None:
         """Remove tags from a queue."""
-        await self._call(Nothing, "UntagQueue", QueueUrl=await self._url(queue_url), TagKeys=tag_keys)
+        await self._calls.call(
+            Nothing, "UntagQueue", QueueUrl=await self._calls.url(queue_url), TagKeys=tag_keys
+        )
 
     async def list_queue_tags(self, queue_url: str) -> dict[str, str]:
         """All tags of a queue."""
-        return (await self._call(FoundTags, "ListQueueTags", QueueUrl=await self._url(queue_url))).tags
+        return (
+            await self._calls.call(FoundTags, "ListQueueTags", QueueUrl=await self._calls.url(queue_url))
+        ).tags
 
     async def add_permission(
         self, queue_url: str, label: str, aws_account_ids: Sequence[str], actions: Sequence[str]
     ) -> None:
         """Let other accounts perform actions on a queue."""
-        await self._call(
+        await self._calls.call(
             Nothing,
             "AddPermission",
-            QueueUrl=await self._url(queue_url),
+            QueueUrl=await self._calls.url(queue_url),
             Label=label,
             AWSAccountIds=aws_account_ids,
             Actions=actions,
@@ -353,7 +357,9 @@ class Actions:
 
     async def remove_permission(self, queue_url: str, label: str) -> None:
         """Remove what ``add_permission`` added under this label."""
-        await self._call(Nothing, "RemovePermission", QueueUrl=await self._url(queue_url), Label=label)
+        await self._calls.call(
+            Nothing, "RemovePermission", QueueUrl=await self._calls.url(queue_url), Label=label
+        )
 
     # -- move tasks --------------------------------------------------------------------------------------------------
 
@@ -366,7 +372,7 @@ class Actions:
     ) -> str:
         """Move the messages of a dead-letter queue back to where they came from, or to another queue. Returns the
         task handle."""
-        started = await self._call(
+        started = await self._calls.call(
             StartedTask,
             "StartMessageMoveTask",
             SourceArn=source_arn,
@@ -377,14 +383,14 @@ class Actions:
 
     async def cancel_message_move_task(self, task_handle: str) -> int:
         """Returns how many messages were moved."""
-        cancelled = await self._call(CancelledTask, "CancelMessageMoveTask", TaskHandle=task_handle)
+        cancelled = await self._calls.call(CancelledTask, "CancelMessageMoveTask", TaskHandle=task_handle)
         return cancelled.approximate_number_of_messages_moved
 
     async def list_message_move_tasks(
         self, source_arn: str, *, max_results: int | None = None
     ) -> list[MoveTask]:
         """The latest move tasks of a queue, the newest first."""
-        found = await self._call(
+        found = await self._calls.call(
             FoundTasks, "ListMessageMoveTasks", SourceArn=source_arn, MaxResults=max_results
         )
         return found.results
@@ -422,66 +428,15 @@ class Actions:
 
     # -- how they are done -------------------------------------------------------------------------------------------
 
-    async def _call(
-        self,
-        result: type[R],
-        action: str,
-        is_idempotent: bool = False,
-        wait_s: float = 0,
-        abandoned: Abandoned | None = None,
-        **members: Any,
-    ) -> R:
-        """Members that are None are left out."""
-        body = _encode({name: value for name, value in members.items() if value is not None})
-        answer = await self._session.sqs(
-            action, body, is_idempotent=is_idempotent, wait_s=wait_s, abandoned=abandoned
-        )
-        return _decode(result, answer)
-
     async def _give_back(self, url: str, answer: Answer) -> None:
         """Messages that came for a task that was cancelled. If this fails, they return with their timeout."""
         if answer.status != 200:
             return
         with suppress(ApiError, Unavailable):
-            messages = _decode(ReceivedMessages, answer.body).messages
+            messages = decode(ReceivedMessages, answer.body).messages
             if messages:
                 entries = [VisibilityEntry(message.receipt_handle, 0) for message in messages]
                 await self.change_message_visibility_batch(url, entries)
-
-    async def _url(self, queue: str) -> str:
-        """Of a queue that may be given by its name, which is asked for once."""
-        if "://" in queue:
-            return queue
-        url = self._urls.get(queue)
-        if url is None:
-            try:
-                url = await self.get_queue_url(queue)
-            except ApiError as error:
-                if not error.is_denied:
-                    raise
-                url = queue  # Penstock takes the name; who may send may not always look
-            if len(self._urls) >= _NAMES_MAX:
-                self._urls.clear()
-            self._urls[queue] = url
-        return url
-
-
-_decoders: dict[Any, Any] = {}
-
-
-def _decode(result: type[R], answer: bytes) -> R:
-    """Raises Unavailable for what is none."""
-    decoder = _decoders.get(result)
-    if decoder is None:
-        decoder = _decoders[result] = msgspec.json.Decoder(result)
-    try:
-        return decoder.decode(answer or b"{}")  # type: ignore[no-any-return]
-    except msgspec.DecodeError:
-        raise not_a_broker() from None
-
-
-def _given(**members: Any) -> Json:
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def _need_text(body: str) -> None:
