@@ -20,6 +20,7 @@ from e2e.process import ServerProcess
 
 PACKAGES = {
     "adapters/test_dramatiq.py": "dramatiq",
+    "adapters/test_faststream.py": "faststream",
     "adapters/test_taskiq.py": "taskiq",
     "aio": "aiobotocore",
     "celery_app": "celery",

@@ -313,6 +313,7 @@ SUITES: tuple[Suite, ...] = (
     JavaToolSuite("amazon-sqs-java-temporary-queues-client", "amazon-sqs-java-temporary-queues-client",
                   ("temporary_queues",), ("boto3>=1.42,<2",)),
     PythonSuite("Dramatiq", "dramatiq", ("adapters/test_dramatiq.py",), ("--editable", ".[dramatiq]")),
+    PythonSuite("FastStream", "faststream", ("adapters/test_faststream.py",), ("--editable", ".[faststream]")),
     PythonSuite("taskiq", "taskiq", ("adapters/test_taskiq.py",), ("--editable", ".[taskiq]")),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),
     NodeSuite("sqs-consumer", "sqs-consumer.test.js"),

@@ -7,6 +7,7 @@ too early sends it again with another delay, and then deletes it: a crash in bet
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Mapping
@@ -32,10 +33,30 @@ def ensure_queue(client: SyncClient, name: str) -> str:
     try:
         return client.get_queue_url(name)
     except QueueDoesNotExist:
-        dead_letters = client.create_queue(name + _DEAD_LETTERS)
+        stem, ending = (name[:-5], ".fifo") if name.endswith(".fifo") else (name, "")
+        kind = {"FifoQueue": True} if ending else {}
+        dead_letters = client.create_queue(f"{stem}{_DEAD_LETTERS}{ending}", kind)
         arn = client.get_queue_attributes(dead_letters, ["QueueArn"])["QueueArn"]
         policy = {"deadLetterTargetArn": arn, "maxReceiveCount": _RECEIVES_MAX}
-        return client.create_queue(name, {"RedrivePolicy": policy})
+        return client.create_queue(name, {**kind, "RedrivePolicy": policy})
+
+
+class UsedQueues:
+    """The URLs of queues by name, for asyncio. A queue that is missing is created when it is first used."""
+
+    def __init__(self, client_options: Mapping[str, Any]) -> None:
+        self._client_options = client_options
+        self._urls: dict[str, str] = {}
+
+    async def url(self, name: str) -> str:
+        """Raises ApiError or Unavailable."""
+        if name not in self._urls:
+            self._urls[name] = await asyncio.to_thread(self._ensure, name)
+        return self._urls[name]
+
+    def _ensure(self, name: str) -> str:
+        with SyncClient(**self._client_options) as client:
+            return ensure_queue(client, name)
 
 
 def delay_options(

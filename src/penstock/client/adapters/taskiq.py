@@ -16,9 +16,8 @@ from typing import Any
 
 from penstock.client.adapters import needs
 from penstock.client.adapters.deliveries import Deliveries, Delivery
-from penstock.client.adapters.queues import delay_options, ensure_queue
+from penstock.client.adapters.queues import UsedQueues, delay_options
 from penstock.client.client import Client
-from penstock.client.sync import SyncClient
 
 with needs("taskiq"):
     from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
@@ -44,7 +43,7 @@ class TaskiqBroker(AsyncBroker):
         self._held_max = held_max
         self._client_options = client_options
         self._client: Client | None = None
-        self._urls: dict[str, str] = {}
+        self._queues = UsedQueues(client_options)
         self._listening: list[Deliveries] = []
 
     async def startup(self) -> None:
@@ -67,13 +66,13 @@ class TaskiqBroker(AsyncBroker):
         except UnicodeDecodeError:
             text = "a message is not text: use a serializer that writes text, such as JSONSerializer"
             raise ValueError(text) from None
-        url = await self._url(str(message.labels.get("queue", self._queue)))
+        url = await self._queues.url(str(message.labels.get("queue", self._queue)))
         await self._started.send_message(url, body, **delay_options(float(message.labels.get("delay", 0))))
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         received: asyncio.Queue[Delivery | BaseException] = asyncio.Queue()
         deliveries = Deliveries(
-            self._started, await self._url(self._queue), received.put_nowait, held_max=self._held_max
+            self._started, await self._queues.url(self._queue), received.put_nowait, held_max=self._held_max
         )
         deliveries.start(received.put_nowait)
         self._listening.append(deliveries)
@@ -95,12 +94,3 @@ class TaskiqBroker(AsyncBroker):
         if self._client is None:
             raise RuntimeError("the broker is not started: await broker.startup() first")
         return self._client
-
-    async def _url(self, queue: str) -> str:
-        if queue not in self._urls:
-            self._urls[queue] = await asyncio.to_thread(self._ensure, queue)
-        return self._urls[queue]
-
-    def _ensure(self, queue: str) -> str:
-        with SyncClient(**self._client_options) as client:
-            return ensure_queue(client, queue)
