@@ -1,25 +1,41 @@
-"""The two alarms that everybody sets, with plain calls of boto3, through hours of simulated time."""
+"""The two alarms that everybody sets, with plain calls of boto3, on real queues through simulated time."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from monitoring.alarms import arn, state, summaries
 from monitoring.world import MonitoringWorld
 from penstock.limits import MINUTE
-from sim.world import name_of
+from penstock.queues.messages import Outgoing
 
 VISIBLE = "ApproximateNumberOfMessagesVisible"
 
 
-def state(cw: Any, name: str) -> str:
-    (alarm,) = cw.describe_alarms(AlarmNames=[name])["MetricAlarms"]
-    return str(alarm["StateValue"])
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def world(request: pytest.FixtureRequest) -> Iterator[MonitoringWorld]:
+    with MonitoringWorld(request.param) as made:
+        made.after_look()
+        yield made  # type: ignore[misc]
 
 
-def put_backlog_alarm(cw: Any, **more: Any) -> None:
+def states_of(world: MonitoringWorld, cw: Any, minutes: int) -> list[str]:
+    found = []
+    for _ in range(minutes):
+        world.minutes()
+        found.append(state(cw))
+    return found
+
+
+def test_a_backlog_for_two_periods_of_five_minutes(world: MonitoringWorld, cw: Any) -> None:
+    sqs = world.client("sqs")
+    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
     cw.put_metric_alarm(
-        AlarmName="orders-backlog",
+        AlarmName="a",
         Namespace="AWS/SQS",
         MetricName=VISIBLE,
         Dimensions=[{"Name": "QueueName", "Value": "orders"}],
@@ -28,44 +44,34 @@ def put_backlog_alarm(cw: Any, **more: Any) -> None:
         EvaluationPeriods=2,
         Threshold=5000,
         ComparisonOperator="GreaterThanThreshold",
-        **more,
     )
-
-
-def test_a_backlog_for_two_periods_of_five_minutes(world: MonitoringWorld, cw: Any) -> None:
-    put_backlog_alarm(cw)
-    queue = name_of("orders")
-
-    def passing(count: int, visible: float) -> list[str]:
-        states = []
-        for _ in range(count):
-            world.queue_values.add(queue, VISIBLE, visible, world.clock.wall_ms())
-            world.minutes()
-            states.append(state(cw, "orders-backlog"))
-        return states
-
-    assert state(cw, "orders-backlog") == "INSUFFICIENT_DATA"
-    assert passing(15, 100)[-1] == "OK"
+    assert state(cw) == "INSUFFICIENT_DATA"
+    for number in range(10):
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    assert states_of(world, cw, 12)[-1] == "OK"
+    messages = [Outgoing(body="x", sender="S") for _ in range(12_000)]
+    world.do(world.broker.send(world.queue("orders"), messages))
     # Three of five minutes lift the average over 5000; the period before needs five minutes more for the same.
-    busy = passing(10, 12_000)
-    assert busy == ["OK"] * 7 + ["ALARM"] * 3
-    assert passing(10, 0)[-1] == "OK"
-    history = cw.describe_alarm_history(AlarmName="orders-backlog", HistoryItemType="StateUpdate")[
-        "AlarmHistoryItems"
-    ]
-    assert [item["HistorySummary"] for item in history] == [
-        "Alarm updated from ALARM to OK",
-        "Alarm updated from OK to ALARM",
+    assert states_of(world, cw, 10) == ["OK"] * 7 + ["ALARM"] * 3
+    sqs.purge_queue(QueueUrl=url)
+    assert states_of(world, cw, 10)[-1] == "OK"
+    assert summaries(cw, HistoryItemType="StateUpdate") == [
         "Alarm updated from INSUFFICIENT_DATA to OK",
+        "Alarm updated from OK to ALARM",
+        "Alarm updated from ALARM to OK",
     ]
 
 
 def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> None:
     sqs = world.client("sqs")
+    dead = sqs.create_queue(QueueName="orders-dead")["QueueUrl"]
+    redrive = {"deadLetterTargetArn": arn("orders-dead", "sqs"), "maxReceiveCount": 1}
+    orders = sqs.create_queue(
+        QueueName="orders", Attributes={"RedrivePolicy": json.dumps(redrive), "VisibilityTimeout": "1"}
+    )["QueueUrl"]
     alerts = sqs.create_queue(QueueName="alerts")["QueueUrl"]
-    arn = "arn:aws:sqs:eu-west-1:000000000000:alerts"
     cw.put_metric_alarm(
-        AlarmName="dead-letters",
+        AlarmName="a",
         AlarmDescription="Somebody has to look at them.",
         Namespace="AWS/SQS",
         MetricName=VISIBLE,
@@ -76,25 +82,19 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
         Threshold=0,
         ComparisonOperator="GreaterThanThreshold",
         TreatMissingData="notBreaching",
-        AlarmActions=[arn],
-        OKActions=[arn],
+        AlarmActions=[arn("alerts", "sqs")],
     )
-    world.minutes()
-    assert state(cw, "dead-letters") == "OK", "a queue that nobody uses has no values"
-    (first,) = sqs.receive_message(QueueUrl=alerts)["Messages"]
-    assert json.loads(first["Body"])["OldStateValue"] == "INSUFFICIENT_DATA"
-    sqs.delete_message(QueueUrl=alerts, ReceiptHandle=first["ReceiptHandle"])
-
-    world.queue_values.add(name_of("orders-dead"), VISIBLE, 1, world.clock.wall_ms())
-    world.minutes()
-    assert state(cw, "dead-letters") == "ALARM"
+    world.advance(8 * 60 * MINUTE)
+    assert state(cw) == "OK", "a queue that nobody uses has no values"
+    sqs.send_message(QueueUrl=orders, MessageBody="poison")
+    for _ in range(2):
+        sqs.receive_message(QueueUrl=orders)
+        world.advance(2000)
+    world.minutes(2)
+    assert state(cw) == "ALARM"
     (message,) = sqs.receive_message(QueueUrl=alerts, AttributeNames=["All"])["Messages"]
     body = json.loads(message["Body"])
-    assert (body["AlarmName"], body["NewStateValue"], body["OldStateValue"]) == (
-        "dead-letters",
-        "ALARM",
-        "OK",
-    )
+    assert (body["AlarmName"], body["NewStateValue"], body["OldStateValue"]) == ("a", "ALARM", "OK")
     assert body["AlarmDescription"] == "Somebody has to look at them."
     assert body["Region"] == "EU (Ireland)"
     assert body["Trigger"] == {
@@ -105,8 +105,8 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
     }  # fmt: skip
     assert body["NewStateReason"].startswith("Threshold Crossed: 1 datapoint [1.0 (")
     assert message["Attributes"]["SenderId"] == "cloudwatch.amazonaws.com"
-    (done, *_) = cw.describe_alarm_history(HistoryItemType="Action")["AlarmHistoryItems"]
-    assert done["HistorySummary"] == f"Successfully executed action {arn}"
-    # Nothing more is sent while the state stays as it is.
-    world.advance(30 * MINUTE)
-    assert state(cw, "dead-letters") == "OK"
+    assert summaries(cw, HistoryItemType="Action") == [f"Successfully executed action {arn('alerts', 'sqs')}"]
+    (found,) = sqs.receive_message(QueueUrl=dead)["Messages"]
+    sqs.delete_message(QueueUrl=dead, ReceiptHandle=found["ReceiptHandle"])
+    world.minutes(2)
+    assert state(cw) == "OK"

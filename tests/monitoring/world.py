@@ -19,12 +19,9 @@ from penstock.auth.principal import Principal
 from penstock.broker.broker import Broker
 from penstock.errors import ActionFailed
 from penstock.limits import MINUTE, SECOND
-from penstock.metrics.buckets import Bucket
-from penstock.metrics.series import MetricKey, Point, Series
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.monitoring import Monitoring
-from penstock.monitoring.reading import KeysQuestion, ListedMetric
-from penstock.names import QueueName, Space
+from penstock.names import Space
 from penstock.services import cloudwatch, sqs
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.wire.dispatch import Dispatcher
@@ -39,30 +36,6 @@ URL = "http://localhost:9324"
 _session = boto3.session.Session()  # knows the models once it has read them
 
 
-class QueueValues:
-    """Metrics of queues that a test makes up."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[QueueName, str], Series] = {}
-
-    def add(self, queue: QueueName, metric: str, value: float, at_ms: int) -> None:
-        self._series.setdefault((queue, metric), Series()).add(Bucket.of(value), at_ms / SECOND)
-
-    async def points(
-        self, queue: QueueName, metric: str, start_s: int, end_s: int, period_s: int
-    ) -> tuple[str, list[Point]]:
-        series = self._series.get((queue, metric))
-        return "Count", [] if series is None else series.read(start_s, end_s, period_s)
-
-    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
-        found = [
-            ListedMetric(MetricKey.of("AWS/SQS", metric, [("QueueName", queue.name)]), series.newest_s)
-            for (queue, metric), series in self._series.items()
-            if queue.space == question.space
-        ]
-        return [each for each in found if question.wants(each.metric, each.newest_s)]
-
-
 class MonitoringWorld(ShardsWorld):
     def __init__(
         self,
@@ -73,7 +46,6 @@ class MonitoringWorld(ShardsWorld):
         webhooks: tuple[str, ...] = (),
     ) -> None:
         self.monitoring_limits = limits or MonitoringLimits()
-        self.queue_values = QueueValues()
         self.posted: list[tuple[str, str]] = []
         self.post_failures: list[ActionFailed] = []
         self.is_secured = is_secured
@@ -89,7 +61,6 @@ class MonitoringWorld(ShardsWorld):
             self.clock,
             cloudwatch.CloudWatchVoice(is_secured=self.is_secured),
             self._post,
-            lambda partition: self.queue_values,
             self.monitoring_limits,
         )
         context = cloudwatch.CloudWatch(

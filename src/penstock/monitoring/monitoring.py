@@ -26,6 +26,7 @@ from penstock.monitoring.custom_metrics import (
 from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_home
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.queue_source import QueueSource
 from penstock.monitoring.reading import MetricReader, QueueMetricSource
 from penstock.names import Home, Space
 
@@ -69,8 +70,8 @@ class Monitoring:
         clock: Clock,
         voice: AlarmVoice,
         post: PostWebhook,
-        queues: Callable[[Partition], QueueMetricSource],
         limits: MonitoringLimits | None = None,
+        queues: Callable[[Partition], QueueMetricSource] = QueueSource,
     ) -> None:
         """Before the first shard of the broker is opened. ``clock``: where no shard is open here."""
         self.limits = limits or MonitoringLimits()

@@ -6,8 +6,8 @@ for everything that it owns, and computes the statistics itself: only numbers tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -97,13 +97,11 @@ class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
 class QueueMetricSource(Protocol):
     """The metrics of the queues of one shard."""
 
-    async def points(
-        self, queue: QueueName, metric: str, start_s: int, end_s: int, period_s: int
-    ) -> tuple[str, list[Point]]:
-        """The unit and the buckets; none if there is no such queue or metric."""
+    async def read(self, queries: Sequence[StatQuery]) -> list[tuple[str, list[Point]]]:
+        """The unit and the buckets of each query: none if there is no such queue or metric."""
 
     async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
-        """The metrics that queues have, unordered."""
+        """The first metrics that queues have, in order."""
 
 
 class MetricReader:
@@ -155,27 +153,24 @@ class MetricReader:
     async def _answer_points(
         self, owned: OwnedShards, question: PointsQuestion
     ) -> dict[int, list[UnitPoints]]:
-        partitions = {shard: self._broker.partition(shard) for shard in question.shards}
-        return {
-            number: await self._units(partitions[query.shard(self._broker.shards)], query)
-            for number, query in question.queries
-        }
-
-    async def _units(self, partition: Partition, query: StatQuery) -> list[UnitPoints]:
-        times = query.start_s, query.end_s, query.period_s
-        queue = query.queue
-        if queue is not None:
-            unit, points = await self._queues(partition).points(queue, query.metric.name, *times)
-            by_unit = {unit: points}
-        else:
-            metric = self._custom(partition).get(query.space, query.metric)
-            units = {} if metric is None else metric.series
-            by_unit = {unit: series.read(*times) for unit, series in units.items()}
-        return [
-            _unit_points(unit, points, query.statistics)
-            for unit, points in sorted(by_unit.items())
-            if points and query.unit in (None, unit)
-        ]
+        found: dict[int, list[UnitPoints]] = {}
+        for shard in question.shards:
+            partition = self._broker.partition(shard)
+            here = [each for each in question.queries if each[1].shard(self._broker.shards) == shard]
+            of_queues = [each for each in here if each[1].queue is not None]
+            if of_queues:
+                answers = await self._queues(partition).read([query for _, query in of_queues])
+                for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
+                    found[number] = _unit_points(query, {unit: points})
+            for number, query in here:
+                if query.queue is None:
+                    metric = self._custom(partition).get(query.space, query.metric)
+                    units = {} if metric is None else metric.series
+                    times = query.start_s, query.end_s, query.period_s
+                    found[number] = _unit_points(
+                        query, {unit: each.read(*times) for unit, each in units.items()}
+                    )
+        return found
 
     async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:
         found: list[ListedMetric] = []
@@ -197,20 +192,19 @@ def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
     return QueueName(space.account, space.region, metric.dimensions[0][1])
 
 
-def _unit_points(unit: str, points: list[Point], statistics: Iterable[str]) -> UnitPoints:
-    columns = [[compute(bucket) for _, bucket in points] for compute in map(statistic, statistics)]
-    return UnitPoints(unit, [at_s for at_s, _ in points], columns)
+def _unit_points(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> list[UnitPoints]:
+    """The units with values, in order."""
+    computing = [statistic(name) for name in query.statistics]
+    return [
+        UnitPoints(
+            unit,
+            [at_s for at_s, _ in points],
+            [[compute(bucket) for _, bucket in points] for compute in computing],
+        )
+        for unit, points in sorted(by_unit.items())
+        if points and query.unit in (None, unit)
+    ]
 
 
 def _first(found: list[ListedMetric], metrics_max: int) -> list[ListedMetric]:
     return sorted(found)[:metrics_max]
-
-
-class NoQueueMetrics:
-    """Of a server that keeps no metrics of queues."""
-
-    async def points(self, *asked: Any) -> tuple[str, list[Point]]:
-        return "None", []
-
-    async def listed(self, question: KeysQuestion) -> list[ListedMetric]:
-        return []

@@ -13,7 +13,6 @@ from penstock.broker.broker import Broker
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
 from penstock.monitoring.monitoring import Monitoring
-from penstock.monitoring.reading import NoQueueMetrics
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
@@ -145,7 +144,6 @@ class Parts:
             self.clock,
             cloudwatch.CloudWatchVoice(is_secured=self.security.credentials is not None),
             self.webhooks.post,
-            lambda partition: NoQueueMetrics(),
             self.config.monitoring_limits,
         )
         self.shards = OpenShards(self.site, self.broker, encryption, self._runtimes(), self._on_fatal)
