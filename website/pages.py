@@ -27,7 +27,7 @@ AT_THE_ROOT = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
-PACKAGES = ("penstock.client",)
+PACKAGES = ("penstock.client", "penstock.testing")
 
 _LINK = re.compile(r"\]\((?!https?://|#)([^)\s#]+)(#[^)\s]*)?\)")
 
