@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from clients.java_tools import java
-from penstock.client import Client, RequestSender, Responder, SigningKeys
-from penstock.client.consumer.consumer import Consumer
+from penstock.client import Client, Consumer, RequestSender, Responder, SigningKeys
 
 
 def client(reach: dict[str, str]) -> Client:

@@ -14,15 +14,15 @@ from e2e.fake_s3 import FakeS3
 from penstock.client import (
     BufferedReceiver,
     Client,
+    Consumer,
     DirectoryStore,
+    GiveUp,
     LargePayloads,
     Producer,
     S3Store,
     SyncClient,
     VisibilityEntry,
 )
-from penstock.client.consumer.consumer import Consumer
-from penstock.client.consumer.retry import GiveUp
 from penstock.client.payload_stores import PayloadStore
 
 LARGE = "“large” " * 300_000

@@ -13,15 +13,15 @@ import pytest
 from e2e.client.conftest import Run, said_before_kill
 from penstock.client import (
     Client,
+    Consumer,
     DecodeError,
+    GiveUp,
     QueueDoesNotExist,
     RequestRefused,
     RequestSender,
     Responder,
     Unavailable,
 )
-from penstock.client.consumer.consumer import Consumer
-from penstock.client.consumer.retry import GiveUp
 from penstock.client.reply_queues import QUEUE_PREFIX, delete_abandoned
 
 
@@ -174,8 +174,7 @@ def test_a_deleted_reply_queue_fails_its_requests_and_is_replaced(run: Run) -> N
 
 PROCESS = """
 import asyncio, sys
-from penstock.client import Client, RequestSender, Responder, SigningKeys
-from penstock.client.consumer.consumer import Consumer
+from penstock.client import Client, Consumer, RequestSender, Responder, SigningKeys
 
 async def responder(client):
     async def handle(message):
