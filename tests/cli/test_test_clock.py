@@ -31,10 +31,10 @@ def test_all_queues_are_deleted_when_that_is_confirmed(clocked: CommandLine) -> 
     clocked.done("queue", "create", "first")
     other = CommandLine(clocked.endpoint, AWS_ACCESS_KEY_ID="123456789012", AWS_SECRET_ACCESS_KEY="x")
     other.done("queue", "create", "second")
-    assert "Delete all queues of all accounts?" in clocked.failed("test", "clear", code=2)
+    assert "Delete everything?" in clocked.failed("test", "clear", code=2)
     assert clocked.done("test", "clear", "--account", "123456789012", "--yes") == "queues deleted: 1\n"
     assert "first" in clocked.done("queue", "ls")
-    assert clocked.json("test", "clear", "--yes")["deleted"] >= 1
+    assert clocked.json("test", "clear", "--yes")["deleted_queues"] >= 1
     assert "first" not in clocked.done("queue", "ls")
 
 

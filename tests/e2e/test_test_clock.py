@@ -28,7 +28,7 @@ ACTIONS = [
     ("POST", "/test/clock/advance", {"seconds": 1}),
     ("PATCH", "/test/clock", {"frozen": False}),
     ("POST", "/test/clock/reset", None),
-    ("DELETE", "/test/queues", None),
+    ("POST", "/test/clear", {}),
 ]
 
 
@@ -44,7 +44,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
 def api(server: ServerProcess) -> Iterator[ApiSession]:
     session = ApiSession(server.url, REGION)
     yield session
-    session.admin("DELETE", "/test/queues")
+    session.admin("POST", "/test/clear")
     session.admin("POST", "/test/clock/reset")
     session.close()
 
@@ -64,11 +64,11 @@ def received(api: ApiSession, url: str, **members: Any) -> list[str]:
 class Poll:
     """A long poll in a thread of its own, which waits on the server once this is made."""
 
-    def __init__(self, api: ApiSession, queue: str, seconds: int) -> None:
+    def __init__(self, server: ServerProcess, api: ApiSession, queue: str, seconds: int) -> None:
         self.bodies: list[str] | None = None
         self._url = api.sqs("GetQueueUrl", QueueName=queue)["QueueUrl"]
         self._seconds = seconds
-        self._endpoint = api.endpoint
+        self._endpoint = server.url
         waiting = api.admin("GET", f"/queues/{queue}")["waiting_receives"]
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -143,20 +143,20 @@ def test_a_move_task_with_a_rate_goes_on(api: ApiSession) -> None:
     assert bodies(api, "moved-dead") == [] and sorted(bodies(api, "moved")) == list("01234")
 
 
-def test_a_waiting_receive_gets_what_becomes_visible(api: ApiSession) -> None:
+def test_a_waiting_receive_gets_what_becomes_visible(server: ServerProcess, api: ApiSession) -> None:
     url = make(api, "polled")
     send(api, url, "one", DelaySeconds=15)
-    poll = Poll(api, "polled", 20)
+    poll = Poll(server, api, "polled", 20)
     advance(api, seconds=14)
     assert poll.bodies is None
     advance(api, seconds=1)
     assert poll.ended() == ["one"]
 
 
-def test_the_time_of_a_waiting_receive_ends(api: ApiSession) -> None:
+def test_the_time_of_a_waiting_receive_ends(server: ServerProcess, api: ApiSession) -> None:
     url = make(api, "polled-in-vain")
     send(api, url, "one", DelaySeconds=21)
-    poll = Poll(api, "polled-in-vain", 20)
+    poll = Poll(server, api, "polled-in-vain", 20)
     advance(api, hours=1)
     assert poll.ended() == []
     assert received(api, url) == ["one"]
@@ -188,17 +188,17 @@ def test_time_stands_still_when_it_is_frozen(api: ApiSession) -> None:
     assert not api.admin("PATCH", "/test/clock", body={"frozen": False})["frozen"]
 
 
-def test_everything_of_an_account_is_deleted(api: ApiSession) -> None:
-    others = [ApiSession(api.endpoint, REGION, SigningKeys(account, "x")) for account in ("1" * 12, "2" * 12)]
+def test_everything_is_deleted_or_the_queues_of_an_account(server: ServerProcess, api: ApiSession) -> None:
+    others = [ApiSession(server.url, REGION, SigningKeys(account, "x")) for account in ("1" * 12, "2" * 12)]
     for session in others:
         make(session, "first")
         make(session, "second")
-    assert api.admin("DELETE", "/test/queues", {"account": "1" * 12}) == {"deleted": 2}
+    assert api.admin("POST", "/test/clear", body={"account": "1" * 12}) == {"deleted_queues": 2}
     assert [len(each.admin("GET", "/queues")["queues"]) for each in others] == [0, 2]
     make(others[0], "first")
-    assert api.admin("DELETE", "/test/queues") == {"deleted": 3}
+    assert api.admin("POST", "/test/clear") == {"deleted_queues": 3}
     assert [len(each.admin("GET", "/queues")["queues"]) for each in others] == [0, 0]
-    assert refusal(api.admin, "DELETE", "/test/queues", {"account": "12"}) == (400, "InvalidParameter")
+    assert refusal(api.admin, "POST", "/test/clear", body={"account": "12"}) == (400, "InvalidParameter")
     for session in others:
         session.close()
 
@@ -211,11 +211,28 @@ def test_an_advance_that_makes_no_sense_is_refused(api: ApiSession, by: Json) ->
     assert status == 400
 
 
+def test_declared_queues_are_there_again_when_everything_was_deleted(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text("memory = true\ntest_clock = true\n[queues.declared]\nVisibilityTimeout = 7\n")
+    with ServerProcess("--config", str(file)) as running:
+        api = ApiSession(running.url, REGION)
+        url = make(api, "made")
+        send(api, url.replace("made", "declared"), "one")
+        waiting = Poll(running, api, "made", 20)
+        assert api.admin("POST", "/test/clear") == {"deleted_queues": 2}
+        assert waiting.ended() == []
+        (queue,) = api.admin("GET", "/queues")["queues"]
+        assert (queue["name"], queue["visible"]) == ("declared", 0)
+        assert refusal(received, api, url)[1].endswith("NonExistentQueue")
+        advance(api, hours=1)
+        api.close()
+
+
 def test_deleted_names_are_free_at_once_even_with_the_pauses_of_sqs() -> None:
     with ServerProcess("--memory", "--test-clock", "--no-relaxed-waits") as running:
         api = ApiSession(running.url, REGION)
         make(api, "again")
-        api.admin("DELETE", "/test/queues")
+        api.admin("POST", "/test/clear", body={"account": "0" * 12})
         url = make(api, "again")
         api.sqs("DeleteQueue", QueueUrl=url)
         assert refusal(make, api, "again")[1].endswith("QueueDeletedRecently")

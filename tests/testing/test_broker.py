@@ -407,8 +407,7 @@ def test_a_reset_leaves_nothing_of_the_test_before() -> None:
             answer = receiving.submit(before.receive_message, queue, wait_time_seconds=20)
             broker.wait_for_receive("orders")
             broker.reset()
-            with pytest.raises(QueueDoesNotExist):
-                answer.result(30)
+            assert answer.result(30) == []
             receiving.shutdown()
             assert broker.account != account and not broker.clock.frozen
             with broker.client() as after:
@@ -418,6 +417,50 @@ def test_a_reset_leaves_nothing_of_the_test_before() -> None:
                 with pytest.raises(QueueDoesNotExist):
                     before.receive_message(queue)  # a consumer of the test before, which still runs
                 broker.assert_sent("orders", count=1)
+
+
+def test_a_reset_deletes_what_other_services_keep(broker: Broker) -> None:
+    import boto3
+
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
+    cloudwatch = boto3.session.Session().client("cloudwatch", endpoint_url=broker.url, **keys)
+    cloudwatch.put_dashboard(DashboardName="d", DashboardBody='{"widgets": []}')
+    assert len(cloudwatch.list_dashboards()["DashboardEntries"]) == 1
+    broker.reset()
+    assert cloudwatch.list_dashboards()["DashboardEntries"] == []
+    cloudwatch.close()
+
+
+def test_requests_during_a_reset_get_an_answer_that_makes_sense(broker: Broker) -> None:
+    stop, seen = threading.Event(), set[str]()
+
+    def use() -> None:
+        with broker.client() as client:
+            while not stop.is_set():
+                try:
+                    queue = client.create_queue("orders")
+                    client.send_message(queue, "one")
+                    for message in client.receive_message(queue, wait_time_seconds=1):
+                        client.delete_message(queue, message.receipt_handle)
+                    seen.add("served")
+                except ApiError as error:
+                    seen.add(error.code)
+
+    users = [threading.Thread(target=use) for _ in range(3)]
+    for user in users:
+        user.start()
+    for _ in range(50):
+        broker.reset()
+    stop.set()
+    for user in users:
+        user.join(60)
+    assert "served" in seen
+    assert seen <= {
+        "served",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "ReceiptHandleIsInvalid",
+        "ServiceUnavailable",
+    }
 
 
 def test_a_deleted_queue_and_its_messages_are_forgotten(broker: Broker, client: SyncClient) -> None:

@@ -323,10 +323,10 @@ class Broker:
         partition.moves.source_deleted(queue)
         partition.bulk_tasks.queue_deleted(queue)
 
-    async def clear(self, account: str | None) -> int:
-        """Delete all queues of an account, or of all accounts, and let their names be used again at once. Returns how
-        many there were. For tests, in a process that owns all shards."""
-        queues = [queue for queue in self.queues() if account in (None, queue.name.account)]
+    async def clear(self, account: str) -> int:
+        """Delete all queues of an account, and let their names be used again at once. Returns how many there were.
+        For tests, in a process that owns all shards."""
+        queues = [queue for queue in self.queues() if queue.name.account == account]
         for queue in queues:
             self._remove(queue, self._partition_of(queue))
         partitions = list(self._partitions.values())

@@ -117,10 +117,10 @@ class Catalogue:
             if cooldown.until_ms <= now_ms:
                 self._cooldowns.remove(key)
 
-    def end_cooldowns_of(self, account: str | None) -> None:
-        """The names of all deleted queues of an account, or of all accounts, can be used again."""
+    def end_cooldowns_of(self, account: str) -> None:
+        """The names of all deleted queues of an account can be used again."""
         for key, _ in self._cooldowns:
-            if account is None or key.startswith(f"{account}/"):
+            if key.startswith(f"{account}/"):
                 self._cooldowns.remove(key)
 
     def by_id(self, id: int) -> LiveQueue | None:

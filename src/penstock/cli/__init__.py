@@ -34,7 +34,7 @@ SECTIONS = {
         "restore": "Make a data directory from a backup.",
         "cluster": "Show and steer the nodes of a cluster.",
         "migrate": "Copy all queues and messages into another store.",
-        "test": "Advance the clock of a test server, and delete all its queues.",
+        "test": "Advance the clock of a test server, and delete everything in it.",
         "import-config": "Convert the configuration of ElasticMQ or GoAWS.",
     },
     "Queues": {

@@ -183,6 +183,16 @@ class Parts:
         self.security.start()
         self.health.done(_LOADING)
 
+    async def start_over(self) -> None:
+        """Forget everything, as a restart does that stores nothing. For tests."""
+        assert isinstance(self.site, MemorySite), "a test clock needs memory"
+        indexes = list(self.broker.owned)
+        for index in indexes:
+            await self.shards.close(index)
+        self.site.forget()
+        await self.shards.open(indexes)
+        await self._declare()
+
     async def _join(self, node: ClusterNode) -> None:
         """Become a node of the cluster. Shards and their declared queues come with the leases."""
         assert self.links is not None

@@ -49,6 +49,9 @@ class ProcessControl:
     def test_time(self) -> ControlledTime | None:
         return self._parts.controlled_time
 
+    async def start_over(self) -> None:
+        await self._parts.start_over()
+
     def facts(self) -> ServerFacts:
         parts = self._parts
         config = parts.config

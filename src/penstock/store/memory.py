@@ -396,4 +396,8 @@ class MemorySite:
         """The same one each time: a shard that was closed can be opened again."""
         return self._stores[index]
 
+    def forget(self) -> None:
+        """All that is stored. No shard is open."""
+        self._stores = [MemoryStore() for _ in range(self.shards)]
+
     def close(self) -> None: ...

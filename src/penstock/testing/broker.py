@@ -67,9 +67,9 @@ class InProcessBroker(QueueAssertions):
             self._running = None
 
     def reset(self) -> None:
-        """For the next test: no queues, the real time, and another account, so that what earlier tests have left
-        running finds nothing."""
-        self._server.wait_for(self._server.parts.broker.clear(None))
+        """For the next test: everything is deleted, the clock shows the real time, and the account is another one, so
+        that what earlier tests have left running finds nothing."""
+        self._server.wait_for(self._server.parts.start_over())
         self._server.call(self._server.time.reset)
         self._account += 1
 
@@ -168,7 +168,7 @@ class InProcessBroker(QueueAssertions):
         """Wait until ``count`` receives wait at the queue for messages. Before ``clock.advance``: a receive that
         another thread has begun may not have arrived yet. Raises AssertionError after ``timeout`` seconds."""
         __tracebackhide__ = True
-        shown = self.snapshot(queue)  # also: the queue exists
+        shown = self.snapshot(queue)  # raises if there is no such queue
         found = self._wait(
             lambda: self._server.call(lambda: len(self._find(queue).waiting.long_polls)),
             lambda waiting: waiting >= count,
@@ -182,9 +182,13 @@ class InProcessBroker(QueueAssertions):
         """Wait until nothing is in the queue: consumers have deleted all messages. Raises AssertionError after
         ``timeout`` seconds."""
         __tracebackhide__ = True
-        shown = self._wait(lambda: self.snapshot(queue), lambda found: not found.present, timeout)
-        if shown.present:
-            raise AssertionError(f"{queue} is not empty after {timeout:g} s\n{shown}")
+        self.snapshot(queue)  # raises if there is no such queue
+        if self._wait(lambda: self._server.wait_for(self._held(queue)), lambda held: not held, timeout):
+            raise AssertionError(f"{queue} is not empty after {timeout:g} s\n{self.snapshot(queue)}")
+
+    async def _held(self, queue: str) -> int:
+        counts = await self._server.parts.broker.counts(self._find(queue))
+        return counts.visible + counts.delayed + counts.in_flight
 
     def _wait(self, look: Callable[[], T], enough: Callable[[T], bool], timeout: float) -> T:
         end = time.monotonic() + timeout

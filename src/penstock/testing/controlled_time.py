@@ -89,9 +89,12 @@ class ControlledTime:
         Raises ValueError."""
         if not timedelta() <= by <= ADVANCE_MAX:
             raise ValueError(f"expected a time from 0 seconds to {ADVANCE_MAX.days} days, not {by}")
-        self._simulated.advance(by // timedelta(milliseconds=1))
-        self._simulated.run_until_idle()
-        self._clock_changed()
+        try:
+            self._simulated.advance(by // timedelta(milliseconds=1))
+            self._simulated.run_until_idle()
+        finally:
+            self._schedule()  # what is left if a step failed
+            self._clock_changed()
 
     async def advance_in_turn(self, by: timedelta) -> None:
         """The same for a request, whose handler may run within a step of the runtime."""

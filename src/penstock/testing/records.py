@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from penstock.broker.history import MOVED, RECEIVED, RELEASED, SENT, Noted
+from penstock.broker.partition import Partition
 from penstock.broker.shard import Commit
 from penstock.store.changes import EntryRow, EntryUpdate
 
@@ -32,7 +33,7 @@ class MessageRecord:
 
 
 class MessageRecords:
-    """Of one shard."""
+    """Of one shard, as an extension of it."""
 
     def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = RECORDED_BYTES_MAX) -> None:
         self._records_max = records_max
@@ -42,6 +43,20 @@ class MessageRecords:
         self._in_order: deque[tuple[int, int]] = deque()  # queue and seq of all records
         self._queue_of: dict[int, int] = {}  # messages that are there -> the queue that they are in
         self._forgotten: Counter[int] = Counter()  # records, by queue
+
+    def follow(self, partition: Partition) -> MessageRecords:
+        """The shard was opened, and is empty."""
+        self._queues.clear()
+        self._in_order.clear()
+        self._queue_of.clear()
+        self._forgotten.clear()
+        self._bytes = 0
+        partition.shard.watch(self.committed)
+        return self
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
     def of_queue(self, queue: int) -> list[MessageRecord]:
         """Oldest first."""

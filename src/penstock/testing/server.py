@@ -89,7 +89,7 @@ class ServerThread:
         """Returns when it has stopped: nothing that it held is left."""
         if self._process == os.getpid() and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join()
+            self._thread.join(_ANSWERS_WITHIN_S)
 
     # -- calls from other threads --------------------------------------------------------------------------------
 
@@ -125,13 +125,7 @@ class ServerThread:
         self.parts = parts = Parts(self._config, self._failed)
         try:
             self.port = await parts.listener.listen(_HOST, 0, None)
-            await outcome(start(parts.load()))
-            assert parts.controlled_time is not None, "the settings have a test clock"
-            self.time = parts.controlled_time
-            if self._frozen:
-                self.time.freeze(for_good=True)
-            parts.shards[0].watch(self.records.committed)
-            parts.broker.history.watch(self.records.noted)
+            await outcome(start(self._load(parts)))
             self._started.set_result(None)
             await self._stopping.wait()
             parts.wind_down()
@@ -139,6 +133,17 @@ class ServerThread:
             await outcome(start(parts.unload()))
         finally:
             parts.close()
+
+    async def _load(self, parts: Parts) -> None:
+        await parts.open_site()
+        parts.broker.extend(self.records.follow)
+        parts.broker.history.watch(self.records.noted)
+        await parts.open_shards(range(parts.site.shards))
+        await parts.declare()
+        assert parts.controlled_time is not None, "the settings have a test clock"
+        self.time = parts.controlled_time
+        if self._frozen:
+            self.time.freeze(for_good=True)
 
     def _failed(self, error: StoreError) -> None:
         """It cannot: a store in memory neither fails nor is taken."""

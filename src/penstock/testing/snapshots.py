@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
+    from penstock.broker.inspection import MessageView
     from penstock.broker.live_queue import LiveQueue
     from penstock.queues.messages import Content
     from penstock.testing.records import MessageRecords
@@ -90,42 +92,48 @@ def counted(count: int, noun: str) -> str:
 
 async def snapshot_of(queue: LiveQueue, broker: Broker, records: MessageRecords) -> QueueSnapshot:
     """On the loop of the broker."""
-    from penstock.queues.filters import MessageFilter
     from penstock.queues.messages import decode_content
 
-    redrive = queue.settings.redrive
-    messages: dict[int, MessageSnapshot] = {}
-    known = {record.seq: record for record in records.of_queue(queue.id)}
-    for record in known.values():
+    views = {view.row.seq: view async for view in _views(queue, broker)}
+    # From here on nothing happens: messages that left or came while the pages were read are known.
+    messages: list[MessageSnapshot] = []
+    for record in records.of_queue(queue.id):
+        view = views.pop(record.seq, None)
+        facts: dict[str, Any] = {"received": record.received, "sent": record.sent}
         if record.ended is not None:
-            messages[record.seq] = _snapshot(
-                decode_content(record.content), state=record.ended, received=record.received, sent=record.sent,
-                group=record.group,
-            )  # fmt: skip
+            content = decode_content(record.content)
+            messages.append(_snapshot(content, state=record.ended, group=record.group, **facts))
+        elif view is not None:
+            messages.append(_present(view, **facts))
+    older = [
+        _present(view, received=view.row.receives, sent=view.row.source is None) for view in views.values()
+    ]
+    redrive = queue.settings.redrive
+    return QueueSnapshot(
+        queue.name.name,
+        older + messages,
+        None if redrive is None else redrive.target.name,
+        records.forgotten(queue.id),
+    )
+
+
+async def _views(queue: LiveQueue, broker: Broker) -> AsyncIterator[MessageView]:
+    from penstock.queues.filters import MessageFilter
+
     after: str | None = None
     while True:
         page = await broker.inspection(queue).list(queue, MessageFilter(), after=after, limit=_PAGE)
         for view in page.messages:
-            assert view.content is not None, "nothing is encrypted"
-            found = known.get(view.row.seq)
-            messages[view.row.seq] = _snapshot(
-                view.content,
-                state=_STATES[view.state],
-                received=view.row.receives if found is None else found.received,
-                sent=view.row.source is None if found is None else found.sent,
-                group=view.row.group,
-                source=None if view.row.source is None else view.row.source.rpartition(":")[2],
-            )
+            yield view
         if (after := page.next) is None:
-            break
-    in_order = [messages[seq] for seq in known if seq in messages]
-    in_order = [message for seq, message in messages.items() if seq not in known] + in_order
-    return QueueSnapshot(
-        queue.name.name,
-        in_order,
-        None if redrive is None else redrive.target.name,
-        records.forgotten(queue.id),
-    )
+            return
+
+
+def _present(view: MessageView, **facts: Any) -> MessageSnapshot:
+    assert view.content is not None, "nothing is encrypted"
+    row = view.row
+    source = None if row.source is None else row.source.rpartition(":")[2]
+    return _snapshot(view.content, state=_STATES[view.state], group=row.group, source=source, **facts)
 
 
 def _snapshot(content: Content, **facts: Any) -> MessageSnapshot:

@@ -98,20 +98,23 @@ def reset(target: Target) -> None:
 @yes_option
 @with_target
 def clear(target: Target, account: str | None, yes: bool) -> None:
-    """Delete all queues with their messages, of one account or of all accounts.
+    """Delete everything, so that the server is as after its start; or the queues of one account.
+
+    Everything: queues and messages, metrics, alarms and dashboards of all accounts. Declared queues are created
+    again. The clock stays as it is.
 
     \b
     Examples:
       penstock test clear --yes
       penstock test clear --account 123456789012 --yes
     """
-    whose = "all accounts" if account is None else f"account {account}"
-    target.out.confirm(f"Delete all queues of {whose}?", yes)
-    answer = target.admin("DELETE", "/test/queues", {"account": account})
+    what = "everything" if account is None else f"all queues of account {account}"
+    target.out.confirm(f"Delete {what}?", yes)
+    answer = target.admin("POST", "/test/clear", body={} if account is None else {"account": account})
     if target.out.as_json:
         target.out.json(answer)
     else:
-        target.out.line(f"queues deleted: {answer['deleted']}")
+        target.out.line(f"queues deleted: {answer['deleted_queues']}")
 
 
 def _show(target: Target, clock: Json) -> None:

@@ -32,7 +32,7 @@ from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, sta
 from penstock.services.admin.testing import (
     advance_test_clock,
     change_test_clock,
-    delete_all_queues,
+    clear_server,
     get_test_clock,
     reset_test_clock,
 )
@@ -142,8 +142,8 @@ _ROWS = (
         "ResetTestClock", f"POST {_TEST_CLOCK}/reset", st.Nothing, st.TestClockInfo, reset_test_clock, the_server, (),
     ),
     _change(
-        "DeleteAllQueues", "DELETE /admin/v1/test/queues", st.DeleteAllQueuesRequest, st.DeleteAllQueuesResult,
-        delete_all_queues, the_server, ("account",),
+        "ClearServer", "POST /admin/v1/test/clear", st.ClearRequest, st.ClearResult, clear_server,
+        the_server, ("account",),
     ),
     Action(
         "GetOpenApi", st.Nothing, st.OpenApiDocument, get_open_api,

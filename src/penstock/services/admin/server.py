@@ -51,6 +51,9 @@ class ServerControl(Protocol):
     def test_time(self) -> TestTime | None:
         """None: time is the real one."""
 
+    async def start_over(self) -> None:
+        """Forget everything, on a server with a test clock."""
+
     def facts(self) -> ServerFacts: ...
 
     async def reload(self) -> ReloadResult:

@@ -458,12 +458,12 @@ class ChangeTestClockRequest(Asked, kw_only=True):
     frozen: bool
 
 
-class DeleteAllQueuesRequest(Asked, kw_only=True):
-    account: Annotated[str | None, InQuery()] = None  # without it: those of all accounts
+class ClearRequest(Asked, kw_only=True):
+    account: str | None = None  # the queues of this one; without it, everything of all accounts
 
 
-class DeleteAllQueuesResult(msgspec.Struct, kw_only=True):
-    deleted: int
+class ClearResult(msgspec.Struct, kw_only=True):
+    deleted_queues: int
 
 
 class OpenApiDocument(msgspec.Struct, kw_only=True):

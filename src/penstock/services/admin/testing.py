@@ -16,8 +16,8 @@ from penstock.services.admin.shown import seconds, wall_time
 from penstock.services.admin.structs import (
     AdvanceRequest,
     ChangeTestClockRequest,
-    DeleteAllQueuesRequest,
-    DeleteAllQueuesResult,
+    ClearRequest,
+    ClearResult,
     Nothing,
     TestClockInfo,
 )
@@ -90,14 +90,17 @@ async def reset_test_clock(admin: Admin, request: Nothing, call: Call) -> TestCl
     return _shown(time)
 
 
-async def delete_all_queues(
-    admin: Admin, request: DeleteAllQueuesRequest, call: Call
-) -> DeleteAllQueuesResult:
-    """Delete all queues of an account, or of all accounts, with their messages."""
+async def clear_server(admin: Admin, request: ClearRequest, call: Call) -> ClearResult:
+    """Delete the queues of an account; or everything of all accounts, so that the server is as after its start."""
     _time(admin, call)
-    if request.account is not None and not is_account(request.account):
+    if request.account is None:
+        deleted = len(admin.broker.queues())
+        await admin.server.start_over()
+    elif is_account(request.account):
+        deleted = await admin.broker.clear(request.account)
+    else:
         raise invalid("account", "twelve digits")
-    return DeleteAllQueuesResult(deleted=await admin.broker.clear(request.account))
+    return ClearResult(deleted_queues=deleted)
 
 
 def _time(admin: Admin, call: Call) -> TestTime:
