@@ -54,7 +54,9 @@ def test_an_example(server: ServerProcess, s3: FakeS3, tmp_path: Path, script: s
         [sys.executable, "-W", "error", "-X", "dev", str(file)], env=environment, cwd=tmp_path,
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == (output, "")
+    # On a busy machine, asyncio in its debug mode remarks that a step took long.
+    problems = [line for line in done.stderr.splitlines() if not re.search(r" took [\d.]+ seconds$", line)]
+    assert (done.stdout, problems) == (output, [])
 
 
 def rows(section: str, page: str = "client") -> list[list[str]]:
