@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import tempfile
@@ -25,6 +24,8 @@ from urllib.parse import quote
 
 import psutil
 import psycopg
+
+from e2e.process import free_port
 
 START_S_MAX = 60
 QUICK = {"fsync": "off", "full_page_writes": "off"}
@@ -163,13 +164,6 @@ def running_postgres(settings: dict[str, str] | None = None) -> Iterator[Postgre
             yield server
         finally:
             server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @cache

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 
+from e2e.process import free_port
 from penstock.cli import main
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, free_port, running_postgres
+from postgres import PostgresServer, running_postgres
 
 A, B = "10.0.0.5:9400", "10.0.0.6:9400"
 

@@ -24,8 +24,10 @@ PACKAGES = {
     "adapters/test_taskiq.py": "taskiq",
     "aio": "aiobotocore",
     "celery_app": "celery",
+    "django_app": "django",
     "dramatiq_app": "dramatiq_sqs",
     "extended_python": "sqs_extended_client",
+    "fastapi_app": "fastapi",
     "laravel_app": "tree_sitter_php",
 }
 collect_ignore = [folder for folder, package in PACKAGES.items() if importlib.util.find_spec(package) is None]

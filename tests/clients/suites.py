@@ -302,6 +302,8 @@ SUITES: tuple[Suite, ...] = (
     PythonSuite(
         "Celery", "celery", ("celery_app/test_example.py", "celery_app/test_worker.py"), ("celery[sqs]>=5.7,<6",)
     ),
+    PythonSuite("FastAPI", "fastapi", ("fastapi_app",), ("fastapi>=0.115,<1", "uvicorn>=0.34,<1", "httpx>=0.28,<1")),
+    PythonSuite("Django", "django", ("django_app",), ("django>=5.2,<7",)),
     PythonSuite(
         "Laravel (syntax)", "tree-sitter-php", ("laravel_app",), ("tree-sitter>=0.23", "tree-sitter-php>=0.23")
     ),

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from crash.load import Client, Refused, ServerAddress
-from e2e.process import ServerProcess
+from e2e.process import ServerProcess, free_port
 from e2e.waiting import until
-from postgres import PostgresServer, free_port, running_postgres
+from postgres import PostgresServer, running_postgres
 
 SHARDS = 4
 CONFIG = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,13 @@ from types import TracebackType
 from typing import Any
 
 READY_WITHIN_S = 30  # it takes a fraction of a second; a busy machine may be slow
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 class ServerProcess:

@@ -16,7 +16,8 @@ import pytest
 
 pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")
 
-from postgres import free_port, running_postgres
+from e2e.process import free_port
+from postgres import running_postgres
 
 ROOT = Path(__file__).parent.parent.parent
 _BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/scaling.md").read_text(), re.MULTILINE | re.DOTALL)

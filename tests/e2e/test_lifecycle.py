@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from e2e.conftest import Background, sqs_client
-from e2e.process import ServerProcess
+from e2e.process import ServerProcess, free_port
 
 ACCOUNT = "000000000000"
 
@@ -130,9 +129,3 @@ def test_requests_before_the_server_is_ready_get_503(tmp_path: Path) -> None:
         for knocker in knockers:
             knocker.join(30)
     assert outcomes <= {"refused", 503, 200}, "503 if one came between listening and being ready"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port

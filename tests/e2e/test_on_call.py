@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.process import ServerProcess
-from postgres import free_port
+from e2e.process import ServerProcess, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 _TEXT = (ROOT / "docs/on-call.md").read_text()

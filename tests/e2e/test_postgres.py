@@ -16,8 +16,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
-from postgres import PostgresServer, free_port, running_postgres
+from e2e.process import ServerProcess, free_port
+from postgres import PostgresServer, running_postgres
 
 BACK_WITHIN_S = 30
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 import pytest
 from store_driver import Driver, bare, row
 
+from e2e.process import free_port
 from penstock.errors import StoreAway, StoreRefused
 from penstock.store.postgres.site import MIGRATIONS, PostgresSite, guarantees
-from postgres import PostgresServer, free_port
+from postgres import PostgresServer
 
 NEXT = (*MIGRATIONS, "ALTER TABLE entries ADD COLUMN IF NOT EXISTS colour text")
 
