@@ -262,11 +262,13 @@ def test_every_link_has_a_target(document: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_document_is_in_the_navigation_of_the_site() -> None:
+def test_every_document_is_in_the_readme_and_in_the_navigation_of_the_site() -> None:
     navigation = (ROOT / "website/mkdocs.yml").read_text().partition("\nnav:\n")[2]
     listed = set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE))
     here = {file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")}
     assert here - listed == set(), "add it to website/mkdocs.yml"
+    in_readme = {link.partition("#")[0] for link in links((ROOT / "README.md").read_text())}
+    assert {f"docs/{page}" for page in here} - in_readme == set(), "add it to README.md"
 
 
 @pytest.mark.parametrize(
