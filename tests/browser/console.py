@@ -111,6 +111,10 @@ def test_a_queue_shows_its_figures_as_they_change(server: ServerProcess, tab: Ta
     expect(page.locator(".wiring")).to_contain_text("orders-dead")
     sqs(server).send_message(QueueUrl=url, MessageBody="one more")
     expect(waiting).to_contain_text("9")
+    expect(page.locator(".u-legend").first).to_contain_text("in flight")
+    for title in ("3 h", "15 days"):
+        page.get_by_role("button", name=title, exact=True).click()
+        expect(page.locator("figure")).to_have_count(4)
     tab.picture("queue")
     tab.accessible()
 
@@ -491,7 +495,7 @@ def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Call
     page = sign_in(new_tab(secured.server), secured, "alice")
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     page.context.clear_cookies()
-    page.get_by_role("link", name="Server").click()
+    page.evaluate("location.hash = '#/server'")
     expect(page.get_by_role("heading", name="Sign in to Penstock")).to_be_visible()
 
 

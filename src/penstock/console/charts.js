@@ -39,7 +39,7 @@ export function Chart({ title, series, unit = "", range }) {
       scales: { x: range ? { range: () => [Date.now() / 1000 - range, Date.now() / 1000] } : {}, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
       axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact(tick)) }],
       series: [{}, ...series.map((each, at) => ({
-        label: each.label, stroke: color(`--chart-${(at % 4) + 1}`), width: 1.5, points: { show: times.length < 2 },
+        label: each.label, stroke: color(`--chart-${(at % 4) + 1}`), width: 1.5, points: { show: times.length < 20 },
         value: (_, value) => (value === null || value === undefined ? "–" : `${compact(value)} ${unit}`),
       }))],
     }, data, element);
@@ -49,18 +49,8 @@ export function Chart({ title, series, unit = "", range }) {
       resized.disconnect();
       plot.current.destroy();
     };
-  }, [labels, theme, range, times.length < 2]);
+  }, [labels, theme, range, times.length < 20]);
   useEffect(() => plot.current.setData(data));
   return html`<figure class="card"><figcaption><h2>${title}</h2></figcaption>
     <div class="chart" ref=${holder} role="img" aria-label=${title}></div></figure>`;
-}
-
-// Values of the rate of sends of each queue since the page was opened.
-export function useSparks(queues) {
-  const kept = useRef(new Map());
-  useEffect(() => {
-    for (const { name, sent_rate } of queues ?? [])
-      kept.current.set(name, [...(kept.current.get(name) ?? []).slice(-59), sent_rate]);
-  }, [queues]);
-  return kept.current;
 }

@@ -23,21 +23,15 @@ export async function metricData(queries, range, period) {
   return [...found.values()];
 }
 
-export function queueMetric(id, queue, name, stat, period) {
-  return { Id: id, Label: name, MetricStat: {
-    Metric: { Namespace: "AWS/SQS", MetricName: name, Dimensions: [{ Name: "QueueName", Value: queue }] }, Period: period, Stat: stat } };
-}
-
 // Asks again every few seconds while the page is shown.
-export function useMetricData(queries, range, period, every = 10) {
+export function useRepeated(ask, inputs, every) {
   const [state, setState] = useState({ data: null, error: null });
-  const key = JSON.stringify([queries, range, period]);
   useEffect(() => {
     let current = true;
     const load = async () => {
       if (document.hidden) return;
       try {
-        const data = await metricData(queries, range, period);
+        const data = await ask();
         if (current) setState({ data, error: null });
       } catch (error) {
         if (current) setState((before) => ({ ...before, error }));
@@ -49,6 +43,6 @@ export function useMetricData(queries, range, period, every = 10) {
       current = false;
       clearInterval(timer);
     };
-  }, [key]);
+  }, inputs);
   return state;
 }

@@ -3,7 +3,7 @@ import { cloudwatch } from "../api.js";
 import { Chart } from "../charts.js";
 import { bytes, time } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
-import { metricData, RANGES } from "../metrics.js";
+import { metricData, RANGES, useRepeated } from "../metrics.js";
 import { attempt, Confirm, Dialog, Empty, Field, hashOf, Problem } from "../ui.js";
 
 export function Dashboards({ parts, allowed }) {
@@ -62,25 +62,11 @@ function Widget({ widget, range, period }) {
 }
 
 function MetricWidget({ properties, range, period }) {
-  const [series, setSeries] = useState([]);
-  const [error, setError] = useState(null);
-  const key = JSON.stringify([properties, range, period]);
-  useEffect(() => {
-    let current = true;
-    const load = async () => {
-      try {
-        const data = await metricData(queriesOf(properties, period), range, period);
-        if (current) { setSeries(data); setError(null); }
-      } catch (failure) {
-        if (current) setError(failure);
-      }
-    };
-    load();
-    const timer = setInterval(() => document.hidden || load(), 15_000);
-    return () => { current = false; clearInterval(timer); };
-  }, [key]);
+  const ask = () => metricData(queriesOf(properties, period), range, period);
+  const { data, error } = useRepeated(ask, [JSON.stringify([properties, range, period])], 15);
   const title = String(properties.title ?? "Metrics");
-  return error ? html`<div class="card"><h2>${title}</h2><${Problem} error=${error} /></div>` : html`<${Chart} title=${title} series=${series} range=${range} />`;
+  if (error) return html`<div class="card"><h2>${title}</h2><${Problem} error=${error} /></div>`;
+  return html`<${Chart} title=${title} series=${data ?? []} range=${range} />`;
 }
 
 // A metric of a widget is [namespace, name, dimension, value, …, {options}]; "." repeats what stands above, "..." the rest of it.

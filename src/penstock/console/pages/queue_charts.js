@@ -1,21 +1,23 @@
 // The charts of a queue.
+import { admin, query, queuePath } from "../api.js";
 import { Chart } from "../charts.js";
 import { html, useState } from "../html.js";
-import { queueMetric, RANGES, useMetricData } from "../metrics.js";
+import { RANGES, useRepeated } from "../metrics.js";
 import { Problem } from "../ui.js";
 
 const CHARTS = [
-  ["Messages", "", [["ApproximateNumberOfMessagesVisible", "waiting", "Maximum"], ["ApproximateNumberOfMessagesNotVisible", "in flight", "Maximum"],
-    ["ApproximateNumberOfMessagesDelayed", "delayed", "Maximum"]]],
-  ["Throughput", "", [["NumberOfMessagesSent", "sent", "Sum"], ["NumberOfMessagesReceived", "received", "Sum"], ["NumberOfMessagesDeleted", "deleted", "Sum"]]],
-  ["Age of the oldest message", "s", [["ApproximateAgeOfOldestMessage", "age", "Maximum"]]],
-  ["Receives without a message", "", [["NumberOfEmptyReceives", "empty receives", "Sum"]]],
+  ["Messages", "", [["visible", "waiting"], ["in_flight", "in flight"], ["delayed", "delayed"]]],
+  ["Throughput", "", [["sent", "sent"], ["received", "received"], ["deleted", "deleted"]]],
+  ["Age of the oldest message", "s", [["oldest_age", "age"]]],
+  ["Receives without a message", "", [["empty_receives", "empty receives"]]],
 ];
+const AGE = "oldest_age"; // known by the minute
+const OTHERS = CHARTS.flatMap(([, , metrics]) => metrics.map(([name]) => name)).filter((name) => name !== AGE).join(",");
 
 export function QueueCharts({ name, allowed }) {
   const [chosen, setChosen] = useState(0);
   const [, range, period] = RANGES[chosen];
-  if (!allowed.has("cloudwatch:GetMetricData")) return null;
+  if (!allowed.has("penstock:GetQueueMetrics")) return null;
   return html`
     <div class="row"><h2>Charts</h2><div class="row" role="group" aria-label="Time range">${RANGES.map(([title], at) => html`
       <button class="small" aria-pressed=${at === chosen} onClick=${() => setChosen(at)}>${title}</button>`)}</div></div>
@@ -23,14 +25,14 @@ export function QueueCharts({ name, allowed }) {
 }
 
 function Charts({ name, range, period }) {
-  const all = CHARTS.flatMap(([, , metrics]) => metrics);
-  const queries = all.map(([metric, , stat], at) => queueMetric(`m${at}`, name, metric, stat, period));
-  const { data, error } = useMetricData(queries, range, period);
+  const series = async (metrics, period_s) =>
+    (await admin("GET", `${queuePath(name)}/metrics${query({ metrics, start: -range, period_s })}`)).series;
+  const ask = async () => (await Promise.all([series(OTHERS, period), series(AGE, Math.max(period, 60))])).flat();
+  const { data, error } = useRepeated(ask, [name, range, period], Math.min(period, 30));
   if (!data) return html`<${Problem} error=${error} />`;
-  const byId = new Map(data.map((each) => [each.id, each]));
-  let at = 0;
+  const found = new Map(data.map((each) => [each.metric, each]));
   return html`<${Problem} error=${error} /><div class="grid">${CHARTS.map(([title, unit, metrics]) => {
-    const series = metrics.map(([, label]) => ({ times: [], values: [], ...byId.get(`m${at++}`), label }));
+    const series = metrics.map(([metric, label]) => ({ times: [], values: [], ...found.get(metric), label }));
     return html`<${Chart} key=${title} title=${title} unit=${unit} series=${series} range=${range} />`;
   })}</div>`;
 }

@@ -1,8 +1,9 @@
 // All queues with live counts, and what to do when there are none.
-import { query, sqs, watch } from "../api.js";
-import { Spark, useSparks } from "../charts.js";
+import { admin, query, sqs, watch } from "../api.js";
+import { Spark } from "../charts.js";
 import { bytes, count, duration, rate } from "../format.js";
 import { html, useState } from "../html.js";
+import { useRepeated } from "../metrics.js";
 import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, Problem, replaceHash, rowKeys, Sortable, useWatched } from "../ui.js";
 
 const PAGE = 100;
@@ -14,7 +15,7 @@ export function Queues({ params, allowed, user }) {
   const path = `queues${query({ contains, kind, sort, descending, after, limit: PAGE })}`;
   const { data, error } = useWatched(
     (onData, onError) => (paused ? () => {} : watch(path, onData, onError)), [path, paused]);
-  const sparks = useSparks(data?.queues);
+  const sparks = useSentLately(allowed, sort === "name" ? (data?.queues[0]?.name ?? "") : "");
   const change = (more) => replaceHash(["queues"], { contains, kind, sort, descending, ...more });
   const onSort = (name, down) => change({ sort: name, descending: down });
   const queues = data?.queues ?? [];
@@ -45,7 +46,7 @@ export function Queues({ params, allowed, user }) {
         <thead><tr>
           ${head("name", "Name", false)}${head("visible", "Waiting")}${head("in_flight", "In flight")}
           ${head("delayed", "Delayed")}${head("age", "Oldest")}${head("sent_rate", "Sent / s")}
-          <th class="number optional">Received / s</th><th class="optional">Sent, last minutes</th>${head("bytes", "Size")}
+          <th class="number optional">Received / s</th><th class="optional">Sent, last hour</th>${head("bytes", "Size")}
         </tr></thead>
         <tbody>${queues.map((queue) => html`<tr key=${queue.name} tabindex="-1">
           <td><a href=${hashOf(["queue", queue.name])}>${queue.name}</a>
@@ -65,6 +66,22 @@ export function Queues({ params, allowed, user }) {
         ${data?.next && html`<button onClick=${() => change({ after: data.next })}>Next page</button>`}
       </div>`}
     ${creating && html`<${CreateQueue} onClose=${() => setCreating(false)} />`}`;
+}
+
+// Messages sent in each minute of the last hour, by queue. The server has them in order of name, from "first" on.
+function useSentLately(allowed, first) {
+  const after = first && first.slice(0, -1);
+  const path = `metrics${query({ metrics: "sent", start: -3600, period_s: 60, limit: 200, after })}`;
+  const ask = async () => (allowed.has("penstock:ListQueueMetrics") ? admin("GET", path) : { queues: [] });
+  const { data } = useRepeated(ask, [path], 30);
+  const found = new Map();
+  for (const { queue, series } of data?.queues ?? []) {
+    const byTime = new Map(series[0]?.times.map((time, at) => [time, series[0].values[at]]));
+    const values = [];
+    for (let time = data.start; time < data.end; time += data.period_s) values.push(byTime.get(time) ?? 0);
+    found.set(queue, values);
+  }
+  return found;
 }
 
 function Totals({ queues, more }) {
