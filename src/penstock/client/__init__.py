@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from penstock.client.codec import DecodeError as DecodeError
     from penstock.client.codec import EncodeError as EncodeError
     from penstock.client.codec import JsonCodec as JsonCodec
-    from penstock.client.consumer.consumer import CannotStart as CannotStart
     from penstock.client.consumer.consumer import Consumer as Consumer
     from penstock.client.consumer.context import MessageContext as MessageContext
     from penstock.client.consumer.idempotency import Idempotency as Idempotency
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer.middleware import CallNext as CallNext
     from penstock.client.consumer.middleware import Middleware as Middleware
     from penstock.client.consumer.middleware import log_handled as log_handled
+    from penstock.client.consumer.receiving import CannotStart as CannotStart
     from penstock.client.consumer.retry import GIVE_UP as GIVE_UP
     from penstock.client.consumer.retry import Backoff as Backoff
     from penstock.client.consumer.retry import Constant as Constant
@@ -79,12 +79,13 @@ _MODULES = {
     "sync_producer": ("SyncProducer",),
     "buffer": ("BufferedReceiver",),
     "codec": ("DecodeError", "EncodeError", "JsonCodec"),
-    "consumer.consumer": ("CannotStart", "Consumer",),
+    "consumer.consumer": ("Consumer",),
     "consumer.context": ("MessageContext",),
     "consumer.idempotency": ("Idempotency", "IdempotencyStore",),
     "consumer.idempotency_stores": ("MemoryKeys", "RedisKeys", "SqliteKeys",),
     "consumer.metrics": ("Metrics",),
     "consumer.middleware": ("CallNext", "Middleware", "log_handled",),
+    "consumer.receiving": ("CannotStart",),
     "consumer.retry": ("GIVE_UP", "Backoff", "Constant", "Exponential", "GiveUp", "Retry", "RetryPolicy",),
     "consumer.settings": ("ConsumerSettings",),
     "consumer.tracing": ("Tracing",),

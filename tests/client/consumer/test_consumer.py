@@ -12,9 +12,11 @@ import pytest
 
 from client.consumer.fake_queue import NO_ANSWER, FakeQueue, Started, run
 from penstock.client.codec import DecodeError
-from penstock.client.consumer.consumer import CannotStart, Consumer
+from penstock.client.consumer.consumer import Consumer
 from penstock.client.consumer.context import MessageContext
+from penstock.client.consumer.receiving import CannotStart
 from penstock.client.consumer.retry import Constant, GiveUp, Retry, RetryPolicy
+from penstock.client.credentials import ProfileError
 from penstock.client.errors import api_error
 from penstock.client.structs import Message
 
@@ -218,6 +220,44 @@ def test_sys_exit_in_a_handler_is_a_failure_of_its_message() -> None:
         async with Started(queue, handle, retry=RetryPolicy(Constant(1))):
             await queue.empty()
         assert queue.reports[0]["reason"] == "RuntimeError: the handler raised SystemExit: 3"
+
+    run(story())
+
+
+def test_a_handler_that_cancels_itself_has_failed() -> None:
+    async def story() -> None:
+        queue = FakeQueue(is_penstock=True)
+        queue.put("x")
+
+        async def handle(body: str, context: MessageContext) -> None:
+            if context.attempt < 3:
+                inner = asyncio.create_task(asyncio.sleep(10))
+                inner.cancel()
+                await inner
+
+        async with Started(queue, handle, retry=RetryPolicy(Constant(5))):
+            await queue.empty()
+        assert queue.done("hide") == [("x", 5), ("x", 5)], "it does not come back at once"
+        assert queue.reports[0]["reason"] == "CancelledError"
+
+    run(story())
+
+
+def test_a_policy_that_fails_is_replaced_by_the_default() -> None:
+    async def story() -> None:
+        queue = FakeQueue()
+        queue.put("x")
+
+        def backoff(attempt: int) -> float:
+            raise ZeroDivisionError
+
+        async def handle(body: str, context: MessageContext) -> None:
+            if context.attempt < 3:
+                raise ValueError
+
+        async with Started(queue, handle, retry=RetryPolicy(backoff)):
+            await queue.empty()
+        assert [body for body, _ in queue.done("hide")] == ["x", "x"]
 
     run(story())
 
@@ -784,6 +824,36 @@ def test_a_message_that_may_not_be_deleted_is_delivered_again() -> None:
     run(story())
 
 
+def test_keys_that_are_away_for_a_while() -> None:
+    async def story() -> None:
+        queue, handled = FakeQueue(visibility_s=10, is_penstock=True), 0
+        queue.put("x")
+        methods = (
+            "get_queue_attributes", "receive_message", "delete_message_batch", "change_message_visibility_batch",
+            "change_message_visibility", "failures", "is_penstock",
+        )  # fmt: skip
+        expired = dict.fromkeys(methods, ProfileError("the session of the profile has ended"))
+        queue.failing |= expired
+
+        async def handle(body: str) -> None:
+            nonlocal handled
+            handled += 1
+            if handled < 3:
+                queue.failing |= expired
+            if handled == 1:
+                raise ValueError
+
+        async with Started(queue, handle):
+            for _ in range(4):
+                await asyncio.sleep(60)
+                queue.failing.clear()
+                await asyncio.sleep(60)
+            await queue.empty()
+        assert handled >= 2
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
@@ -924,6 +994,26 @@ def test_another_stop_is_in_a_hurry() -> None:
             await first
             assert asyncio.get_running_loop().time() - started < 15
             assert queue.visible == ["x"]
+
+    run(story())
+
+
+def test_a_server_that_does_not_answer_does_not_keep_a_stop_waiting() -> None:
+    async def story() -> None:
+        queue = FakeQueue(visibility_s=1000)
+        queue.put("x")
+
+        async def handle(body: str) -> None:
+            await asyncio.sleep(10_000)
+
+        async with Started(queue, handle) as consumer:
+            await queue.until(lambda: not queue.visible, "it is handled")
+            queue.answers_late_s = dict.fromkeys(
+                ("change_message_visibility_batch", "receive_message"), 10_000.0
+            )
+            started = asyncio.get_running_loop().time()
+            await consumer.stop(timeout_s=5)
+            assert asyncio.get_running_loop().time() - started < 20
 
     run(story())
 

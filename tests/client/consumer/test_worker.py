@@ -9,8 +9,8 @@ import pytest
 
 from client.consumer.fake_queue import FakeQueue, run
 from penstock.client import Idempotency, MemoryKeys
-from penstock.client.consumer.consumer import CannotStart
 from penstock.client.consumer.context import MessageContext
+from penstock.client.consumer.receiving import CannotStart
 from penstock.client.consumer.worker import Worker
 from penstock.client.errors import api_error
 
@@ -97,6 +97,35 @@ def test_it_runs_hooks_and_handlers_until_it_is_stopped() -> None:
         assert happened == ["start", "x by w7", "stop"] and queue.is_closed
         with pytest.raises(RuntimeError, match="does not run"):
             _ = app.client
+
+    run(story())
+
+
+def test_middleware_that_needs_the_client_is_added_at_the_start() -> None:
+    async def story() -> None:
+        queue, order = Served(), list[str]()
+        app = Worker(client=queue)
+
+        @app.on_start
+        def start() -> None:
+            client = app.client
+
+            async def late(context: MessageContext, call_next: Any) -> Any:
+                order.append(f"with a client: {client is queue}")
+                return await call_next()
+
+            app.use(late)
+
+        @app.handler("orders")
+        async def handle(body: str) -> None:
+            order.append(body)
+
+        queue.put("x")
+        serving = asyncio.create_task(app.serve())
+        await queue.empty()
+        await app.stop()
+        await serving
+        assert order == ["with a client: True", "x"]
 
     run(story())
 

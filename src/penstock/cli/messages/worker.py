@@ -77,7 +77,7 @@ def command(
     worker = _load(application)
     if stop_timeout is not None:
         worker.stop_timeout_s = stop_timeout
-    from penstock.client.consumer.consumer import CannotStart
+    from penstock.client.consumer.receiving import CannotStart
     from penstock.client.credentials import ProfileError
     from penstock.client.endpoint import EndpointError
 

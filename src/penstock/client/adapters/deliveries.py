@@ -13,7 +13,7 @@ from typing import Any
 from penstock.client.adapters.queues import DelayEarlyMessages
 from penstock.client.client import Client
 from penstock.client.consumer.consumer import Consumer
-from penstock.client.consumer.retry import VISIBILITY_S_MAX, GiveUp
+from penstock.client.consumer.retry import VISIBILITY_S_MAX, GiveUp, Retry
 from penstock.client.structs import Message
 
 _SETTLE_S_MAX = 10.0  # at the end: for the requests about messages that are settled
@@ -37,10 +37,10 @@ class Delivery:
 
     def give_back(self) -> None:
         """Make it visible at once."""
-        self._settle(self._settled.cancel)
+        self._settle(lambda: self._settled.set_exception(Retry(after=0)))
 
     async def settled(self) -> None:
-        """As a handler: returns, raises, or is cancelled."""
+        """As a handler: returns or raises."""
         await self._settled
 
     def _settle(self, change: Callable[[], Any]) -> None:

@@ -72,6 +72,8 @@ class MessageContext:
         SQS: a message can be kept for twelve hours in all."""
         if not seconds > 0:
             raise ValueError(f"invalid value {seconds} for seconds: expected more than 0")
+        if self.lease_lost.is_set():
+            return
         for lease in self._job:
             self._loop.call_soon_threadsafe(self._extend, lease, seconds)
 

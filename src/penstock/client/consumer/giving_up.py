@@ -23,6 +23,7 @@ from penstock.client.consumer.context import attempt_of
 from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import GiveUp, Retry
 from penstock.client.consumer.settling import Settling
+from penstock.client.credentials import ProfileError
 from penstock.client.errors import ApiError, Unavailable
 from penstock.client.large_payloads import split_handle
 from penstock.client.objects import Json, quoted
@@ -69,7 +70,7 @@ class FailureReports:
                 )
             else:
                 log.debug("a failure was not reported", extra=self._about(refusal))
-        except (Unavailable, TimeoutError) as error:
+        except (Unavailable, ProfileError, TimeoutError) as error:
             log.debug("a failure was not reported", extra=self._about(error))
 
     def _about(self, error: Exception) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Durations:
 
 
 class Metrics:
-    """A middleware. ``interrupted`` are calls that were cancelled: the message was lost, or the worker stopped."""
+    """A middleware. ``interrupted`` are calls that do not count: the message was lost, or the worker stopped."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Result], int] = {}
@@ -55,6 +55,8 @@ class Metrics:
         try:
             returned = await call_next()
             result = "duplicate" if context.is_duplicate else "done"
+            if context.lease_lost.is_set():
+                result = "interrupted"
             return returned
         except Retry:
             result = "retry"

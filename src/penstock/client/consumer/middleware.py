@@ -38,7 +38,10 @@ async def log_handled(context: MessageContext, call_next: CallNext) -> Any:
     level, text, error = logging.INFO, "handled", None
     try:
         result = await call_next()
-        text = "skipped: handled before" if context.is_duplicate else "handled"
+        if context.lease_lost.is_set():
+            text = "interrupted"
+        elif context.is_duplicate:
+            text = "skipped: handled before"
         return result
     except Retry as retry:
         text = f"to be retried: {retry}"

@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.client.client import Client
 from penstock.client.consumer.leases import HeldLeases, Lease
 from penstock.client.consumer.retry import visibility_s
+from penstock.client.credentials import ProfileError
 from penstock.client.errors import ApiError, Unavailable, api_error, is_final
 from penstock.client.structs import BatchResult, DoneEntry, FailedEntry, VisibilityEntry
 
 log = logging.getLogger("penstock.worker")
 
 T = TypeVar("T")
+
+TROUBLE: Final = (ApiError, Unavailable, ProfileError)
+"""What requests raise: the server refuses, does not answer, or there are no keys at the moment."""
 
 _ENTRIES_MAX = 10  # SQS: of one batch
 _DELETES_AT_ONCE = 4  # requests
@@ -41,13 +45,13 @@ class Settling:
         while not lease.is_lost:
             try:
                 await self._deletes.delete(lease.message.receipt_handle)
-            except (ApiError, Unavailable) as error:
+            except Exception as error:
+                about = self._about(lease, error)
                 if is_final(error):
-                    log.error(
-                        "cannot delete a message: it will be delivered again", extra=self._about(lease, error)
-                    )
+                    log.error("cannot delete a message: it will be delivered again", extra=about)
                     self._leases.refused(lease)
                     break
+                log.warning("cannot delete a message: trying again", extra=about)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _PAUSE_S_MAX)
             else:
@@ -64,7 +68,7 @@ class Settling:
         try:
             async with asyncio.timeout(min(lease.until for lease, _ in due) - now):
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
-        except (ApiError, Unavailable, TimeoutError) as error:
+        except (*TROUBLE, TimeoutError) as error:
             log.warning(
                 "cannot extend messages: trying again", extra={"queue": self._queue, "reason": str(error)}
             )
@@ -85,7 +89,7 @@ class Settling:
         seconds = visibility_s(pause_s, now - lease.received_at)
         try:
             await self._client.change_message_visibility(self._queue, lease.message.receipt_handle, seconds)
-        except (ApiError, Unavailable) as error:
+        except TROUBLE as error:
             log.warning("cannot set the pause before the next attempt", extra=self._about(lease, error))
 
     async def give_back(self, leases: Sequence[Lease]) -> None:
@@ -97,7 +101,7 @@ class Settling:
             try:
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
                 self.given_back += len(result.successful)
-            except (ApiError, Unavailable) as error:
+            except TROUBLE as error:
                 about = {"queue": self._queue, "messages": len(given_back), "reason": str(error)}
                 log.warning(
                     "cannot give messages back: they are visible when their timeout ends", extra=about
@@ -138,7 +142,7 @@ class DeleteBatches:
                 handles = [handle for handle, _ in batch]
                 result: BatchResult[DoneEntry] = await self._client.delete_message_batch(self._queue, handles)
                 failed = {entry.id: entry for entry in result.failed}
-            except (ApiError, Unavailable) as caught:
+            except Exception as caught:  # those who wait are to get it, whatever it is
                 error = caught
             for place, (_, done) in enumerate(batch):
                 if done.done():

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.client.client import Client
 from penstock.client.codec import Codec
-from penstock.client.consumer.consumer import CannotStart, Consumer, OnError
+from penstock.client.consumer.consumer import Consumer
+from penstock.client.consumer.failures import OnError
 from penstock.client.consumer.handlers import HandlerFunction
 from penstock.client.consumer.idempotency import Idempotency
 from penstock.client.consumer.middleware import Middleware, log_handled
+from penstock.client.consumer.receiving import CannotStart
 from penstock.client.consumer.settings import ConsumerSettings, default_worker_name
 from penstock.client.queue_names import queue_name
 
@@ -138,6 +140,7 @@ class Worker:
         """Handle messages until :meth:`stop`. ``queues``: only these. ``concurrency`` and ``endpoint`` replace what
         the application says. Raises CannotStart, EndpointError or ProfileError."""
         chosen = self._chosen(queues)
+        self._is_stopping = False
         if self._client is None or any(endpoint.values()):
             given = {name: value for name, value in endpoint.items() if value is not None}
             self._client = Client(**{**self._endpoint, **given})  # type: ignore[arg-type]
