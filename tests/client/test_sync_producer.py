@@ -43,10 +43,10 @@ class FakeClient:
 
 def test_messages_of_many_threads_share_requests() -> None:
     client = FakeClient()
-    with SyncProducer(client, "orders", linger_s=0.05) as producer, ThreadPoolExecutor(20) as threads:
+    with SyncProducer(client, "orders", linger_s=3600) as producer, ThreadPoolExecutor(20) as threads:
         sent = list(threads.map(producer.send, (str(number) for number in range(200))))
     assert [one.message_id for one in sent] == [f"id-{number}" for number in range(200)]
-    assert len(client.sizes) < 100
+    assert client.sizes == [10] * 20
 
 
 def test_a_submitted_message_is_sent_by_a_flush_or_a_close() -> None:

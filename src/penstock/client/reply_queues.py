@@ -55,20 +55,20 @@ def is_abandoned(tags: Mapping[str, str], now_ms: int) -> bool:
 
 
 class ReplyQueue:
-    """The host queue of this process."""
+    """The host queue of this process. ``url`` is None before it is created, and after someone deleted it."""
 
     def __init__(self, client: Client, prefix: str, idle_s: float) -> None:
         self._client = client
         self._prefix = prefix
         self._idle_s = idle_s
         self._creating = asyncio.Lock()
-        self._url: str | None = None
+        self.url: str | None = None
 
     async def ensure(self) -> str:
         """Its URL; it is created if there is none."""
         async with self._creating:
-            if self._url is None:
-                self._url = await self._client.create_queue(
+            if self.url is None:
+                self.url = await self._client.create_queue(
                     f"{self._prefix}{uuid4().hex}",
                     {"MessageRetentionPeriod": _RETENTION_S},
                     {
@@ -77,28 +77,28 @@ class ReplyQueue:
                         _PROCESS_TAG: default_worker_name(),
                     },
                 )
-            return self._url
+            return self.url
 
     def forget(self, url: str) -> None:
         """Someone deleted it."""
-        if self._url == url:
-            self._url = None
+        if self.url == url:
+            self.url = None
 
     async def beat(self) -> None:
         """Send heartbeats, for ever."""
         while True:
             await asyncio.sleep(self._idle_s / _BEATS)
-            if self._url is None:
+            if self.url is None:
                 continue
             try:
-                await self._client.tag_queue(self._url, {_HEARTBEAT_TAG: str(_now_ms())})
+                await self._client.tag_queue(self.url, {_HEARTBEAT_TAG: str(_now_ms())})
             except QueueDoesNotExist:
                 pass  # those who receive from it notice
             except (ApiError, Unavailable) as error:
                 _log.warning("cannot send a heartbeat to the reply queue: %s", error)
 
     async def delete(self) -> None:
-        url, self._url = self._url, None
+        url, self.url = self.url, None
         if url is not None:
             try:
                 await self._client.delete_queue(url)
@@ -106,11 +106,15 @@ class ReplyQueue:
                 _log.warning("cannot delete the reply queue, which others will do: %s", error)
 
 
-async def delete_abandoned(client: Client, prefix: str = QUEUE_PREFIX) -> int:
+async def delete_abandoned(
+    client: Client, prefix: str = QUEUE_PREFIX, *, but: ReplyQueue | None = None
+) -> int:
     """Delete the reply queues of processes that have died. How many. Raises ApiError and Unavailable."""
     deleted = 0
     async for page in client.list_queue_pages(prefix):
         for url in page.queue_urls:
+            if but is not None and url == but.url:
+                continue
             try:
                 if is_abandoned(await client.list_queue_tags(url), _now_ms()):
                     await client.delete_queue(url)
@@ -120,12 +124,12 @@ async def delete_abandoned(client: Client, prefix: str = QUEUE_PREFIX) -> int:
     return deleted
 
 
-async def sweep(client: Client, prefix: str, period_s: float) -> None:
+async def sweep(client: Client, prefix: str, period_s: float, own: ReplyQueue) -> None:
     """Delete abandoned queues from time to time, for ever; not all processes at the same time."""
     while True:
         await asyncio.sleep(period_s * random.uniform(0.5, 1.5))
         try:
-            if deleted := await delete_abandoned(client, prefix):
+            if deleted := await delete_abandoned(client, prefix, but=own):
                 _log.info("deleted %d reply queues of processes that have died", deleted)
         except (ApiError, Unavailable) as error:
             _log.warning("cannot look for abandoned reply queues: %s", error)

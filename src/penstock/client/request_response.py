@@ -72,7 +72,7 @@ class RequestSender:
     async def __aenter__(self) -> Self:
         self._start(self._receive())
         self._start(self._replies.beat())
-        self._start(sweep(self._client, self._queue_prefix, self._idle_s))
+        self._start(sweep(self._client, self._queue_prefix, self._idle_s, self._replies))
         return self
 
     async def __aexit__(

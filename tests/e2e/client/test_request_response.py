@@ -102,13 +102,12 @@ def test_a_response_after_the_timeout_is_dropped(run: Run) -> None:
             return order.drink
 
         async with answered(client, slow) as queue, RequestSender(client) as requests:
-            with pytest.raises(TimeoutError, match=r"no response from orders within 0\.1 seconds"):
-                await requests.request(queue, Order("coffee"), timeout_s=0.1)
-            await waiting.wait()
+            while not waiting.is_set():
+                with pytest.raises(TimeoutError, match=r"no response from orders within 0\.1 seconds"):
+                    await requests.request(queue, Order("coffee"), timeout_s=0.1)
             go_on.set()
             while not requests.late_responses:
                 assert await requests.request(queue, Order("tea"), expected=str) == "tea"
-            assert requests.late_responses == 1
 
     run(test)
 
