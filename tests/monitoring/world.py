@@ -109,6 +109,7 @@ class MonitoringWorld(ShardsWorld):
         """The list gets the response."""
         call = Call(request_id="rid", space=space, sender="SENDER", base_url=URL, principal=self.principal)
         responses: list[Response] = []
+        self.last_request = request
         self.dispatcher.answer(request, call, responses.append)
         return responses
 

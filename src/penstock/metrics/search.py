@@ -17,7 +17,7 @@ Matches = Callable[[MetricKey], bool]
 SEARCH_LENGTH_MAX = 1024
 _DEPTH_MAX = 20
 _SCHEMA = re.compile(r"\s*\{([^{}]*)\}")
-_WORD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([()=]|[^\s()="']+))""")
+_WORD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([()=]|[^\s()="'{}]+))""")
 _OPERATORS = frozenset(("AND", "OR", "NOT", "(", ")", "="))
 
 
@@ -57,7 +57,7 @@ def _words(text: str) -> list[tuple[str, bool]]:
     while at < end:
         found = _WORD.match(text, at)
         if found is None:
-            raise ExpressionInvalid("a quote of a search is not closed")
+            raise ExpressionInvalid(f"unexpected {text[at:].lstrip()[:10]!r} in a search")
         quoted = found[1] if found[1] is not None else found[2]
         words.append((found[3], False) if quoted is None else (quoted, True))
         at = found.end()

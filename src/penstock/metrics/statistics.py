@@ -68,8 +68,8 @@ def percentile(bucket: Bucket, percent: float) -> float | None:
     """The smallest value that so many percent of all values do not exceed."""
     if not bucket.has_distribution or not bucket.count:
         return None
-    if percent <= 0:
-        return bucket.min
+    if percent <= 0 or percent >= 100:  # these are known exactly
+        return bucket.min if percent <= 0 else bucket.max
     wanted = bucket.count * percent / 100
     seen = 0.0
     value = bucket.max
