@@ -34,8 +34,8 @@ Rows = list[tuple[str, str]]
 
 SERVER = """\
 Commands about queues and messages work on any server that speaks SQS. They find it, its region and keys as the
-AWS CLI does; keys come from variables, or from a profile in `~/.aws` (`aws_access_key_id` or
-`credential_process`). The server is the first that is given: `--endpoint-url`, `--context` or
+AWS CLI does; keys come from variables, or from a profile in `~/.aws` (`aws_access_key_id`,
+`credential_process` or `role_arn`). The server is the first that is given: `--endpoint-url`, `--context` or
 `PENSTOCK_CONTEXT`, `AWS_ENDPOINT_URL_SQS`, `AWS_ENDPOINT_URL`, the context in use, `endpoint_url` of the
 profile; else it is `http://127.0.0.1:9324`. `aws` instead of a URL is Amazon SQS in the region. A command that
 Amazon SQS has no action for says that it needs Penstock; counts of Amazon SQS are approximate."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import os
 import re
 import subprocess
@@ -31,6 +32,9 @@ EXAMPLES = [
 ]
 
 
+_accounts = itertools.count(300_000_000_000)  # one for each example, so that queues are its own
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_example_says_what_it_prints(page: str) -> None:
     assert len(_EXAMPLE.findall(PAGES[page])) == PAGES[page].count("```python") > 0
@@ -48,7 +52,7 @@ def test_an_example(server: ServerProcess, s3: FakeS3, tmp_path: Path, script: s
     file.write_text(script)
     environment = {
         **os.environ, "AWS_ENDPOINT_URL": server.url, "AWS_ENDPOINT_URL_S3": s3.url, "XDG_CONFIG_HOME": str(tmp_path),
-        "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any",
+        "AWS_ACCESS_KEY_ID": str(next(_accounts)), "AWS_SECRET_ACCESS_KEY": "any",
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", str(file)], env=environment, cwd=tmp_path,
