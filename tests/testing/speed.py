@@ -1,4 +1,5 @@
-"""Measures what a broker in a test costs, and prints the table of docs/testing.md.
+"""Measures what a broker in a test costs, and prints the table of docs/testing.md: processor time, of the test and of
+the broker, which depends less on what else the machine does.
 
 .venv/bin/python tests/testing/speed.py
 """
@@ -14,16 +15,16 @@ from collections.abc import Callable
 
 from penstock.testing import Broker
 
-IMPORT = "import time, pytest; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+IMPORT = "import time, pytest; t = time.process_time(); import {}; print(time.process_time() - t)"
 
 
 def timed(action: Callable[[], object], times: int) -> float:
     """The median, in milliseconds."""
     took = []
     for _ in range(times):
-        begin = time.perf_counter()
+        begin = time.process_time()
         action()
-        took.append(time.perf_counter() - begin)
+        took.append(time.process_time() - begin)
     return statistics.median(took) * 1000
 
 
