@@ -95,6 +95,11 @@ class Broker:
         return await self._others.ask(question, shards, about)
 
     @property
+    def partitions(self) -> list[Partition]:
+        """Of the shards that this process owns."""
+        return list(self._partitions.values())
+
+    @property
     def owned(self) -> Set[int]:
         return self._partitions.keys()
 

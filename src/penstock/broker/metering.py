@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
-from penstock.broker.recording import Levels, MinuteLooks, QueueRecorder, SecondsMemory
+from penstock.broker.recording import NO_LOOKS, Levels, MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
 from penstock.clock import wall_offset
@@ -98,6 +98,11 @@ class Metering:
         holds = queue.memory.loaded and queue.rules.backlog.total > 0
         return holds or (queue.metrics.used_ms > 0 and now_ms - queue.metrics.used_ms < _ACTIVE_MS + MINUTE)
 
+    def last_looks(self, queue: LiveQueue) -> MinuteLooks:
+        """What was seen of a queue at the end of the last minute."""
+        recorder = self._recorders.get(queue)
+        return NO_LOOKS if recorder is None else recorder.last_looks
+
     def _wall_offset_ms(self) -> int:
         return self._offset_ms
 
@@ -125,26 +130,12 @@ class Metering:
         for queue in list(self._awake):
             metrics, recorder = queue.metrics, self._recorders[queue]
             metrics.pass_time(now_ms)
-            recorder.look(now_ms, self._levels(queue, now_ms))
+            recorder.look(now_ms, levels_of(queue, now_ms))
             if now_ms - metrics.used_ms > _AWAKE_MS:
                 recorder.awake = False
                 self._awake.pop(queue, None)
         if self._awake and not self._stopped:
             self._set_tick()
-
-    def _levels(self, queue: LiveQueue, now_ms: int) -> Levels | None:
-        """None if the store would have to be asked."""
-        rules = queue.rules
-        if not queue.memory.loaded or self._shard.lease_ended():
-            return None
-        if rules.next_deadline_ms() <= now_ms:
-            rules.advance(now_ms, self._shard.changes)
-            queue.decided(now_ms)
-        if isinstance(rules, FifoQueue):
-            if rules.settings.delay_ms and rules.backlog.total:
-                return None
-            return _levels_of(queue, rules.counts_with(0, now_ms))
-        return _levels_of(queue, rules.counts(now_ms))
 
     # -- every minute ----------------------------------------------------------------------------------------
 
@@ -254,10 +245,10 @@ class Metering:
         }
 
     async def _exact_levels(self, queue: LiveQueue) -> Levels | None:
-        levels = self._levels(queue, self._shard.clock.now_ms())
+        levels = levels_of(queue, self._shard.clock.now_ms())
         if levels is None and queue.memory.loaded:
             try:
-                levels = _levels_of(queue, await queue.counts())
+                levels = _counted_levels(queue, await queue.counts())
             except PenstockError:
                 return None  # it is deleted, or the store cannot be read
         return levels
@@ -318,7 +309,7 @@ class Metering:
         }
         chunks: dict[int, list[TimedRow]] = {}
         for queue, recorder in self._recorders.items():
-            looks = MinuteLooks(self._levels(queue, now_ms), None, None)
+            looks = MinuteLooks(levels_of(queue, now_ms), None, None)
             if rows := self._rows_until_now(queue, recorder, looks):
                 chunks[queue.id] = rows
         if chunks:
@@ -405,7 +396,22 @@ class Metering:
         return recorder.rows_until_now(metrics.totals, metrics.sizes, looks)
 
 
-def _levels_of(queue: LiveQueue, counts: Counts) -> Levels:
+def levels_of(queue: LiveQueue, now_ms: int) -> Levels | None:
+    """None if memory is not loaded, or the store would have to be asked."""
+    rules, shard = queue.rules, queue.shard
+    if not queue.memory.loaded or shard.lease_ended():
+        return None
+    if rules.next_deadline_ms() <= now_ms:
+        rules.advance(now_ms, shard.changes)
+        queue.decided(now_ms)
+    if isinstance(rules, FifoQueue):
+        if rules.settings.delay_ms and rules.backlog.total:
+            return None
+        return _counted_levels(queue, rules.counts_with(0, now_ms))
+    return _counted_levels(queue, rules.counts(now_ms))
+
+
+def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
     rules = queue.rules
     groups = rules.groups_in_flight if isinstance(rules, FifoQueue) else None
     return Levels(counts.visible, counts.in_flight, counts.delayed, groups)

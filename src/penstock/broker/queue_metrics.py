@@ -52,8 +52,8 @@ class QueueMetrics:
     """Of one live queue since it was loaded. Before counting, :meth:`turn` if ``second_ends_ms`` has come."""
 
     __slots__ = (
-        "_before", "_passed_ms", "_period_ends_ms", "_recorder", "_sent_bytes", "deleted", "duplicates", "empty",
-        "processed", "processing_ms", "received", "second_ends_ms", "sent", "size_counts", "sizes", "used_ms",
+        "_before", "_passed_ms", "_period_ends_ms", "_recorder", "_sent_bytes", "_size_counts", "deleted",
+        "duplicates", "empty", "processed", "processing_ms", "received", "second_ends_ms", "sent", "sizes", "used_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class QueueMetrics:
         self.processed = 0  # messages that were deleted after a receive
         self.processing_ms = 0  # for how long they were held, in all
         self.sizes: dict[int, int] = {}  # of messages that were sent in this second, and how many of each
-        self.size_counts = [0] * (len(SIZE_LIMITS) + 1)  # of those sent before, by limits
+        self._size_counts = [0] * (len(SIZE_LIMITS) + 1)  # of those sent before, by limits
         self._sent_bytes = 0  # of those sent before
         self.second_ends_ms = 0
         self.used_ms = 0  # by a request
@@ -98,7 +98,7 @@ class QueueMetrics:
         self._passed_ms = now_ms - now_ms % SECOND
         sizes, self.sizes = self.sizes, {}
         for size, count in sizes.items():
-            self.size_counts[bisect_left(SIZE_LIMITS, size)] += count
+            self._size_counts[bisect_left(SIZE_LIMITS, size)] += count
             self._sent_bytes += size * count
         if self._recorder is not None:
             self._recorder.pass_time(now_ms, self.totals, sizes)
@@ -110,6 +110,13 @@ class QueueMetrics:
             self.sent, self.received, self.deleted, self.empty, self.duplicates, sent_bytes, self.processed,
             self.processing_ms,
         )  # fmt: skip
+
+    def all_size_counts(self) -> list[int]:
+        """Of all sent messages, by limits."""
+        counts = list(self._size_counts)
+        for size, count in self.sizes.items():
+            counts[bisect_left(SIZE_LIMITS, size)] += count
+        return counts
 
     def per_second(self, now_ms: int) -> Rates:
         """Over the periods of the last minute, the present one included."""

@@ -142,7 +142,8 @@ class QueueRecorder:
 
     __slots__ = (
         "_chunks", "_ended_minutes", "_levels", "_looked", "_memory", "_minute_base", "_minute_s", "_on_used",
-        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake", "minutes",
+        "_second_base", "_second_s", "_seconds", "_sizes", "_unlooked", "_wall_offset_ms", "awake", "last_looks",
+        "minutes",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +164,7 @@ class QueueRecorder:
         self._levels: _LevelsOfMinute | None = None  # if this minute is looked at every second
         self.minutes = Rows(MINUTE_S)
         """Those that are not in a stored chunk."""
+        self.last_looks = NO_LOOKS  # at the end of the last minute
 
     # -- counts ----------------------------------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ class QueueRecorder:
         gauges: list[Gauge | None] = list(looks.levels or ())
         if self._levels is not None and self._levels.begin_s == minute_s:
             gauges, self._levels = self._levels.gauges(), None
-        self._looked = looks.levels or self._looked
+        self._looked, self.last_looks = looks.levels or self._looked, looks
         ended[-1] = minute_s, _with_gauges(ended[-1][1], gauges, looks)
         return ended
 

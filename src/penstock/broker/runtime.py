@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter, thread_time
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import StoreClosed
+from penstock.metrics.histogram import Histogram
 from penstock.promise import Promise
 
 T = TypeVar("T")
@@ -132,29 +134,37 @@ class LoopRuntime:
         reader: Worker,
         *,
         commits_on_loop: bool = True,
+        commit_times: Histogram | None = None,
     ) -> None:
         """``reader`` may serve several shards, and is not closed with this one. ``commits_on_loop``: a quick commit
-        may run there, which one over a network never does."""
+        may run there, which one over a network never does. ``commit_times``: of all shards."""
         self._loop = loop
         self._clock = clock
         self._writer = Worker("penstock-writer", loop)
         self._reader = reader
         self._placement = CommitPlacement() if commits_on_loop else None
+        self._commit_times = commit_times or Histogram()
         self.soon: Callable[[Callable[[], None]], Any] = loop.call_soon
 
     def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
-        placement = self._placement
+        placement, began_s = self._placement, perf_counter()
         if placement is None or not short or self._writer.pending or not placement.on_loop():
-            self._writer.give(job, done)
+            self._writer.give(job, partial(self._written, began_s, done))
             return
-        idle_from = perf_counter() - thread_time()
+        idle_from = began_s - thread_time()
         value, failure = None, None
         try:
             value = job()
         except BaseException as error:
             failure = error
-        placement.waited(perf_counter() - thread_time() - idle_from)
+        ended_s = perf_counter()
+        placement.waited(ended_s - thread_time() - idle_from)
+        self._commit_times.observe(ended_s - began_s)
         done(value, failure)
+
+    def _written(self, began_s: float, done: Done[T], value: T | None, error: BaseException | None) -> None:
+        self._commit_times.observe(perf_counter() - began_s)
+        done(value, error)
 
     def write(self, job: Callable[[], T]) -> Promise[T]:
         return _promised(self._writer, job)

@@ -107,6 +107,7 @@ class Shard:
         dropped: to be asked before anything is answered from memory without a commit."""
         self.refuses: str | None = None  # why the store takes no new messages for the time being
         self.is_away = False  # the store cannot be reached, which is why
+        self.commits = self.refused_commits = 0  # since the shard was opened
         # The last refused commit.
         self._refused_number, self._refused_why, self._refused_logged_ms = -1, "", 0
         # Why it cannot be known whether the commit under way was made.
@@ -442,6 +443,7 @@ class Shard:
 
     def _committed(self, commit: Commit, skipped: Set[int]) -> None:
         self._under_way = None
+        self.commits += 1
         self.changes.durable = commit.changes.number
         commit.skipped = skipped
         now_ms = self._commit_now_ms or self.clock.now_ms()
@@ -501,6 +503,7 @@ class Shard:
                 each.done.fail(error)
 
     def _note_refused(self, number: int, why: str) -> None:
+        self.refused_commits += 1
         now_ms = self.clock.now_ms()
         if why != self._refused_why or now_ms >= self._refused_logged_ms + MINUTE:
             log.error("a commit failed, its requests get 503: %s", why)

@@ -219,6 +219,7 @@ class Forwarder:
         self._waiting_bytes = 0
         self._streams = OpenStreams(self._limits.stream_idle_s)
         self.stopping = False  # others keep their requests until the next owner is there
+        self.passed_on = self.served = 0  # requests of our clients for others, and of other processes here
 
     def listen(self, listener: LinkListener) -> None:
         """Serve what other processes pass on."""
@@ -237,6 +238,7 @@ class Forwarder:
         if request.on_not_owned is not None:
             request.on_not_owned(shard)  # it was passed on to us: once is enough
             return
+        self.passed_on += 1
         peer = request.peer
         passed = PassedRequest(
             request.id, request.method, request.target, request.headers, request.raw_headers, request.body,
@@ -341,6 +343,7 @@ class Forwarder:
         if self.stopping:
             incoming.fail(NotOwned(SAME_SHARD))
             return
+        self.served += 1
         served = _Served(incoming, self._streams)
         request = self._serve(passed, served.respond, served.not_owned)
         if not served.is_answered:

@@ -139,16 +139,9 @@ class ClusterShards:
         return first_summaries(found, query)
 
     async def series(self, query: SeriesQuery) -> list[QueueSeries]:
-        every = list(range(self._owned.shards))
-        names = query.only
-        if names is not None:
-            every = sorted(
-                {
-                    shard_of(QueueName(query.space.account, query.space.region, name), self._owned.shards)
-                    for name in names
-                }
-            )
-        found = await self._gather(SERIES, every, lambda shards: SeriesQuestion(shards, query))
+        shards, named = self._owned.shards, query.named
+        asked = list(range(shards)) if named is None else sorted({shard_of(name, shards) for name in named})
+        found = await self._gather(SERIES, asked, lambda shards: SeriesQuestion(shards, query))
         return first_series(found, query)
 
     async def targets(self, space: Space) -> set[str]:

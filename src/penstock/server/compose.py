@@ -12,6 +12,7 @@ from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.clock import SystemClock
 from penstock.errors import StoreError
+from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
@@ -21,12 +22,15 @@ from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
 from penstock.server.http.listener import Listener
 from penstock.server.logs import set_log_level
+from penstock.server.metrics.page import MetricsPage, MetricsPort
+from penstock.server.metrics.requests import RequestMeter
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
 from penstock.server.routes import Mount, Routes
 from penstock.server.security import Security
+from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config
 from penstock.server.settings.queues import declare_queues
 from penstock.server.settings.types import REGION_PLACEHOLDER
@@ -90,6 +94,10 @@ class Parts:
         self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
         self.health = Health()
+        self.meter = RequestMeter()
+        self.commit_times = Histogram()
+        self.metrics_page = MetricsPage(self, origins, None if place is None else place.worker)
+        self.metrics_port: MetricsPort | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
         self.warns_of_disk = True  # else another process does
         self.health.show("disk", self.disk_space.shown)
@@ -103,6 +111,7 @@ class Parts:
             health=self.health,
             throttle=self.security.throttle(config),
             recorder=self.security.recorder,
+            meter=self.meter,
             pages=pages,
         )
         self.console = Console(
@@ -146,6 +155,7 @@ class Parts:
             self.webhooks.post,
             self.config.monitoring_limits,
         )
+        self.broker.questions.append(self.metrics_page.question)
         self.shards = OpenShards(self.site, self.broker, encryption, self._runtimes(), self._on_fatal)
         if self._link_security is not None:
             self.node = ClusterNode(
@@ -165,13 +175,25 @@ class Parts:
             authorize if self.security.credentials is not None else None,
             None if self.links is None else self.links.forwarder.pass_on,
         )
-        dispatcher = Dispatcher(services, *around)
+        dispatcher = Dispatcher(services, *around, self.meter.of_action)
         self._routes.peek = PeekPage(_sqs(self), *around).answer
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
+        self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
+        self.metrics_page.is_open = True
+
+    async def open_metrics_port(self, *, shared: bool = False) -> Address | None:
+        """``shared``: with the process that takes the place of this one. Returns the address with its port, None if
+        there is none. Raises OSError."""
+        if self.config.metrics_listen is None:
+            return None
+        self.metrics_port = MetricsPort(self.metrics_page, self.health)
+        return await self.metrics_port.open(self.config.metrics_listen, shared=shared)
 
     def _runtimes(self) -> Runtimes:
         if not self.config.test_clock:
-            return LoopRuntimes(self.site.shards, commits_on_loop=self.site.is_local)
+            return LoopRuntimes(
+                self.site.shards, commits_on_loop=self.site.is_local, commit_times=self.commit_times
+            )
         from penstock.testing.controlled_time import ControlledTime  # not needed elsewhere
 
         self.controlled_time = ControlledTime(asyncio.get_running_loop())
@@ -250,6 +272,8 @@ class Parts:
         """Accept nothing new and answer every long poll with no messages."""
         self.health.expect(_STOPPING)
         self.listener.stop_accepting()
+        if self.metrics_port is not None:
+            self.metrics_port.close()
         self.console.stop()
         self.broker.end_polls()
 

@@ -93,6 +93,9 @@ class ProcessControl:
             raise admin_fault("NotPossible", f"The audit log cannot be read: {error.strerror}.") from None
         return [AuditEventInfo(**event._asdict()) for event in found]
 
+    async def metrics(self) -> bytes:
+        return await self._parts.metrics_page.text(open_metrics=False)
+
     async def backup(self) -> BackupStream:
         config = self._parts.config
         try:

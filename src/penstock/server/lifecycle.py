@@ -108,6 +108,7 @@ async def _serve(config: Config, human: bool, terminal: Terminal) -> None:
     parts.reloading.load = lambda: within_descriptor_limit(load_again(config))
     try:
         addresses = await _listen(config, parts)
+        await open_metrics_port(parts)
         started = time.perf_counter()
         await start_step(config, parts.load())
         forget_start()
@@ -207,6 +208,15 @@ async def _listen(config: Config, parts: Parts) -> list[Address]:
             port = await parts.listener.listen(address.host, address.port, tls)
         opened.append(Address(address.host, port))
     return opened
+
+
+async def open_metrics_port(parts: Parts, *, shared: bool = False) -> None:
+    """Raises StartError."""
+    wanted = parts.config.metrics_listen
+    if wanted is not None:
+        with listen_errors(wanted):
+            address = await parts.open_metrics_port(shared=shared)
+        log.info("metrics are at http://%s/metrics", address)
 
 
 @contextmanager

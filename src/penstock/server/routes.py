@@ -32,6 +32,7 @@ from penstock.wire.service import TRACE_BYTES_MAX, Call, Fault, Response
 if TYPE_CHECKING:
     from penstock.cluster.forwarding import Forwarder
     from penstock.server.audit.recorder import AuditRecorder
+    from penstock.server.metrics.requests import RequestMeter
 
 log = logging.getLogger("penstock.http")
 
@@ -45,6 +46,7 @@ class Mount(NamedTuple):
 
     handler: Callable[[Request], Coroutine[Any, Any, Response]]
     for_any_page: bool = False  # web pages of any origin may call it, even on an open server
+    accepts: Callable[[Request], bool] | None = None  # if not, the request goes to the services
 
 
 class Dispatch(Protocol):
@@ -61,6 +63,7 @@ class Routes:
         health: Health,
         throttle: Throttle | SharedThrottle | None = None,
         recorder: AuditRecorder | None = None,
+        meter: RequestMeter | None = None,
         pages: WebPageFilter | None = None,
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class Routes:
         self._health = health
         self._throttle = throttle
         self._recorder = recorder
+        self._meter = meter
         self.pages = pages
         self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
         self._requesters = Requesters()
@@ -158,6 +162,8 @@ class Routes:
         except Fault as fault:
             if self._recorder is not None:
                 self._recorder.refused_early(request, fault, caller)
+            if self._meter is not None:
+                self._meter.refused(fault.code)
             request.respond(refusal(fault, request.id, request))
             return
         headers, peer = request.headers, request.peer
@@ -218,7 +224,8 @@ class Routes:
             return self._root if not query and request.method in (b"GET", b"HEAD") else None
         if b"access-control-request-method" in request.headers and request.method == b"OPTIONS":
             return None
-        return self._mounts.get(segment)
+        mount = self._mounts.get(segment)
+        return None if mount is None or (mount.accepts is not None and not mount.accepts(request)) else mount
 
     def _serve_mount(self, mount: Mount, request: Request) -> None:
         if not mount.for_any_page and self.pages is not None:
@@ -229,7 +236,12 @@ class Routes:
             except Fault as fault:
                 request.respond(refusal(fault, request.id, request))
                 return
-        run(mount.handler(request), _MountResponse(request))
+        answer_with(mount.handler(request), request)
+
+
+def answer_with(handled: Coroutine[Any, Any, Response], request: Request) -> None:
+    """The outcome of a handler becomes the response."""
+    run(handled, _MountResponse(request))
 
 
 class _MountResponse:

@@ -16,6 +16,7 @@ from penstock.broker.runtime import LoopRuntime, Runtime, Worker
 from penstock.broker.shard import Shard
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, StoreBroken, StoreError, StoreRefused
+from penstock.metrics.histogram import Histogram
 from penstock.promise import run_detached, start
 from penstock.server.encryption import Encryption
 from penstock.store.encrypted import EncryptedStore
@@ -48,16 +49,20 @@ class Runtimes(Protocol):
 class LoopRuntimes:
     """The machine's clock, and threads: one that writes for each shard, and a few that read for all."""
 
-    def __init__(self, shards: int, *, commits_on_loop: bool) -> None:
+    def __init__(self, shards: int, *, commits_on_loop: bool, commit_times: Histogram) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._commits_on_loop = commits_on_loop
+        self._commit_times = commit_times
         # Each shard keeps to one reader: a store is read by one thread at a time.
         readers = min(shards, _READERS_MAX)
         self._readers = [Worker(f"penstock-reader-{number}", loop) for number in range(readers)]
 
     def of_shard(self, index: int) -> tuple[SystemClock, LoopRuntime]:
         clock, reader = SystemClock(), self._readers[index % len(self._readers)]
-        return clock, LoopRuntime(self._loop, clock, reader, commits_on_loop=self._commits_on_loop)
+        runtime = LoopRuntime(
+            self._loop, clock, reader, commits_on_loop=self._commits_on_loop, commit_times=self._commit_times
+        )
+        return clock, runtime
 
     def stop(self) -> None:
         for reader in self._readers:

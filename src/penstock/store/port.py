@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from penstock.metrics.histogram import Histogram
 from penstock.store.changes import Changes, DedupRow, EntryRow, LogRow
 
 CONTENT_BYTES_PER_READ = 2 * 1024 * 1024
@@ -106,6 +107,8 @@ class StoreStatus(NamedTuple):
     free_bytes: int | None = None  # where the data lives
     used_bytes: int | None = None
     is_away: bool = False  # it cannot be reached: nothing can be read or written
+    log_bytes: int | None = None  # written before it is brought into the data
+    sync_times: Histogram | None = None  # of the disk
 
 
 class Store(Protocol):

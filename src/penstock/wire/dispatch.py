@@ -12,6 +12,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
@@ -53,6 +54,12 @@ class Recorder(Protocol):
         """With the request and the response, None if there was none, and the fault."""
 
 
+class Meter(Protocol):
+    """What measures the requests of one action."""
+
+    def observe(self, fault: Fault | None, seconds: float) -> None: ...
+
+
 Authorize = Callable[[Call, Action, Any], None]
 """(call, action, its resource): raises a domain error, which the service words, if the caller may not do this."""
 
@@ -76,6 +83,7 @@ class _Route(msgspec.Struct, frozen=True):
     decode: Callable[[Any], msgspec.Struct]
     writer: ResponseWriter
     recorded: bool  # even if it succeeds
+    meter: Meter | None
     plain_writer: ResponseWriter | None = None  # if clients without x-amzn-query-mode get other statuses
 
     def writer_for(self, request: HttpRequest) -> ResponseWriter:
@@ -93,9 +101,11 @@ class Dispatcher:
         recorder: Recorder | None = None,
         authorize: Authorize | None = None,
         pass_on: PassOn | None = None,
+        meter: Callable[[Service, Action], Meter] | None = None,
     ) -> None:
         """Without ``authorize`` every caller may do everything: the server is open. Without ``pass_on`` this process
-        owns all shards."""
+        owns all shards. ``meter`` gives what measures an action."""
+        self._meter = meter
         self._recorder = recorder
         self._authorize = authorize
         self._pass_on = pass_on
@@ -117,10 +127,7 @@ class Dispatcher:
         for name in service.protocols:
             protocol = _protocol(name, service)
             plain = _protocol(name, service, is_plain=True) if service.has_query_mode else None
-            routes = [
-                _Route(service, action, protocol.decoder(action), protocol, self._records(action), plain)
-                for action in service.actions.values()
-            ]
+            routes = [self._route(service, action, protocol, plain) for action in service.actions.values()]
             match name:
                 case "json-1.0" | "json-1.1":
                     targets = self._targets if plain is None else self._moded_targets
@@ -137,8 +144,12 @@ class Dispatcher:
                     prefix = service.target_prefix.encode()
                     self._operations |= {(prefix, route.action.name.encode()): route for route in routes}
 
-    def _records(self, action: Action) -> bool:
-        return self._recorder is not None and self._recorder.wants(action)
+    def _route(
+        self, service: Service, action: Action, protocol: WireProtocol, plain: WireProtocol | None
+    ) -> _Route:
+        meter = None if self._meter is None else self._meter(service, action)
+        recorded = self._recorder is not None and self._recorder.wants(action)
+        return _Route(service, action, protocol.decoder(action), protocol, recorded, meter, plain)
 
     def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
         """Call ``done`` once: before this returns, or when what the handler waits for has come."""
@@ -155,6 +166,8 @@ class Dispatcher:
             route, writer, given = found
         service, action = route.service, route.action
         call.action = action.name
+        if route.meter is not None:
+            call.began_s = perf_counter()
         decoded = None
         pass_on = None if self._pass_on is None else partial(self._pass_on, request, done)
         try:
@@ -299,6 +312,8 @@ class _Exchange(Running):
                 # The response says that it failed, so the messages that it was to carry go back.
                 give_back, call.if_unread = call.if_unread, None
                 give_back()
+        if route.meter is not None:
+            route.meter.observe(fault, perf_counter() - call.began_s)
         self.done(written)
         if self.recorder is not None and (route.recorded or fault is not None):
             try:

@@ -67,8 +67,9 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     requester: Requester | None = None  # for the history of messages
     # Raised for an action that has effects: a request that a web page may have caused must not change anything.
     write_refusal: Fault | None = None
-    # Set on the way, for the handler and the audit log.
+    # Set on the way, for the handler, the audit log and the metrics.
     action: str = ""
+    began_s: float = 0.0  # when it was dispatched
     resource: Any = None  # what the row's `resource` returned
     asked: Any = None  # the decoded request, if it was refused before its handler ran: for the log
     resource_arn: str = ""  # the ARN that was asked for, if permissions were checked

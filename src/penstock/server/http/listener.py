@@ -73,6 +73,7 @@ class Listener:
         self._by_client: dict[str, int] = {}
         self._shedding = False
         self._refused = self._displaced = 0  # since they were last logged
+        self.accepted_total = self.refused_total = self.displaced_total = 0
         self._log_refused_at = 0.0
         self._accept_pause: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -131,6 +132,7 @@ class Listener:
         self._accept_pause = loop.call_later(_ACCEPT_PAUSE_S, self._accept_from, self._sockets)
 
     def _add(self, accepted: socket.socket, address: str) -> None:
+        self.accepted_total += 1
         client = self._clients.client_of(address)
         connection = Connection(self, address, client)
         self._admit(connection)
@@ -175,6 +177,7 @@ class Listener:
 
     def _displace(self, connection: Connection) -> None:
         self._displaced += 1
+        self.displaced_total += 1
         task = self._connections[connection]
         self._forget(connection)
         if task is not None:
@@ -300,6 +303,7 @@ class Listener:
 
     def count_refused(self) -> None:
         self._refused += 1
+        self.refused_total += 1
 
     # The clock.
 

@@ -208,6 +208,20 @@ class Config:
     metrics_size: Annotated[
         int, size(0, "0"), "Space for stored metrics of queues; the oldest go first. 0: no metrics are kept."
     ] = Limits().metrics_bytes_max
+    metrics_queues: Annotated[
+        int,
+        integer(0, 1_000_000),
+        "Queues with time series of their own in /metrics; the others are summed up.",
+    ] = 1000
+    metrics_listen: Annotated[
+        Address | None, ADDRESS, "Address for /metrics and health checks only, open to whoever can reach it."
+    ] = None
+    metrics_networks: Annotated[
+        tuple[Network, ...], NETWORKS, "Networks whose clients may read /metrics of a secured server."
+    ] = ()
+    metrics_token_file: Annotated[
+        Path | None, PATH, "File with a token: who sends it as a bearer token may read /metrics."
+    ] = None
     max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[
         int, integer(0, 1_000_000), "Concurrent connections of one client address; 0: no limit."
@@ -313,6 +327,7 @@ class Config:
             shards=shards,
             memory_budget=self.memory_budget // workers,
             message_history=self.message_history // workers,
+            metrics_queues=-(-self.metrics_queues // workers),
             metrics_memory=self.metrics_memory // workers,
             max_buffered_size=self.max_buffered_size // workers,
             max_connections=-(-self.max_connections // workers),

@@ -33,6 +33,7 @@ from penstock.server.lifecycle import (
     TemporaryStartError,
     compose,
     forget_start,
+    open_metrics_port,
     prepare_process,
     start_step,
     within_descriptor_limit,
@@ -150,7 +151,9 @@ class WorkerServer:
     def _place(self) -> ClusterPlace:
         assignment = self._assignment
         throttle = partial(SharedThrottle, descriptor=assignment.rates, key=assignment.key)
-        return ClusterPlace(assignment.address, self._owners, throttle=throttle, usage=self._usage)
+        return ClusterPlace(
+            assignment.address, self._owners, throttle=throttle, usage=self._usage, worker=assignment.number
+        )
 
     def _settings(self) -> Config:
         """As they are now, of this worker. Raises ConfigError."""
@@ -213,6 +216,8 @@ class WorkerServer:
         await start_step(self._config, parts.open_shards(own))
         await start_step(self._config, parts.declare())
         forget_start()
+        if assignment.number == 1:  # it shows what all workers measure
+            await open_metrics_port(parts, shared=True)
         self._accept()
         self._reloads.start(parts)
         self._watch_sends()
@@ -223,6 +228,8 @@ class WorkerServer:
     async def _release(self) -> None:
         """The connections stay: what they ask for is passed on to the successor."""
         self._parts.listener.close_sockets()
+        if self._parts.metrics_port is not None:
+            self._parts.metrics_port.close()
         closing = [start(self._parts.shards.close(index)) for index in list(self._parts.broker.owned)]
         for each in closing:
             await outcome(each)

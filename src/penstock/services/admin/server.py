@@ -16,6 +16,7 @@ from penstock.services.admin.structs import (
     BackupRequest,
     BackupResult,
     ListAuditEventsRequest,
+    MetricsText,
     Nothing,
     ReloadResult,
     ShardInfo,
@@ -62,6 +63,9 @@ class ServerControl(Protocol):
     async def audit_events(self, chosen: ListAuditEventsRequest, events_max: int) -> list[AuditEventInfo]:
         """The newest first. Raises Fault if there is no audit log, or a time is none."""
 
+    async def metrics(self) -> bytes:
+        """The text of /metrics. Raises Unreachable."""
+
     async def backup(self) -> AsyncIterable[bytes]:
         """Raises Fault if the store cannot be backed up."""
 
@@ -85,6 +89,11 @@ async def get_status(admin: Admin, request: Nothing, call: Call) -> StatusResult
         connections=facts.connections,
         node=facts.node,
     )
+
+
+async def get_metrics(admin: Admin, request: Nothing, call: Call) -> MetricsText:
+    """What the server measures, as text for Prometheus."""
+    return MetricsText(content=await admin.server.metrics())
 
 
 async def reload(admin: Admin, request: Nothing, call: Call) -> ReloadResult:

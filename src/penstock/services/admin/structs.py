@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from penstock.metrics.exposition import PLAIN_TYPE
 from penstock.wire.shapes import InPath, InQuery, Many, Named, Payload
 
 
@@ -431,6 +432,10 @@ class BackupFile(msgspec.Struct, kw_only=True):
     shards: int
     queues: int
     messages: int
+
+
+class MetricsText(msgspec.Struct, kw_only=True):
+    content: Annotated[Any, Payload(PLAIN_TYPE)]
 
 
 class BackupResult(msgspec.Struct, kw_only=True):

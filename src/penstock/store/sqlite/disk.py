@@ -9,8 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
+from time import perf_counter
 
 from penstock.errors import StoreBroken, StoreError, StoreFull
+from penstock.metrics.histogram import Histogram
 
 RESERVE_BYTES = 8 * 1024 * 1024
 RESTORE_WHEN_FREE = 4
@@ -48,6 +50,14 @@ def store_error(
 def free_bytes(directory: Path) -> int:
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
+
+
+def file_bytes(path: Path) -> int:
+    """0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def room_for(directory: Path, file_bytes: int) -> bool:
@@ -111,8 +121,9 @@ class TimedSync:
     What a commit wrote is with the operating system at once: a crash of the process costs nothing. After a sync that
     failed the next append raises StoreBroken, because what is on the disk is unknown from then on."""
 
-    def __init__(self, log: Path, every_s: float) -> None:
+    def __init__(self, log: Path, every_s: float, times: Histogram) -> None:
         self._log = log
+        self._times = times
         self._fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)  # kept: callers may use up all descriptors
         self._every_s = every_s
         self._unsynced = Event()
@@ -139,11 +150,13 @@ class TimedSync:
     def _run(self) -> None:
         while self._unsynced.wait() and not self._ended.wait(self._every_s):
             self._unsynced.clear()  # first: what is written from here on may be too late for this sync
+            began_s = perf_counter()
             try:
                 os.fsync(self._fd)
             except OSError as error:
                 self._failure = error
                 return
+            self._times.observe(perf_counter() - began_s)
 
 
 def sync_file(path: Path) -> None:

@@ -17,14 +17,16 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
+from time import perf_counter
 from typing import TypeVar
 
 from penstock.errors import StoreClosed, StoreFull, StoreLost, StoreRefused
+from penstock.metrics.histogram import Histogram
 from penstock.store.changes import Changes
 from penstock.store.port import Mark, ShardState, StoreStatus
 from penstock.store.sqlite import file
 from penstock.store.sqlite.cleanup import Shrinking, remove_void_rows
-from penstock.store.sqlite.disk import Reserve, TimedSync, free_bytes, room_for, store_error
+from penstock.store.sqlite.disk import Reserve, TimedSync, file_bytes, free_bytes, room_for, store_error
 from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.write import write
 
@@ -50,6 +52,7 @@ class SqliteStore:
         self._sync_every_s = sync_every_s
         self._migrations = migrations
         self._sync: TimedSync | None = None
+        self._sync_times = Histogram()
         self._lock_file = file.LockFile(directory / file.LOCK_FILE)
         self._reserve = Reserve(directory / file.RESERVE_FILE)
         self._full = False
@@ -105,7 +108,7 @@ class SqliteStore:
         self._inodes = {str(each): os.stat(each).st_ino for each in (path, log)}
         self._full = not self._reserve.restore()
         if self._sync_every_s is not None:
-            self._sync = TimedSync(log, self._sync_every_s)
+            self._sync = TimedSync(log, self._sync_every_s, self._sync_times)
         return state
 
     def _take_ownership(self, connection: sqlite3.Connection) -> None:
@@ -174,7 +177,10 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 outcome = work(connection, *more)
                 committing = True
+                began_s = perf_counter()
                 connection.execute("COMMIT")
+                if self._synchronous == "full":  # a commit writes little: its time is that of the sync
+                    self._sync_times.observe(perf_counter() - began_s)
             except BaseException as error:
                 try:
                     if isinstance(error, sqlite3.Error):
@@ -192,5 +198,9 @@ class SqliteStore:
 
     def status(self) -> StoreStatus:
         return StoreStatus(
-            _FULL if self._full else None, free_bytes(self._directory), self._reads.used_bytes()
+            _FULL if self._full else None,
+            free_bytes(self._directory),
+            self._reads.used_bytes(),
+            log_bytes=file_bytes(self._directory / file.LOG_FILE),
+            sync_times=self._sync_times,
         )
