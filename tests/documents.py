@@ -22,7 +22,11 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks(document: Path, language: str) -> list[str]:
-    return [text for kind, text in _BLOCK.findall(document.read_text()) if kind == language]
+    return blocks_of(document.read_text(), language)
+
+
+def blocks_of(text: str, language: str) -> list[str]:
+    return [block for kind, block in _BLOCK.findall(text) if kind == language]
 
 
 def links(text: str) -> list[str]:

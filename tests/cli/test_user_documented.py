@@ -10,17 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from cli.identity_commands import SEND
+from documents import ROOT, blocks
 from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.file import parse_credentials
 from penstock.auth.identity.principals import check_content
 from penstock.cli import main
 
-PAGE = (Path(__file__).parents[2] / "docs/authentication.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "docs/authentication.md"
 
 
 def test_the_credentials_file_of_the_page_is_one() -> None:
-    (example,) = [text for kind, text in BLOCKS if kind == "text"]
+    (example,) = blocks(PAGE, "text")
     content = parse_credentials(example)
     check_content(content)
     assert content.accounts["000000000000"].roles["deployer"].max_session == 7200
@@ -32,7 +32,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
         Path(name).write_text(SEND)
     Path("policy-of-the-queue.json").write_text(SEND.replace('"Effect"', '"Principal": "*", "Effect"'))
     Path("secret.txt").write_text("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n")
-    script = "\n".join(text for kind, text in BLOCKS if kind == "sh").replace("\\\n", " ")
+    script = "\n".join(blocks(PAGE, "sh")).replace("\\\n", " ")
     commands = [line for line in script.splitlines() if re.match("penstock (user|role|policy) ", line)]
     assert len(commands) > 15
     for command in commands:
@@ -43,4 +43,4 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_built_in_policies_are_all_on_the_page() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE) == list(BUILTIN_POLICIES)
+    assert re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE) == list(BUILTIN_POLICIES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,11 +15,11 @@ import pytest
 
 pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")
 
+from documents import ROOT, blocks
 from e2e.process import free_port
 from postgres import running_postgres
 
-ROOT = Path(__file__).parent.parent.parent
-_BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs/scaling.md").read_text(), re.MULTILINE | re.DOTALL)
+_BLOCKS = blocks(ROOT / "docs/scaling.md", "sh")
 _STARTED_WITHIN_S = 60
 
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from documents import ROOT, blocks_of
 from e2e.process import ServerProcess, free_port
 
-ROOT = Path(__file__).parent.parent.parent
 _TEXT = (ROOT / "docs/on-call.md").read_text()
-_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", _TEXT, re.MULTILINE | re.DOTALL))
-_PREPARATION = "".join(_BLOCK.findall(_TEXT.partition("\n## ")[0]))
+_PREPARATION = "".join(blocks_of(_TEXT.partition("\n## ")[0], "sh"))
 _REPORT = (
     "trap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"  # commands go on after one that fails, as in a terminal
 )
@@ -33,7 +32,7 @@ class Reader:
 
     def play(self, section: str) -> tuple[str, list[str]]:
         """What was printed, and the commands that failed."""
-        script = _REPORT + _PREPARATION + "".join(_BLOCK.findall(_SECTIONS[section]))
+        script = _REPORT + _PREPARATION + "".join(blocks_of(_SECTIONS[section], "sh"))
         script = script.replace("9324", str(self._server.port)).replace("9325", str(free_port()))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(

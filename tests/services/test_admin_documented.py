@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from documents import ROOT, blocks_of
 from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
 from penstock.services.admin import ACTIONS
 from penstock.services.admin.faults import STATUS
 from penstock.services.admin.structs import Filter
 
-PAGE = (Path(__file__).parents[2] / "docs/admin-api.md").read_text()
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines()]
+PAGE = (ROOT / "docs/admin-api.md").read_text()
+COMMANDS = [line for block in blocks_of(PAGE, "sh") for line in block.replace("\\\n", " ").splitlines()]
 
 
 def test_every_action_is_on_the_page_with_its_request() -> None:
