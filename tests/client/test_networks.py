@@ -177,6 +177,14 @@ def test_a_server_that_cannot_be_reached(drive: Driver) -> None:
         drive(steps, "http://nowhere.invalid", retries=ONCE)
 
 
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+def test_settings_that_cannot_be_used(kind: type[Client | SyncClient]) -> None:
+    with pytest.raises(ValueError, match="invalid max_connections 0: expected 1 or more"):
+        kind(max_connections=0)
+    with pytest.raises(ValueError, match="invalid timeout_s 0: expected more than 0"):
+        kind(timeout_s=0)
+
+
 def test_a_client_that_is_closed(drive: Driver) -> None:
     async def steps(client: Actions) -> None:
         await client._session.close()

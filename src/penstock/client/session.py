@@ -52,6 +52,9 @@ class Session:
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
     ) -> None:
+        """Raises ValueError for a timeout that is none."""
+        if not timeout_s > 0:
+            raise ValueError(f"invalid timeout_s {timeout_s}: expected more than 0")
         self.endpoint = endpoint
         self.network = network
         self._url = endpoint.url.rstrip("/")

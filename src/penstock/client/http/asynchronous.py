@@ -20,6 +20,7 @@ from penstock.client.http.exchange import (
     IdleConnections,
     Sink,
     TlsContexts,
+    checked_limit,
     no_connection,
     reason_of,
 )
@@ -103,7 +104,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def _fail_if(self, late: asyncio.Future[Answer]) -> None:
         if not late.done():
-            late.set_exception(ExchangeFailed("nobody waits for it"))
+            late.set_exception(ExchangeFailed("the task was cancelled"))
 
     # Callbacks of the event loop.
 
@@ -142,7 +143,7 @@ class AsyncNetwork:
     exchange."""
 
     def __init__(self, max_connections: int) -> None:
-        self._limit = max_connections
+        self._limit = checked_limit(max_connections)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._free = asyncio.Semaphore(max_connections)
         self._idle: IdleConnections[AsyncConnection] = IdleConnections()

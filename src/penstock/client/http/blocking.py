@@ -22,6 +22,7 @@ from penstock.client.http.exchange import (
     IdleConnections,
     Sink,
     TlsContexts,
+    checked_limit,
     no_connection,
     reason_of,
 )
@@ -119,7 +120,7 @@ class BlockingNetwork:
     """At most ``max_connections`` exchanges at a time; more of them wait."""
 
     def __init__(self, max_connections: int) -> None:
-        self._limit = max_connections
+        self._limit = checked_limit(max_connections)
         self._free = _permits(max_connections)
         _networks.add(self)
         self._idle: IdleConnections[BlockingConnection] = IdleConnections()

@@ -255,6 +255,12 @@ class TlsContexts:
         return context
 
 
+def checked_limit(max_connections: int) -> int:
+    if max_connections < 1:
+        raise ValueError(f"invalid max_connections {max_connections}: expected 1 or more")
+    return max_connections
+
+
 def no_connection(limit: int, waited_s: float) -> ExchangeFailed:
     reason = f"all {limit} connections were in use for {waited_s:g} seconds: raise max_connections"
     return ExchangeFailed(reason, is_unsent=True, is_final=True)
