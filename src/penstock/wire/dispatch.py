@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.errors import NotOwned, SignatureMissing, StoreError
+from penstock.metrics.histogram import Histogram
 from penstock.promise import Running
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.compression import uncompressed
@@ -57,7 +58,9 @@ class Recorder(Protocol):
 class Meter(Protocol):
     """What measures the requests of one action."""
 
-    def observe(self, fault: Fault | None, seconds: float) -> None: ...
+    succeeded: Histogram
+
+    def failed(self, code: str, seconds: float) -> None: ...
 
 
 Authorize = Callable[[Call, Action, Any], None]
@@ -313,7 +316,11 @@ class _Exchange(Running):
                 give_back, call.if_unread = call.if_unread, None
                 give_back()
         if route.meter is not None:
-            route.meter.observe(fault, perf_counter() - call.began_s)
+            seconds = perf_counter() - call.began_s
+            if fault is None:
+                route.meter.succeeded.observe(seconds)
+            else:
+                route.meter.failed(fault.code, seconds)
         self.done(written)
         if self.recorder is not None and (route.recorded or fault is not None):
             try:

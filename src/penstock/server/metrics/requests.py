@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.metrics.exposition import MetricFamily, Sample, histogram_samples, joined, labels
 from penstock.metrics.histogram import Histogram
-from penstock.wire.service import Action, Fault, Service
+from penstock.wire.service import Action, Service
 
 _CODES_MAX = 50  # of an action: there are fewer, unless a code is made from what a client sent
 
@@ -12,23 +12,21 @@ _CODES_MAX = 50  # of an action: there are fewer, unless a code is made from wha
 class ActionMeter:
     """Of one action of a service."""
 
-    __slots__ = ("_failed", "_labels", "_succeeded")
+    __slots__ = ("_failed", "_labels", "succeeded")
 
     def __init__(self, service: str, action: str) -> None:
         self._labels = labels(service=service, action=action)
-        self._succeeded = Histogram()
+        self.succeeded = Histogram()
         self._failed: dict[str, Histogram] = {}
 
-    def observe(self, fault: Fault | None, seconds: float) -> None:
-        if fault is None:
-            self._succeeded.observe(seconds)
-            return
-        code = fault.code if fault.code in self._failed or len(self._failed) < _CODES_MAX else "Other"
+    def failed(self, code: str, seconds: float) -> None:
+        if code not in self._failed and len(self._failed) >= _CODES_MAX:
+            code = "Other"
         self._failed.setdefault(code, Histogram()).observe(seconds)
 
     def samples(self, more: str) -> list[Sample]:
         found: list[Sample] = []
-        for code, histogram in (("OK", self._succeeded), *self._failed.items()):
+        for code, histogram in (("OK", self.succeeded), *self._failed.items()):
             if histogram.count:
                 found += histogram_samples(histogram, joined(self._labels, labels(code=code), more))
         return found
