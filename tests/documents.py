@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,3 +48,10 @@ def copy_example(name: str, folder: Path, port: int) -> Path:
         if file.is_file():
             file.write_text(file.read_text().replace("9324", str(port)))
     return copy
+
+
+def committable(names: set[str]) -> set[str]:
+    """Those that .gitignore does not list; directories end with a slash."""
+    command = ["git", "check-ignore", "--no-index", *names]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return names - set(ignored.splitlines())

@@ -17,7 +17,7 @@ import pytest
 
 import compatibility
 import reference
-from documents import DOCUMENTS, ROOT, anchors, blocks, links
+from documents import DOCUMENTS, ROOT, anchors, blocks, committable, links
 from e2e.process import ServerProcess
 from penstock.cli import main
 from penstock.server.reload import RUN_TIME
@@ -165,13 +165,6 @@ def test_files_that_examples_create_are_not_committed() -> None:
     created = {name for script in scripts for name in _CREATED.findall(script)}
     assert created >= {"penstock-secured", "cluster.secret", "new.key", "orders.jsonl", "latest.tar"}
     assert committable({name if "." in name else f"{name}/" for name in created}) == set()
-
-
-def committable(names: set[str]) -> set[str]:
-    """Those that .gitignore does not list; directories end with a slash."""
-    command = ["git", "check-ignore", "--no-index", *names]
-    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    return names - set(ignored.splitlines())
 
 
 # -- names and links -----------------------------------------------------------------------------------------
