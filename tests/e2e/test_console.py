@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import http.client
 import json
 from collections.abc import Iterator
@@ -213,7 +214,7 @@ def test_signing_in_sets_a_cookie_that_scripts_cannot_read(secured: Secured) -> 
     [
         ({"access_key": "AKIAUNKNOWN", "secret_key": "x"}, 401),
         ({"access_key": "", "secret_key": ""}, 401),
-        ({"access_key": "a\nb", "secret_key": "c\r\nd"}, 401),
+        ({"access_key": "a\nb", "secret_key": "c\r\nd"}, 400),
         ({"access_key": "é", "secret_key": "x"}, 400),
         ({"access_key": 1}, 400),
         ([], 400),
@@ -244,13 +245,34 @@ def test_the_session_of_another_key_cannot_be_combined(secured: Secured) -> None
     page, other = Page(secured.server), Page(secured.server)
     page.sign_in(*secured.keys["alice"])
     other.sign_in(*secured.keys["reader"])
-    values = [
-        base64.urlsafe_b64decode(each.headers["Cookie"].partition("=")[2]).partition(b":")
+    mine, others = (
+        base64.urlsafe_b64decode(each.headers["Cookie"].partition("=")[2]).split(b":")
         for each in (page, other)
-    ]
-    mixed = base64.urlsafe_b64encode(values[1][0] + b":" + values[0][2]).decode()
-    page.headers["Cookie"] = f"penstock_session={mixed}"
+    )
+    page.headers["Cookie"] = _cookie(*others[:2], mine[2])
     assert page.ask("api/admin/v1/queues").status == 403
+
+
+def test_a_token_without_its_secret_is_no_session(secured: Secured) -> None:
+    """A presigned URL has the access key and the token in it, and allows one action only."""
+    issued = secured.client("alice", "sts").get_session_token()["Credentials"]
+    key, token = issued["AccessKeyId"].encode(), issued["SessionToken"].encode()
+    guessed = hmac.digest(token, b"session of the console", "sha256").hex().encode()
+    for cookie in (_cookie(key, token), _cookie(key, b"", token), _cookie(key, guessed, token)):
+        page = Page(secured.server, Cookie=cookie)
+        assert page.ask("session").json["signed_in"] is False
+        assert page.ask("api/admin/v1/queues").status == 401
+
+
+def test_cookies_of_other_servers_on_the_host_do_not_matter(secured: Secured) -> None:
+    page = Page(secured.server)
+    page.sign_in(*secured.keys["alice"])
+    page.headers["Cookie"] = f'theirs={{"a": [1, 2]}}; flag; {page.headers["Cookie"]}; x_penstock_session=1'
+    assert page.ask("session").json["signed_in"] is True
+
+
+def _cookie(*parts: bytes) -> str:
+    return f"penstock_session={base64.urlsafe_b64encode(b':'.join(parts)).decode()}"
 
 
 def test_temporary_keys_sign_in_with_their_token(secured: Secured) -> None:

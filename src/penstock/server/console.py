@@ -14,6 +14,9 @@ the server can derive a secret. A request of the page is signed here with that s
 of any other client: verified, authorized, limited, audited, passed on to other processes. Nothing else is behind the
 console, and its pages can do what their user can do.
 
+The token of a session is not secret: it is in presigned URLs, and in each signed request. So the cookie also holds a
+proof, which can only be made with the secret of the session.
+
 A cookie is sent with whatever causes a request. So requests of other sites are refused: by SameSite, by the headers
 Sec-Fetch-Site and Origin, and by a header of our own, which another site cannot add.
 """
@@ -22,14 +25,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
+import hmac
 import json
 import mimetypes
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 COOKIE = "penstock_session"
 _SESSION_S = 3600
 _COOKIE_MAX = 4000  # browsers keep no larger ones
+_PROOF = b"session of the console"
 _OWN_HEADER = b"x-penstock-console"
 _REGION, _ACCOUNT = b"x-penstock-region", b"x-penstock-account"
 _TARGETS = {"sqs": "AmazonSQS", "monitoring": "GraniteServiceVersion20100801"}
@@ -171,10 +174,11 @@ class Console:
             access_key, secret = given["access_key"].strip(), given["secret_key"].strip()
             token = given.get("session_token")
             if not all(
-                isinstance(each, str) and each.isascii() for each in (access_key, secret, token or "")
+                isinstance(each, str) and each.isascii() and each.isprintable()
+                for each in (access_key, secret, token or "")
             ):
                 raise TypeError
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ConsoleRefusal(400, "InvalidRequest", "Expected access_key and secret_key.") from None
         asker = Asker(SigningKeys(access_key, secret, token or None), self._space(request))
         if token:
@@ -184,8 +188,10 @@ class Console:
             issued = await self._ask_sts(request, asker, "GetSessionToken", DurationSeconds=str(_SESSION_S))
             if issued is None:
                 raise _wrong_key()
-            access_key, token = issued["Credentials"]["AccessKeyId"], issued["Credentials"]["SessionToken"]
-        value = base64.urlsafe_b64encode(f"{access_key}:{token}".encode()).decode()
+            session = issued["Credentials"]
+            access_key, secret = session["AccessKeyId"], session["SecretAccessKey"]
+            token = session["SessionToken"]
+        value = base64.urlsafe_b64encode(f"{access_key}:{_proof(secret)}:{token}".encode()).decode()
         if len(value) > _COOKIE_MAX:
             raise ConsoleRefusal(
                 400,
@@ -276,14 +282,13 @@ class Console:
         if self._credentials is None:
             return Asker(SigningKeys(space.account, "open"), space)
         try:
-            cookies = SimpleCookie(request.headers.get(b"cookie", b"").decode("latin-1"))
-            value = cookies[COOKIE].value
-            access_key, _, token = base64.urlsafe_b64decode(value.encode()).decode().partition(":")
-        except (KeyError, ValueError, CookieError, binascii.Error):
+            cookie = base64.urlsafe_b64decode(_cookie_value(request.headers.get(b"cookie", b"")))
+            access_key, proof, token = cookie.decode("ascii").split(":", 2)
+        except ValueError:
             raise _not_signed_in() from None
-        if not access_key or not token:
-            raise _not_signed_in()
         secret = self._credentials.directory.sessions.secret(access_key)
+        if not token or not hmac.compare_digest(proof, _proof(secret)):
+            raise _not_signed_in()
         return Asker(SigningKeys(access_key, secret, token), space)
 
     def _space(self, request: PageRequest) -> Space:
@@ -389,6 +394,20 @@ def _not_signed_in() -> ConsoleRefusal:
 
 def _wrong_key() -> ConsoleRefusal:
     return ConsoleRefusal(401, "WrongKey", "The server does not accept this access key and secret.")
+
+
+def _proof(secret: str) -> str:
+    """Shows that a cookie was made with the secret of its session, which it does not tell."""
+    return hmac.digest(secret.encode(), _PROOF, "sha256").hex()
+
+
+def _cookie_value(header: bytes) -> bytes:
+    """Ours, whatever other servers on the same host have set; empty if there is none."""
+    for cookie in header.split(b";"):
+        name, _, value = cookie.strip().partition(b"=")
+        if name == COOKIE.encode():
+            return value
+    return b""
 
 
 def _with_cookie(response: Response, cookie: bytes) -> Response:
