@@ -169,6 +169,20 @@ def test_a_stream_ends_with_the_error_of_the_server(page: Page) -> None:
     assert (name, error["status"], error["code"]) == ("refused", 404, "QueueDoesNotExist")
 
 
+def test_a_client_has_so_many_streams_and_users_behind_a_proxy_are_counted_one_by_one() -> None:
+    with ServerProcess("--memory", "--trusted-proxies", "127.0.0.1") as server:
+        first = Page(server, **{"X-Forwarded-For": "2001:db8::1"})
+        streams = [first.watch("admin/v1/queues") for _ in range(50)]
+        for stream in streams:
+            next(stream)
+        first.headers["X-Forwarded-For"] = "2001:db8::2"  # of the same network
+        assert first.ask("watch/admin/v1/queues").json["code"] == "TooManyStreams"
+        other = Page(server, **{"X-Forwarded-For": "192.0.2.1"}).watch("admin/v1/queues")
+        assert next(other) == ("message", {"queues": []})
+        for stream in [*streams, other]:
+            stream.close()
+
+
 def test_streams_end_when_the_server_stops(tmp_path: Path) -> None:
     with ServerProcess("--memory") as server:
         changes = Page(server).watch("admin/v1/queues")

@@ -41,6 +41,7 @@ from penstock.auth.identity import Credentials
 from penstock.client.credentials import SigningKeys
 from penstock.client.signing import RequestTemplate
 from penstock.names import Space, is_account, is_region
+from penstock.server.client_addresses import network_of
 from penstock.server.health import json_page
 from penstock.server.http.request import HttpError, Request
 from penstock.server.http.response import REQUEST_ID
@@ -63,7 +64,7 @@ _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
 _WATCH_EVERY_S, _WATCH_PING_S = 1.0, 15.0
-_WATCHES_MAX, _WATCHES_PER_ADDRESS_MAX = 500, 50
+_WATCHES_MAX, _WATCHES_PER_CLIENT_MAX = 500, 50
 _SAFE_PAGE: Headers = [
     (
         b"Content-Security-Policy",
@@ -113,7 +114,7 @@ class Console:
         self._home = home
         self._credentials = credentials
         self._pages = pages
-        self._watches: dict[str, int] = {}  # open ones by address of the client
+        self._watches: dict[str, int] = {}  # open ones by client
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -326,9 +327,8 @@ class Console:
         target = request.target.removeprefix(b"/console/watch").decode("latin-1")
         if request.method != b"GET" or not target.encode("latin-1").startswith(_ADMIN):
             raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
-        address = request.peer.address
-        open_here = self._watches.get(address, 0)
-        if open_here >= _WATCHES_PER_ADDRESS_MAX or sum(self._watches.values()) >= _WATCHES_MAX:
+        open_here = self._watches.get(self._client_of(request), 0)
+        if open_here >= _WATCHES_PER_CLIENT_MAX or sum(self._watches.values()) >= _WATCHES_MAX:
             raise ConsoleRefusal(503, "TooManyStreams", "Too many pages are open. Close some.")
         headers = [
             (b"Content-Type", b"text/event-stream"),
@@ -339,8 +339,8 @@ class Console:
         return Response(200, headers, stream=self._changes(request, asker, target))
 
     async def _changes(self, request: PageRequest, asker: Asker, target: str) -> AsyncIterator[bytes]:
-        address = request.peer.address
-        self._watches[address] = self._watches.get(address, 0) + 1
+        client = self._client_of(request)
+        self._watches[client] = self._watches.get(client, 0) + 1
         try:
             shown, silent_s = b"", 0.0
             while not self._stopping.is_set():
@@ -361,11 +361,15 @@ class Console:
                 except TimeoutError:
                     silent_s += _WATCH_EVERY_S
         finally:
-            left = self._watches[address] - 1
+            left = self._watches[client] - 1
             if left:
-                self._watches[address] = left
+                self._watches[client] = left
             else:
-                del self._watches[address]
+                del self._watches[client]
+
+    def _client_of(self, request: PageRequest) -> str:
+        """Users behind one proxy are many; the addresses of an IPv6 network are one."""
+        return network_of(self._origins.source_ip(request))
 
 
 class ConsoleRefusal(Exception):
