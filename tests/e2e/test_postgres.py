@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess, free_port
+from e2e.test_cloudwatch import watch_client
 from postgres import PostgresServer, running_postgres
 
 BACK_WITHIN_S = 30
@@ -70,6 +71,28 @@ def test_messages_outlive_the_server(store: tuple[str, ...]) -> None:
             assert sorted(bodies(sqs, url) + bodies(sqs, url)) == ["kept", "too"]
         assert server.stop() == 0
         assert not [line for line in server.log if "secret" in line]
+
+
+def test_metrics_and_alarms_outlive_the_server(store: tuple[str, ...]) -> None:
+    with ServerProcess(*store) as server:
+        cw = watch_client(server.url)
+        for name in names(4):
+            cw.put_metric_data(Namespace=name, MetricData=[{"MetricName": "m", "Value": 2.5}])
+        cw.put_metric_alarm(
+            AlarmName="a", Namespace="q0", MetricName="m", Statistic="Sum", Period=60, EvaluationPeriods=1,
+            Threshold=1, ComparisonOperator="GreaterThanThreshold",
+        )  # fmt: skip
+        cw.set_alarm_state(AlarmName="a", StateValue="ALARM", StateReason="set by a test")
+        cw.put_dashboard(DashboardName="d", DashboardBody='{"widgets":[]}')
+        server.kill()
+    with ServerProcess(*store) as server:
+        cw = watch_client(server.url)
+        assert {metric["Namespace"] for metric in cw.list_metrics()["Metrics"]} == set(names(4))
+        (alarm,) = cw.describe_alarms()["MetricAlarms"]
+        assert (alarm["StateValue"], alarm["StateReason"]) == ("ALARM", "set by a test")
+        assert len(cw.describe_alarm_history(AlarmName="a")["AlarmHistoryItems"]) == 2
+        assert len(cw.list_dashboards()["DashboardEntries"]) == 1
+        assert server.stop() == 0
 
 
 def test_a_database_that_goes_away_and_comes_back(postgres: PostgresServer, store: tuple[str, ...]) -> None:

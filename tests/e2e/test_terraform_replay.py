@@ -19,6 +19,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from e2e.process import ServerProcess
+from e2e.secured import client
 
 IN_A_ROW = 6  # so often the provider wants to see what it wrote
 GONE_IN_A_ROW = 15
@@ -241,6 +242,125 @@ def test_an_import_names_the_queue_by_a_url_of_amazon(sqs: Any, account: str) ->
     queue.destroy()
 
 
+# -- alarms and dashboards -----------------------------------------------------------------------------------
+
+
+class AlarmResource:
+    """One aws_cloudwatch_metric_alarm. The provider always sends the defaults, and reads it by name and type."""
+
+    DEFAULTS = {"ActionsEnabled": True, "TreatMissingData": "missing"}  # noqa: RUF012
+
+    def __init__(self, cw: Any, name: str, **members: Any) -> None:
+        self._cw = cw
+        self.name = name
+        self.wanted = {**self.DEFAULTS, "AlarmName": name, **members}
+        self.tags = {"team": "shop"}
+
+    def create(self) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in self.tags.items()]
+        self._cw.put_metric_alarm(**self.wanted, Tags=tags)
+
+    def change(self, **members: Any) -> None:
+        self.wanted |= members
+        self._cw.put_metric_alarm(**self.wanted)
+
+    def read(self) -> dict[str, Any] | None:
+        found = self._cw.describe_alarms(AlarmNames=[self.name], AlarmTypes=["MetricAlarm"])["MetricAlarms"]
+        return dict(found[0]) if found else None
+
+    def differences(self) -> list[str]:
+        """A plan: what is not given reads as nothing, which is the same as empty."""
+        read = self.read()
+        assert read is not None
+        about_state = {name for name in read if name.startswith("State")}
+        kept = {*about_state, "AlarmArn", "AlarmConfigurationUpdatedTimestamp"}
+        names = (self.wanted.keys() | read.keys()) - kept
+        wrong = sorted(name for name in names if (read.get(name) or None) != (self.wanted.get(name) or None))
+        tags = self._cw.list_tags_for_resource(ResourceARN=read["AlarmArn"])["Tags"]
+        return wrong if {tag["Key"]: tag["Value"] for tag in tags} == self.tags else [*wrong, "tags"]
+
+    def destroy(self) -> None:
+        self._cw.delete_alarms(AlarmNames=[self.name])
+        assert self.read() is None
+
+
+@pytest.fixture
+def cw(server: ServerProcess, account: str) -> Any:
+    return client(
+        server.url,
+        "cloudwatch",
+        region_name="us-east-1",
+        aws_access_key_id=account,
+        aws_secret_access_key="any",
+    )
+
+
+_BACKLOG = {
+    "Namespace": "AWS/SQS", "MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Average", "Period": 300,
+    "EvaluationPeriods": 2, "Threshold": 5000.0, "ComparisonOperator": "GreaterThanThreshold",
+    "Dimensions": [{"Name": "QueueName", "Value": "orders"}],
+}  # fmt: skip
+_RATE = {
+    "EvaluationPeriods": 2, "Threshold": 10.0, "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+    "Metrics": [
+        {"Id": "e1", "Expression": "m2/m1*100", "Label": "Error Rate", "ReturnData": True},
+        *(
+            {
+                "Id": id, "ReturnData": False,
+                "MetricStat": {
+                    "Metric": {"Namespace": "App", "MetricName": name, "Dimensions": [{"Name": "a", "Value": "b"}]},
+                    "Period": 120, "Stat": "Sum", "Unit": "Count",
+                },
+            }
+            for id, name in (("m1", "Requests"), ("m2", "Errors"))
+        ),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        _BACKLOG,
+        {**_BACKLOG, "Statistic": "Maximum", "Threshold": 0.0, "TreatMissingData": "notBreaching", "Period": 60,
+         "EvaluationPeriods": 1},
+        {**{k: v for k, v in _BACKLOG.items() if k != "Statistic"}, "ExtendedStatistic": "p99.9", "Unit": "Count",
+         "EvaluateLowSampleCountPercentile": "ignore", "DatapointsToAlarm": 1, "AlarmDescription": "slow"},
+        {**_BACKLOG, "ActionsEnabled": False, "AlarmActions": ["arn:aws:sns:us-east-1:111122223333:t"],
+         "OKActions": ["arn:aws:sns:us-east-1:111122223333:t"]},
+        _RATE,
+    ],
+    ids=["backlog", "dead letters", "percentile", "actions", "metric math"],
+)  # fmt: skip
+def test_an_alarm_is_read_as_it_was_written(cw: Any, members: dict[str, Any]) -> None:
+    alarm = AlarmResource(cw, "an alarm / with a name", **members)
+    alarm.create()
+    assert alarm.differences() == []
+    alarm.create()  # once more, as if the state had been lost
+    assert alarm.differences() == []
+    alarm.change(AlarmDescription="changed", EvaluationPeriods=3)
+    assert alarm.differences() == []
+    cw.tag_resource(ResourceARN=alarm.read()["AlarmArn"], Tags=[{"Key": "team", "Value": "billing"}])  # type: ignore[index]
+    alarm.tags = {"team": "billing"}
+    assert alarm.differences() == []
+    alarm.destroy()
+
+
+def test_a_dashboard_is_read_as_it_was_written(cw: Any) -> None:
+    """The provider compares the JSON, and takes an error with the code ResourceNotFound for its absence."""
+    body = json.dumps({"widgets": [{"type": "text", "width": 3, "properties": {"markdown": "Hello"}}]})
+    cw.put_dashboard(DashboardName="orders", DashboardBody=body)
+    assert json.loads(cw.get_dashboard(DashboardName="orders")["DashboardBody"]) == json.loads(body)
+    cw.delete_dashboards(DashboardNames=["orders"])
+    with pytest.raises(ClientError) as caught:
+        cw.get_dashboard(DashboardName="orders")
+    answer = caught.value.response
+    assert (answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]) == (
+        "ResourceNotFound",
+        404,
+    )
+
+
 # -- Terraform itself ----------------------------------------------------------------------------------------
 
 CONFIGURATION = """
@@ -259,7 +379,10 @@ provider "aws" {
   skip_credentials_validation = true
   skip_metadata_api_check     = true
   skip_requesting_account_id  = true
-  endpoints { sqs = var.endpoint }
+  endpoints {
+    sqs        = var.endpoint
+    cloudwatch = var.endpoint
+  }
 }
 
 resource "aws_sqs_queue" "dead" {
@@ -299,6 +422,33 @@ resource "aws_sqs_queue_policy" "orders" {
 resource "aws_sqs_queue_redrive_policy" "orders" {
   queue_url      = aws_sqs_queue.orders.id
   redrive_policy = jsonencode({ deadLetterTargetArn = aws_sqs_queue.dead.arn, maxReceiveCount = 4 })
+}
+
+resource "aws_cloudwatch_metric_alarm" "backlog" {
+  alarm_name          = "orders-backlog"
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateNumberOfMessagesVisible"
+  dimensions          = { QueueName = aws_sqs_queue.orders.name }
+  statistic           = "Average"
+  period              = 300
+  evaluation_periods  = 2
+  threshold           = 5000
+  comparison_operator = "GreaterThanThreshold"
+  alarm_actions       = [aws_sqs_queue.dead.arn]
+  tags                = { team = "shop" }
+}
+
+resource "aws_cloudwatch_metric_alarm" "dead" {
+  alarm_name          = "orders-dead"
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateNumberOfMessagesVisible"
+  dimensions          = { QueueName = aws_sqs_queue.dead.name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 1
+  threshold           = 0
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
 }
 
 resource "aws_sqs_queue_redrive_allow_policy" "dead" {
