@@ -39,7 +39,7 @@ METRICS = [SENT_A, SENT_B, AGE_A, LATENCY, BARE]
     ],
 )
 def test_a_search(text: str, found: list[MetricKey]) -> None:
-    assert [key for key in METRICS if parse_search(text)(key)] == found
+    assert [key for key in METRICS if parse_search(text).matches(key)] == found
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_wrong_search(text: str) -> None:
 @given(st.text(alphabet="{}AWS/, QueueName=\"'()ORND", max_size=60) | st.text(max_size=40))
 def test_any_text_is_a_search_or_is_refused(text: str) -> None:
     try:
-        matches = parse_search(text)
+        matches = parse_search(text).matches
     except ExpressionInvalid:
         return
     assert all(matches(key) in (True, False) for key in METRICS)

@@ -167,6 +167,19 @@ def test_a_list_has_a_result_for_each_series(world: MonitoringWorld, cw: Any) ->
     assert [each["Label"] for each in labelled["MetricDataResults"]] == ["host a", "host b"]
 
 
+def test_searches_of_a_request_are_limited_by_what_they_look_at(world: MonitoringWorld, cw: Any) -> None:
+    for namespace in ("App", "Other"):
+        metrics = [
+            {"MetricName": "m", "Value": 1, "Dimensions": [{"Name": "Host", "Value": f"host-{number}"}]}
+            for number in range(1000)
+        ]
+        cw.put_metric_data(Namespace=namespace, MetricData=metrics)
+    searches = [{"Id": f"s{n}", "Expression": f"SEARCH('none OR none{n}', 'Sum', 60)"} for n in range(80)]
+    assert data(world, cw, *searches[:20])["MetricDataResults"] == []
+    with pytest.raises(ClientError, match="searches too much for so many metrics"):
+        data(world, cw, *searches)
+
+
 def test_pages_of_values(world: MonitoringWorld, cw: Any) -> None:
     for minute in range(10):
         put(cw, Value=minute)

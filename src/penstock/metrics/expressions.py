@@ -6,6 +6,7 @@ An expression refers to metrics and to other expressions of its request by their
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -186,7 +187,9 @@ class _ExpressionParser:
         self._at += 1
         match token:
             case _Symbol("number", text):
-                return NumberPart(float(text))
+                if math.isinf(number := float(text)):
+                    raise ExpressionInvalid(f"the number {text} is too large")
+                return NumberPart(number)
             case _Symbol("text", text):
                 return TextPart(text)
             case _Symbol("word", text) if text not in _RESERVED:

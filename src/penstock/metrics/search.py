@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from penstock.errors import ExpressionInvalid
 from penstock.metrics.series import MetricKey
@@ -21,7 +22,12 @@ _WORD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([()=]|[^\s()="'{}]+))""")
 _OPERATORS = frozenset(("AND", "OR", "NOT", "(", ")", "="))
 
 
-def parse_search(text: str) -> Matches:
+class Search(NamedTuple):
+    matches: Matches
+    words: int  # with which a metric is compared, at most
+
+
+def parse_search(text: str) -> Search:
     """Raises ExpressionInvalid."""
     if len(text) > SEARCH_LENGTH_MAX:
         raise ExpressionInvalid(f"a search has at most {SEARCH_LENGTH_MAX} characters")
@@ -34,12 +40,12 @@ def parse_search(text: str) -> Matches:
     if not words:
         if found is None:
             raise ExpressionInvalid("a search needs a namespace in braces, or a word")
-        return in_schema
+        return Search(in_schema, 1)
     parser = _SearchParser(words)
     matches = parser.any_of("", 0)
     if parser.at != len(words):
         raise ExpressionInvalid(f"unexpected {words[parser.at][0]!r} in a search")
-    return lambda key: in_schema(key) and matches(key)
+    return Search(lambda key: in_schema(key) and matches(key), 1 + len(words))
 
 
 def _schema(text: str) -> Matches:

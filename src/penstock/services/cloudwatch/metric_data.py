@@ -46,6 +46,7 @@ _POINTS_MAX = 2_000_000  # that all metrics of a request could have
 _QUERIES_PER_READ = 50
 _KEYS_PER_READ = 1000
 _SEARCHED_KEYS_MAX = 20_000
+_COMPARED_MAX = 500_000  # words of searches with metrics
 _DEFAULT_PERIOD_S = 300
 
 
@@ -108,6 +109,8 @@ class _Reading:
         self._now_s = cw.monitoring.wall_ms() / SECOND
         self._points_left = _POINTS_MAX
         self._found: dict[str, TimeSeries] = {}  # by the id of the query
+        self._keys: list[MetricKey] | None = None  # that searches look at, read once
+        self._compares_left = _COMPARED_MAX
         self._searched: dict[CallPart, list[tuple[MetricStat, TimeSeries]]] = {}
         self._units: set[str] = set()  # of metrics that have several
         self._stats: dict[int, MetricStat] = {}  # what a series is of, by its identity
@@ -132,22 +135,34 @@ class _Reading:
                     self._searched[call] = await self._search(_read_search(call), period_s)
 
     async def _search(self, search: _Search, period_s: int) -> list[tuple[MetricStat, TimeSeries]]:
-        matches = parse_search(search.text)
-        keys: list[MetricKey] = []
-        question = KeysQuestion(
-            [], self._call.space, None, None, [], int(self._now_s) - LISTED_AGE_S, None, _KEYS_PER_READ
-        )
-        for _ in range(_SEARCHED_KEYS_MAX // _KEYS_PER_READ):
-            page = [each.metric for each in await self._cw.monitoring.reader.keys(question)]
-            keys += [key for key in page if matches(key)]
-            if len(page) < _KEYS_PER_READ or len(keys) >= SEARCHED_METRICS_MAX:
-                break
-            question = msgspec.structs.replace(question, after=page[-1])
+        wanted = parse_search(search.text)
+        if self._keys is None:
+            self._keys = await self._listed()
+        self._compares_left -= len(self._keys) * wanted.words
+        if self._compares_left < 0:
+            raise validation_error(
+                "The request searches too much for so many metrics: use fewer searches, or fewer words in them."
+            )
+        keys = [key for key in self._keys if wanted.matches(key)]
         stats = [
             MetricStat(key, search.period_s or period_s, search.statistic)
             for key in keys[:SEARCHED_METRICS_MAX]
         ]
         return list(zip(stats, await self._series(stats, _search_labels(stats)), strict=True))
+
+    async def _listed(self) -> list[MetricKey]:
+        """The metrics of the account, in order. Raises Unreachable."""
+        keys: list[MetricKey] = []
+        question = KeysQuestion(
+            [], self._call.space, None, None, [], int(self._now_s) - LISTED_AGE_S, None, _KEYS_PER_READ
+        )
+        while len(keys) < _SEARCHED_KEYS_MAX:
+            page = await self._cw.monitoring.reader.keys(question)
+            keys += [each.metric for each in page]
+            if len(page) < _KEYS_PER_READ:
+                break
+            question = msgspec.structs.replace(question, after=keys[-1])
+        return keys
 
     async def _series(self, stats: Sequence[MetricStat], labels: Sequence[str]) -> list[TimeSeries]:
         queries = [self._stat_query(stat) for stat in stats]
@@ -246,9 +261,9 @@ def _read_search(call: CallPart) -> _Search:
 def _search_labels(stats: Sequence[MetricStat]) -> list[str]:
     """What differs between the metrics: values of dimensions, else names."""
     labels = []
+    shared = len({stat.metric.name for stat in stats}) == 1
     for stat in stats:
         values = [value for _, value in stat.metric.dimensions]
-        shared = len({other.metric.name for other in stats}) == 1
         labels.append(" ".join(values if shared and values else [stat.metric.name, *values]))
     return labels
 
