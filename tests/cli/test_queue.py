@@ -337,3 +337,15 @@ def test_no_keys(as_root: CommandLine) -> None:
     for command in ("ls", "create"):
         problem = anonymous.failed("queue", command, "x")
         assert problem.startswith("AccessDenied") and "No keys were found: set AWS_ACCESS_KEY_ID" in problem
+
+
+# -- scale -------------------------------------------------------------------------------------------------------
+
+
+def test_scale(penstock: CommandLine) -> None:
+    text = penstock.done("queue", "scale", "orders", "--latency", "5m")
+    assert re.search(r"Messages +2 visible, 1 in flight", text)
+    assert re.search(r"Suggested workers +1 for a latency of 5m", text)
+    found = json.loads(penstock.done("queue", "scale", "orders", "--workers", "2", "--json"))
+    assert (found["backlog"], found["in_flight"], found["suggested_workers"]) == (2, 1, 1)
+    assert found["backlog_per_worker"] == 1

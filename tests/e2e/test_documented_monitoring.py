@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -30,11 +32,13 @@ def make_orders(server: ServerProcess) -> None:
     api.close()
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("curl")])
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith(("curl", "penstock"))])
 def test_the_requests_of_the_page_work(command: str) -> None:
     with ServerProcess("--memory") as server:
         make_orders(server)
         line = command.replace("http://127.0.0.1:9324", server.url).replace("curl ", "curl -sS --fail ", 1)
+        if line.startswith("penstock "):
+            line = f"{sys.executable} -m {line} --endpoint-url {server.url}"
         done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout
@@ -44,6 +48,16 @@ def test_the_configuration_of_prometheus_names_the_server() -> None:
     (block,) = re.findall(r"^```yaml\n# prometheus.yml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (job,) = yaml.safe_load(block)["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["127.0.0.1:9324"]}]
+
+
+def test_keda_reads_a_number_that_the_server_gives() -> None:
+    (block,) = re.findall(r"^```yaml\n# keda.yml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (trigger,) = yaml.safe_load(block)["triggers"]
+    with ServerProcess("--memory") as server:
+        make_orders(server)
+        url = trigger["metadata"]["url"].replace("http://penstock:9324", server.url)
+        with urllib.request.urlopen(url, timeout=30) as response:
+            assert isinstance(json.load(response)[trigger["metadata"]["valueLocation"]], int)
 
 
 def test_every_metric_of_queues_is_in_the_table_with_its_unit_and_statistic() -> None:

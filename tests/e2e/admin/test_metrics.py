@@ -114,3 +114,57 @@ def test_times_and_periods(api: ApiSession) -> None:
 def test_what_cannot_be_answered_is_refused(api: ApiSession, query: dict[str, Any]) -> None:
     make(api, "refused")
     assert refusal(api.admin, "GET", "/queues/refused/metrics", query) == (400, "InvalidParameter")
+
+
+# -- scaling ---------------------------------------------------------------------------------------------------
+
+
+def test_scaling_has_plain_numbers(api: ApiSession) -> None:
+    """As the metrics-api scaler of KEDA reads them."""
+    url = make(api, "scaled")
+    found = api.admin("GET", "/queues/scaled/scaling")
+    assert (found["backlog"], found["suggested_workers"]) == (0, 0)
+    assert "processing_time_s" not in found
+    for _ in range(30):
+        send(api, url, "x")
+    messages = api.sqs("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    for message in messages[:-1]:
+        api.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    found = api.admin("GET", "/queues/scaled/scaling", {"latency_s": 0.001, "workers": 4})
+    assert (found["backlog"], found["in_flight"]) == (20, 1)
+    assert found["backlog_per_worker"] == 5
+    assert found["sent_rate"] > 0 < found["deleted_rate"]
+    assert found["processing_time_s"] > 0
+    assert found["suggested_workers"] >= 1
+    assert all(isinstance(value, (int, float)) for name, value in found.items() if name != "queue")
+    bounded = api.admin(
+        "GET", "/queues/scaled/scaling", {"latency_s": 0.001, "max_workers": 2, "min_workers": 2}
+    )
+    assert bounded["suggested_workers"] == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"latency_s": 0}, {"latency_s": -5}, {"latency_s": 1e12}, {"messages_per_worker": 0}, {"workers": -1},
+        {"min_workers": 5, "max_workers": 4},
+    ],
+)  # fmt: skip
+def test_scaling_refuses_what_makes_no_sense(api: ApiSession, query: dict[str, Any]) -> None:
+    make(api, "refused")
+    assert refusal(api.admin, "GET", "/queues/refused/scaling", query) == (400, "InvalidParameter")
+
+
+def test_all_that_the_scaler_of_keda_asks_for_are_integers_in_strings(api: ApiSession) -> None:
+    """Its aws-sqs-queue scaler fails if one of them is missing or something else."""
+    url = make(api, "kept-by-keda")
+    send(api, url, "x")
+    asked = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+    ]
+    for names in (asked[:1], asked[:2], asked):
+        found = api.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=names)["Attributes"]
+        assert found.keys() == set(names)
+        assert all(isinstance(value, str) and value.isdecimal() for value in found.values())

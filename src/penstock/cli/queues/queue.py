@@ -14,6 +14,7 @@ from penstock.cli.arguments import DURATION, QUEUE, queue_argument, short_age, s
 from penstock.cli.output import Cell, Output, Styled
 from penstock.cli.queues.changes import create, delete, purge, set_
 from penstock.cli.queues.facts import SORTS, list_queues, queue_facts, queue_urls
+from penstock.cli.queues.scale import scale
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
@@ -46,8 +47,8 @@ def command() -> None:
     """
 
 
-for _change in (create, set_, purge, delete):
-    command.add_command(_change)
+for _part in (create, set_, purge, delete, scale):
+    command.add_command(_part)
 
 
 @command.command("ls")

@@ -27,6 +27,7 @@ from penstock.services.admin.metrics import get_queue_metrics, list_queue_metric
 from penstock.services.admin.openapi import get_open_api
 from penstock.services.admin.queues import get_queue, list_queues
 from penstock.services.admin.resources import all_queues, queue_in_path, the_server
+from penstock.services.admin.scaling import get_scaling
 from penstock.services.admin.server import backup, get_metrics, get_status, reload
 from penstock.services.admin.tasks import cancel_task, get_task, list_tasks, start_task
 from penstock.services.admin.testing import (
@@ -83,6 +84,7 @@ _ROWS = (
     _look(
         "GetQueueMetrics", f"GET {_QUEUE}/metrics", st.QueueMetricsRequest, st.QueueMetricsResult, get_queue_metrics,
     ),
+    _look("GetScaling", f"GET {_QUEUE}/scaling", st.ScalingRequest, st.ScalingInfo, get_scaling),
     _look(
         "ListQueueMetrics", "GET /admin/v1/metrics", st.AllMetricsRequest, st.AllMetricsResult, list_queue_metrics,
         all_queues, ("prefix",),

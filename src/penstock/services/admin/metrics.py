@@ -84,12 +84,16 @@ async def list_queue_metrics(admin: Admin, request: AllMetricsRequest, call: Cal
     )
 
 
-def _asked(admin: Admin, request: MetricsRequest, default: str, queues: int) -> SeriesAsked:
+def check_keeps_metrics(admin: Admin) -> None:
     """Raises Fault."""
     if not admin.broker.keeps_metrics:
-        raise admin_fault(
-            "NotPossible", "Not possible: this server keeps no metrics. Set metrics_size to have them."
-        )
+        text = "Not possible: this server keeps no metrics. Set metrics_size to have them."
+        raise admin_fault("NotPossible", text)
+
+
+def _asked(admin: Admin, request: MetricsRequest, default: str, queues: int) -> SeriesAsked:
+    """Raises Fault."""
+    check_keeps_metrics(admin)
     metrics = [_metric(name) for name in (request.metrics or default).split(",")]
     statistics = request.statistics.split(",") if request.statistics else []
     for name in statistics:

@@ -88,6 +88,28 @@ class QueueMetricsRequest(MetricsRequest, kw_only=True):
     account: Annotated[str | None, InQuery()] = None
 
 
+class ScalingRequest(AboutQueue, kw_only=True):
+    latency_s: Annotated[float | None, InQuery()] = None  # within which the backlog is to be worked off
+    messages_per_worker: Annotated[int | None, InQuery()] = None  # that a worker holds at the same time
+    workers: Annotated[int | None, InQuery()] = None  # that run now
+    min_workers: Annotated[int | None, InQuery()] = None
+    max_workers: Annotated[int | None, InQuery()] = None
+
+
+class ScalingInfo(Absent, kw_only=True):
+    """Plain numbers, as autoscalers read them."""
+
+    queue: str
+    backlog: int  # messages that can be received
+    in_flight: int
+    sent_rate: float  # per second, over the last five minutes
+    deleted_rate: float
+    backlog_per_worker: float
+    suggested_workers: int
+    latency_s: float
+    processing_time_s: float | None = None  # from a receive to the delete, on average
+
+
 class AllMetricsRequest(MetricsRequest, kw_only=True):
     prefix: Annotated[str | None, InQuery()] = None
     limit: Annotated[int | None, InQuery()] = None
