@@ -19,6 +19,8 @@ from clients.java_tools import TARGET
 from e2e.process import ServerProcess
 
 PACKAGES = {
+    "moto_app": "moto",
+    "adapters/test_django.py": "django",
     "adapters/test_dramatiq.py": "dramatiq",
     "adapters/test_faststream.py": "faststream",
     "adapters/test_taskiq.py": "taskiq",

@@ -315,6 +315,8 @@ SUITES: tuple[Suite, ...] = (
     JavaToolSuite("amazon-sqs-java-temporary-queues-client", "amazon-sqs-java-temporary-queues-client",
                   ("temporary_queues",), ("boto3>=1.42,<2",)),
     PythonSuite("Dramatiq", "dramatiq", ("adapters/test_dramatiq.py",), ("--editable", ".[dramatiq]")),
+    PythonSuite("Orders with moto (example)", "moto", ("moto_app",), ("moto[sqs]>=5,<6", "boto3>=1.42,<2")),
+    PythonSuite("Django tasks", "django", ("adapters/test_django.py",), ("--editable", ".[django]")),
     PythonSuite("FastStream", "faststream", ("adapters/test_faststream.py",), ("--editable", ".[faststream]")),
     PythonSuite("taskiq", "taskiq", ("adapters/test_taskiq.py",), ("--editable", ".[taskiq]")),
     NodeSuite("@aws-sdk/client-sqs", "client-sqs.test.js"),

@@ -49,12 +49,15 @@ class Reader:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def work(self, *command: str, lines: int) -> str:
-        """A worker that is stopped when it has printed enough."""
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
         with (self.folder / "output").open("w") as output, (self.folder / "log").open("w") as log:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, *command], cwd=self.folder, env=self._environment, stdout=output, stderr=log
             )
+
+    def work(self, *command: str, lines: int) -> str:
+        """A worker that is stopped when it has printed enough."""
+        process = self.start(*command)
         try:
             until(
                 lambda: self.printed().count("\n") >= lines or process.poll() is not None,

@@ -64,8 +64,8 @@ class Deliveries:
         self._deliver = deliver
         self._open: set[Delivery] = set()
         self._consumer = Consumer(
-            client, queue, self._hold, middleware=[DelayEarlyMessages(client)], concurrency=held_max, prefetch=0,
-            **settings,
+            client, queue, self._hold, middleware=[DelayEarlyMessages(lambda: client)], concurrency=held_max,
+            prefetch=0, **settings,
         )  # fmt: skip
         self._running: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None

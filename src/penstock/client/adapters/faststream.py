@@ -235,7 +235,7 @@ class QueueSubscriber(SubscriberUsecase[Received]):
             client, queues = self._outer_config.producer.client, self._outer_config.queues
             url = await queues.url(f"{self._outer_config.prefix}{self._queue}")
             self._consumer = Consumer(
-                client, url, self._handle, middleware=[DelayEarlyMessages(client)], **self._settings
+                client, url, self._handle, middleware=[DelayEarlyMessages(lambda: client)], **self._settings
             )
             self._running = asyncio.create_task(self._consumer.run())
             self._running.add_done_callback(self._ended)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.client.actions import DELAY_S_MAX
@@ -74,9 +74,9 @@ def delay_options(
 
 
 class DelayEarlyMessages:
-    """A middleware of consumers: messages that are not due yet are sent again."""
+    """A middleware of consumers: messages that are not due yet are sent again. ``client`` returns what sends them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Callable[[], Client]) -> None:
         self._client = client
 
     async def __call__(self, context: MessageContext, call_next: CallNext) -> Any:
@@ -86,4 +86,4 @@ class DelayEarlyMessages:
         message = context.message
         attributes = {name: value for name, value in message.message_attributes.items() if name != _DUE}
         options = delay_options(due - now, attributes, now=now)
-        return await self._client.send_message(context.queue, message.body, **options)
+        return await self._client().send_message(context.queue, message.body, **options)

@@ -154,6 +154,7 @@ class Worker:
                 for hook in reversed(self._stop_hooks):
                     await _call(hook)
                 self._client = None
+                self._consumers, self._is_stopping = [], False  # it can serve again, as in tests
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """As :meth:`Consumer.stop`, for all queues. Another call with a timeout of 0 ends one that waits."""
