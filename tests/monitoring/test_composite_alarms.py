@@ -75,6 +75,23 @@ def test_composites_of_composites_change_at_once(cw: Any) -> None:
     assert [alarm["AlarmName"] for alarm in of_c3["MetricAlarms"]] == ["b"]
 
 
+def test_a_chain_of_composites_may_be_long(cw: Any) -> None:
+    put_alarm(cw, "c0")
+    for number in range(1, 600):
+        put_composite(cw, f"c{number}", f"ALARM(c{number - 1})")
+    set_state(cw, "c0", "ALARM")
+    assert (state(cw, "c1"), state(cw, "c599")) == ("ALARM", "ALARM")
+
+
+def test_both_parents_change_before_what_looks_at_both(cw: Any) -> None:
+    put_alarm(cw, "a")
+    for name in ("left", "right"):
+        put_composite(cw, name, "ALARM(a)")
+    put_composite(cw, "one", "(ALARM(left) AND NOT ALARM(right)) OR (ALARM(right) AND NOT ALARM(left))")
+    set_state(cw, "a", "ALARM")
+    assert state(cw, "one") == "OK"
+
+
 @pytest.mark.usefixtures("children")
 def test_a_circle_ends(cw: Any) -> None:
     put_composite(cw, "c1", "ALARM(a)")

@@ -109,9 +109,9 @@ class AlarmTable:
         self._note_config(alarm, change, wall_ms)
         if alarm.config.is_composite:
             done = "created" if present is None else "updated"
-            self._judge_composite(
-                alarm, f"{alarm.arn} was {done} and its alarm rule evaluates to", wall_ms, set()
-            )
+            reason = f"{alarm.arn} was {done} and its alarm rule evaluates to"
+            if self._judge_composite(alarm, reason, wall_ms):
+                self._spread(space, alarm.name, wall_ms)
         self.on_first()
 
     def remove(self, alarm: Alarm) -> None:
@@ -131,18 +131,14 @@ class AlarmTable:
 
     def set_state(self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None) -> None:
         """With everything that follows from it."""
-        self._set_state(alarm, state, reason, reason_data, self._shard.clock.wall_ms(), set())
+        wall_ms = self._shard.clock.wall_ms()
+        if self._set_state(alarm, state, reason, reason_data, wall_ms):
+            self._spread(alarm.space, alarm.name, wall_ms)
 
     def _set_state(
-        self,
-        alarm: Alarm,
-        state: AlarmState,
-        reason: str,
-        reason_data: str | None,
-        wall_ms: int,
-        seen: set[str],
-    ) -> None:
-        """``seen``: alarms that were judged because of the same change; they may refer to each other in a circle."""
+        self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None, wall_ms: int
+    ) -> bool:
+        """Whether it is another one. Then :meth:`_spread`."""
         before = alarm.status
         status = AlarmStatus(
             state=state,
@@ -154,7 +150,7 @@ class AlarmTable:
         alarm = msgspec.structs.replace(alarm, status=status)
         if state == before.state:
             self._save(alarm)
-            return
+            return False
         self._history.add(
             HistoryItem(
                 space=alarm.space,
@@ -167,12 +163,23 @@ class AlarmTable:
             )
         )
         self._save(self._acted(alarm, before, wall_ms))
-        seen.add(alarm.name)
+        return True
+
+    def _spread(self, space: Space, name: str, wall_ms: int) -> None:
+        """What follows from the change of an alarm, and from the changes that follow. Each alarm changes once: they
+        may refer to each other in a circle."""
         at = time.strftime("%A %d %B, %Y %H:%M:%S UTC", time.gmtime(wall_ms / SECOND))
-        for parent in self.parents(alarm.space, alarm.name):
-            if parent.name not in seen:
-                self._judge_composite(parent, f"{alarm.arn} transitioned to {state} at {at}", wall_ms, seen)
-        self._suppressor_changed(alarm, wall_ms)
+        changed = [name]
+        seen = {name}
+        for each in changed:  # it grows meanwhile
+            cause = self.find(space, each)
+            reason = f"{cause.arn} transitioned to {cause.status.state} at {at}"
+            for parent in self.parents(space, each):
+                if parent.name not in seen and self._judge_composite(parent, reason, wall_ms):
+                    seen.add(parent.name)
+                    changed.append(parent.name)
+            self._suppressor_changed(cause, wall_ms)
+        self.end_waits(wall_ms)
 
     def _save(self, alarm: Alarm) -> None:
         self._records.put(_key(alarm), alarm)
@@ -193,15 +200,16 @@ class AlarmTable:
 
     # -- composite alarms ------------------------------------------------------------------------------------
 
-    def _judge_composite(self, alarm: Alarm, reason: str, wall_ms: int, seen: set[str]) -> None:
+    def _judge_composite(self, alarm: Alarm, reason: str, wall_ms: int) -> bool:
+        """Whether its state has changed. Then :meth:`_spread`."""
         holds = self._rules[alarm.space, alarm.name].holds(lambda child: self._state_of(alarm.space, child))
         state: AlarmState = "ALARM" if holds else "OK"
         if state == alarm.status.state:
-            return
+            return False
         if reason.endswith("evaluates to"):
             reason = f"{reason} {state}"
         data = {"triggeringAlarms": self.triggering(alarm)}
-        self._set_state(alarm, state, reason, msgspec.json.encode(data).decode(), wall_ms, seen)
+        return self._set_state(alarm, state, reason, msgspec.json.encode(data).decode(), wall_ms)
 
     def triggering(self, alarm: Alarm) -> list[dict[str, Any]]:
         """The alarms in ALARM that a composite alarm looks at."""
@@ -255,7 +263,6 @@ class AlarmTable:
                 until_ms = wall_ms + given.extension_s * SECOND
                 waiting = Suppression("ExtensionPeriod", "the suppressor alarm has left ALARM", until_ms)
             self._save(msgspec.structs.replace(alarm, suppressed=waiting))
-        self.end_waits(wall_ms)
 
     def end_waits(self, wall_ms: int) -> None:
         """Carry out actions that were put off until now."""
