@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from client.consumer.fake_queue import FakeQueue, run
+from client.consumer.fake_queue import NO_ANSWER, FakeQueue, run
 from penstock.client import Idempotency, MemoryKeys
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.receiving import CannotStart
+from penstock.client.consumer.retry import Constant, RetryPolicy
 from penstock.client.consumer.worker import Worker
 from penstock.client.errors import api_error
 
@@ -126,6 +127,49 @@ def test_middleware_that_needs_the_client_is_added_at_the_start() -> None:
         await app.stop()
         await serving
         assert order == ["with a client: True", "x"]
+
+    run(story())
+
+
+def test_it_works_until_the_queues_are_empty() -> None:
+    async def story() -> None:
+        queue, handled = Served(), list[str]()
+        app = Worker(client=queue, retry=RetryPolicy(Constant(600)))
+
+        @app.handler("orders")
+        async def handle(body: str) -> None:
+            handled.append(body)
+            await asyncio.sleep(100)
+            if body == "first":
+                queue.put("second")
+            if body == "failing":
+                raise ValueError
+
+        queue.put("first", "failing")
+        await app.serve(until_empty=True)
+        assert sorted(handled) == ["failing", "first", "second"]
+        assert queue.bodies == ["failing"] and not queue.visible, "one that waits for its next attempt stays"
+
+    run(story())
+
+
+def test_a_server_in_trouble_is_not_an_empty_queue() -> None:
+    async def story() -> None:
+        queue, handled = Served(), list[str]()
+        app = Worker(client=queue)
+
+        @app.handler("orders")
+        async def handle(body: str) -> None:
+            handled.append(body)
+
+        queue.put("x")
+        queue.failing["receive_message"] = NO_ANSWER
+        serving = asyncio.create_task(app.serve(until_empty=True))
+        await asyncio.sleep(100)
+        assert not serving.done()
+        queue.failing.clear()
+        await serving
+        assert handled == ["x"]
 
     run(story())
 

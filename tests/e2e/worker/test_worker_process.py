@@ -112,19 +112,31 @@ def handle(bodies: list[str], context: MessageContext):
 def test_a_long_handler_keeps_its_message_and_no_other_worker_gets_it(
     queues: Queues, application: Create
 ) -> None:
-    queues.create("long", VisibilityTimeout=2)
+    queues.create("long", VisibilityTimeout=5)
     queues.send("long", "x")
     jobs = application(f"""{HEAD}
 @app.handler("long")
 def handle(body: str, context: MessageContext):
     note("begins")
-    time.sleep(6)
+    wait_for("go-on")
     note("ends")
 """)
     with jobs.start(), jobs.start():
-        jobs.until_noted("ends")
+        jobs.until_noted("begins")
+        until_extended(queues, "long")
+        jobs.create("go-on")
         queues.until_empty("long")
     assert jobs.notes == ["begins", "ends"]
+
+
+def until_extended(queues: Queues, queue: str) -> None:
+    """So often that the message was hidden for longer than the visibility timeout."""
+
+    def is_extended() -> bool:
+        (message,) = queues.messages(queue)
+        return "holder" in message and message["holder"]["extended"] >= 3
+
+    until(is_extended, "it is extended", PATIENCE_S)
 
 
 def test_a_handler_in_a_thread_learns_that_it_lost_its_message(queues: Queues, application: Create) -> None:
@@ -146,7 +158,7 @@ def handle(body: str, context: MessageContext):
 
 
 def test_another_worker_handles_what_a_killed_one_had(queues: Queues, application: Create) -> None:
-    queues.create("killed", VisibilityTimeout=2)
+    queues.create("killed", VisibilityTimeout=5)
     queues.send("killed", "x")
     jobs = application(f"""{HEAD}
 @app.handler("killed")
@@ -157,8 +169,7 @@ def handle(body: str, context: MessageContext):
 """)
     with jobs.start() as first, jobs.start() as second:
         until(lambda: bool(jobs.notes), "one of them begins", PATIENCE_S)
-        extended = lambda: queues.messages("killed")[0]["holder"]["extended"]  # noqa: E731
-        until(lambda: extended() >= 3, "it was hidden for longer than the visibility timeout", PATIENCE_S)
+        until_extended(queues, "killed")
         (begun,) = jobs.notes
         _, attempt, holder = begun.split()
         assert attempt == "1"
@@ -172,11 +183,11 @@ def test_groups_stay_in_order_when_workers_fail_and_are_killed(
     queues: Queues, application: Create, batch_size: int | None
 ) -> None:
     queue = f"ordered-{batch_size}.fifo"
-    queues.create(queue, VisibilityTimeout=2)
+    queues.create(queue, VisibilityTimeout=5)
     for number in range(12):
         for group in "abc":
             queues.send(queue, f"{group} {number}", group=group)
-    handler = "handle(body: str)" if batch_size is None else "handle(bodies: list[str])"
+    kind = "str" if batch_size is None else "list[str]"
     jobs = application(f"""{HEAD}
 import random
 def work(body):
@@ -184,20 +195,20 @@ def work(body):
     time.sleep(0.05)
     if random.random() < 0.1:
         raise ValueError
-def one(body):
-    work(body)
-def many(bodies):
+def work_on_all(bodies, context):
     outcomes = [None] * len(bodies)
     for place, body in enumerate(bodies):
         try:
+            if context.lease_lost.is_set():
+                raise ValueError
             work(body)
         except ValueError as error:
             outcomes[place] = error
             break
     return outcomes
 @app.handler({queue!r}, batch_size={batch_size}, retry=RetryPolicy(Constant(0)))
-def {handler}:
-    return {"one(body)" if batch_size is None else "many(bodies)"}
+def handle(given: {kind}, context: MessageContext):
+    return work(given) if isinstance(given, str) else work_on_all(given, context)
 """)
     with jobs.start() as first, jobs.start() as second:
         jobs.until_noted("a 2")
@@ -217,7 +228,7 @@ def {handler}:
 
 
 def test_keys_in_a_file_survive_a_killed_worker(queues: Queues, application: Create) -> None:
-    queues.create("once", VisibilityTimeout=2)
+    queues.create("once", VisibilityTimeout=5)
     queues.send("once", "1", "2", "1", "3", "2", "1")
     jobs = application(f"""{HEAD}
 keys = Idempotency(SqliteKeys("keys"), key=lambda context: context.value)
@@ -230,6 +241,7 @@ def handle(body: str, context: MessageContext):
 """)
     with jobs.start() as first:
         jobs.until_noted("ends 1", "ends 2", "begins 3")
+        queues.until_counts("once", 0, 1)  # what is done is also noted as done
         first.kill()
     queues.send("once", "2")
     with jobs.start():
@@ -238,6 +250,30 @@ def handle(body: str, context: MessageContext):
     assert sorted(jobs.notes) == sorted([
         "begins 1", "ends 1", "begins 2", "ends 2", "begins 3", "begins 3", "ends 3",
     ])  # fmt: skip
+
+
+def test_a_worker_for_what_there_is(queues: Queues, application: Create) -> None:
+    for queue in ("first", "second", "third"):
+        queues.create(queue)
+    queues.send("first", *"abc")
+    jobs = application(f"""{HEAD}
+@app.handler("first")
+async def handle_first(body: str):
+    note("first", body)
+    await app.client.send_message("second", body)
+@app.handler("second")
+async def handle_second(body: str):
+    note("second", body)
+    await app.client.send_message("third", body)
+@app.handler("third")
+async def handle_third(body: str):
+    note("third", body)
+""")
+    with jobs.start("--until-empty", waits=False) as worker:
+        assert worker.ended() == 0
+    assert sorted(jobs.notes) == sorted(
+        f"{queue} {body}" for queue in ("first", "second", "third") for body in "abc"
+    )
 
 
 def test_two_workers_share_the_work(queues: Queues, application: Create) -> None:

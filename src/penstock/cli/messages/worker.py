@@ -38,6 +38,9 @@ _SIGNALLED = 128  # and the number of the signal
     metavar="TIME",
     help="How long handlers may take to end at a stop.  [30s]",
 )
+@click.option(
+    "--until-empty", is_flag=True, help="Stop when the queues have no message that can be received."
+)
 @click.option("--reload", is_flag=True, help="Start again when a Python file below this directory changes.")
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="Least level logged."
@@ -49,6 +52,7 @@ def command(
     queues: tuple[str, ...],
     concurrency: int | None,
     stop_timeout: float | None,
+    until_empty: bool,
     reload: bool,
     log_level: str,
 ) -> None:
@@ -67,6 +71,7 @@ def command(
       penstock worker jobs:app
       penstock worker jobs:app --concurrency 20 --queue orders --queue bills
       penstock worker jobs:app --reload --log-level debug
+      penstock worker jobs:app --until-empty --queue nightly
       penstock worker shop.jobs:worker --context prod --stop-timeout 2m --json
     """
     _set_up_logs(log_level, as_json=target.out.as_json)
@@ -82,7 +87,9 @@ def command(
     from penstock.client.endpoint import EndpointError
 
     try:
-        interrupted_by = worker.run(queues=queues, concurrency=concurrency, **target.client_options)
+        interrupted_by = worker.run(
+            queues=queues, concurrency=concurrency, until_empty=until_empty, **target.client_options
+        )
     except (CannotStart, EndpointError, ProfileError) as error:
         raise Failure(str(error)) from None
     _exit(0 if interrupted_by is None else _SIGNALLED + interrupted_by)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -79,6 +79,10 @@ class Consumer:
         self.settings = settings or ConsumerSettings(**more)
         self.worker = worker or default_worker_name()
         self.handler = Handler(function, codec or JsonCodec(), is_batch=self.settings.batch_size is not None)
+        self.busy_at = self.empty_at = float("-inf")
+        """When it last had messages, and when it last asked for some and got none."""
+        self.on_empty: Callable[[], None] | None = None
+        """Called when it has no messages and gets none."""
         self._client = client
         self._middleware = middleware
         self._on_error = on_error
@@ -210,11 +214,18 @@ class Consumer:
             if count <= 0:
                 self._has_room.clear()
                 await self._has_room.wait()
-            elif messages := await self._receiver.receive(count):
-                now = loop.time()
+                continue
+            asked_at = loop.time()
+            messages = await self._receiver.receive(count)
+            if messages:
+                self.busy_at = now = loop.time()
                 self._schedule.add([self._leases.take(message, now) for message in messages], now)
                 self._leases_changed.set()
                 self._start_jobs()
+            elif messages is not None and not self._leases:
+                self.empty_at = asked_at
+                if self.on_empty is not None:
+                    self.on_empty()
 
     # -- keeping messages hidden -----------------------------------------------------------------------------
 
@@ -293,6 +304,7 @@ class Consumer:
             log.exception("cannot settle messages: they will be delivered again", extra={"queue": self.queue})
             for lease in job:
                 self._leases.release(lease)
+        self.busy_at = loop.time()
         self._has_room.set()
 
     async def _handle(self, job: Job) -> list[BaseException | None]:

@@ -70,26 +70,26 @@ class Receiver:
                 return self._visibility_s
         return None
 
-    async def receive(self, count: int) -> list[Message]:
-        """Up to so many, or none."""
+    async def receive(self, count: int) -> list[Message] | None:
+        """Up to so many. None: it was aborted, or the server is in trouble."""
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
             messages = await self._ask(count)
         except (*TROUBLE, ChecksumMismatch) as error:
             await self._pause_after(error, "cannot receive messages: trying again")
-            return []
+            return None
         if self._pause_s:
             log.info("receiving messages again", extra={"queue": self._queue})
             self._pause_s = 0.0
-        if not messages and not self._aborted.is_set():
+        if messages is not None and not messages:
             if self._settings.poll_interval_s:
                 await self._pause(self._settings.poll_interval_s)
             elif loop.time() - asked_at < _QUICK_S:
                 await self._pause(_QUICK_S)  # a server that stops, or a proxy that does not wait
         return messages
 
-    async def _ask(self, count: int) -> list[Message]:
+    async def _ask(self, count: int) -> list[Message] | None:
         receive = asyncio.create_task(
             self._client.receive_message(
                 self._queue,
@@ -114,7 +114,7 @@ class Receiver:
             return await receive
         except asyncio.CancelledError:
             if receive.cancelled():
-                return []
+                return None
             raise
 
     async def _pause_after(self, error: Exception, text: str) -> None:

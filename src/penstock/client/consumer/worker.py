@@ -24,6 +24,7 @@ from penstock.client.queue_names import queue_name
 log = logging.getLogger("penstock.worker")
 
 _TASKS_END_S = 1.0
+_EMPTY_AFTER_S = 1  # without a message, a queue is empty
 
 F = TypeVar("F", bound=HandlerFunction)
 Hook = Callable[[], Any]
@@ -82,6 +83,7 @@ class Worker:
         self._start_hooks: list[Hook] = []
         self._stop_hooks: list[Hook] = []
         self._consumers: list[Consumer] = []
+        self._stops: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
     # -- what it does ----------------------------------------------------------------------------------------
@@ -135,10 +137,17 @@ class Worker:
     # -- its life --------------------------------------------------------------------------------------------
 
     async def serve(
-        self, *, queues: Sequence[str] = (), concurrency: int | None = None, **endpoint: str | None
+        self,
+        *,
+        queues: Sequence[str] = (),
+        concurrency: int | None = None,
+        until_empty: bool = False,
+        **endpoint: str | None,
     ) -> None:
-        """Handle messages until :meth:`stop`. ``queues``: only these. ``concurrency`` and ``endpoint`` replace what
-        the application says. Raises CannotStart, EndpointError or ProfileError."""
+        """Handle messages until :meth:`stop`. ``until_empty``: or until no queue has a message that can be received.
+
+        ``queues``: only these. ``concurrency`` and ``endpoint`` (``endpoint_url``, ``region``, ``profile``,
+        ``context``) replace what the application says. Raises CannotStart, EndpointError or ProfileError."""
         chosen = self._chosen(queues)
         self._is_stopping = False
         if self._client is None or any(endpoint.values()):
@@ -148,7 +157,12 @@ class Worker:
             try:
                 for hook in self._start_hooks:
                     await _call(hook)
-                self._consumers = [self._consumer(each, concurrency) for each in chosen]
+                more: dict[str, Any] = {} if concurrency is None else {"concurrency": concurrency}
+                if until_empty:
+                    more["wait_time_seconds"] = _EMPTY_AFTER_S
+                self._consumers = [self._consumer(each, more) for each in chosen]
+                for consumer in self._consumers:
+                    consumer.on_empty = self._stop_if_empty if until_empty else None
                 await self._run_consumers()
             finally:
                 for hook in reversed(self._stop_hooks):
@@ -178,7 +192,6 @@ class Worker:
     async def _serve_until_signal(self, options: dict[str, Any]) -> signal.Signals | None:
         loop = asyncio.get_running_loop()
         received: list[signal.Signals] = []
-        stops: set[asyncio.Task[None]] = set()
 
         def on_signal(number: signal.Signals) -> None:
             received.append(number)
@@ -186,7 +199,7 @@ class Worker:
                 "interrupting handlers" if received[1:] else "finishing; another signal interrupts handlers"
             )
             log.info(f"{number.name}: {text}")
-            stops.add(loop.create_task(self.stop(0 if received[1:] else None)))
+            self._stops.add(loop.create_task(self.stop(0 if received[1:] else None)))
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal, number)
@@ -210,8 +223,13 @@ class Worker:
         wanted = {queue_name(queue) for queue in queues}
         return [each for name, each in by_name.items() if not wanted or name in wanted]
 
-    def _consumer(self, each: Registered, concurrency: int | None) -> Consumer:
-        settings = each.settings if concurrency is None else replace(each.settings, concurrency=concurrency)
+    def _stop_if_empty(self) -> None:
+        """A handler may have sent messages to another queue: all have to be asked after the last one was handled."""
+        busy_at = max(consumer.busy_at for consumer in self._consumers)
+        if all(consumer.empty_at > busy_at for consumer in self._consumers):
+            self._stops.add(asyncio.create_task(self.stop()))
+
+    def _consumer(self, each: Registered, more: dict[str, Any]) -> Consumer:
         try:
             return Consumer(
                 self.client,
@@ -222,7 +240,7 @@ class Worker:
                 on_error=self._on_error,
                 report_failures=self._report_failures,
                 worker=self.name,
-                settings=settings,
+                settings=replace(each.settings, **more),
             )
         except TypeError as error:
             raise CannotStart(f'the queue "{each.queue}" has no usable handler: {error}') from error
