@@ -77,6 +77,10 @@ class Environment:
                 "the expressions compute too much: ask for a shorter time or longer periods"
             )
 
+    @property
+    def spent(self) -> int:
+        return STEPS_MAX - self._steps_left
+
     def times(self, of: TimeSeries | None = None) -> range:
         """Every time of a series that has no gaps."""
         period_s = self.period_s if of is None else of.period_s

@@ -106,6 +106,8 @@ class Evaluation:
         answers = iter(await self._reader.read([query for queries in asked for _, query in queries]))
         for alarm, queries in zip(alarms, asked, strict=True):
             found = {id: next(answers) for id, _ in queries}
+            if alarm.config.queries:  # expressions may take some time
+                await self._shard.turn()
             present = self._alarms.get(alarm.space, alarm.name)
             if present is None or present.config != alarm.config or self._shard.released:
                 continue  # it was changed meanwhile

@@ -28,6 +28,7 @@ from penstock.services.cloudwatch.limits import (
     ALARM_METRICS_MAX,
     ALARM_RANGE_S_MAX,
     ALARM_SHORT_PERIODS_S,
+    ALARM_STEPS_MAX,
     DESCRIPTION_LENGTH_MAX,
     NAME_LENGTH_MAX,
     SUPPRESSOR_S_MAX,
@@ -170,6 +171,10 @@ def _queries(request: PutMetricAlarmRequest, account: str) -> list[AlarmQuery]:
         except ExpressionInvalid as error:
             raise validation_error(f"Error in expression '{id}': {error}.") from None
         given.values[id] = value
+    if given.spent * (request.EvaluationPeriods or 1) > ALARM_STEPS_MAX:
+        raise validation_error(
+            "The expressions of the alarm compute too much: use fewer evaluation periods or simpler expressions."
+        )
     (result,) = [given.values[query.id] for query in queries if query.returns is not False]
     if isinstance(result, list) and len(result) != 1:
         raise validation_error("The expression that returns data must give one time series.")
