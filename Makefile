@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LINT   := .tools/deploy/bin
 ACTIONLINT := v1.7.12
-.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy test-browser fuzz bench check docs docs-site format clean
+.PHONY: help setup serve test test-cluster test-failover test-clients test-package package test-deploy test-browser fuzz bench check docs docs-site format clean test-observability
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -79,6 +79,10 @@ test-browser: setup ## use the web console in Chromium; SCREENSHOTS=DIR takes pi
 
 test-clients: setup ## run clients of other languages and frameworks; ARGS="go rust" selects some
 	PYTHONPATH=tests $(BIN)/python tests/clients/run.py $(ARGS)
+
+test-observability: setup ## test the alert rules with promtool, and that they and the dashboard ask for metrics that exist
+	sh tests/observability.sh
+	$(BIN)/python -m pytest -q tests/test_observability.py $(ARGS)
 
 fuzz: setup ## coverage-guided fuzzing; SECONDS=600 or RUNS=1000000 in total; ARGS="policy sigv4" selects some
 	-@$(BIN)/python -m pip install --quiet --only-binary :all: --group fuzz
