@@ -21,6 +21,7 @@ SHARES = {
     "sessions": 1,
     "encryption": 1,
     "sts": 1,
+    "expressions": 1,
     "links": 1,
 }
 """The share of each target in the time or the inputs of a run."""

@@ -77,10 +77,12 @@ _TAGS: dict[str, Callable[[Question], Mapping[str, str]]] = {
     "aws:requesttag": lambda question: question.request_tags,
 }
 
-SERVICE_KEYS = frozenset(("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys"))
+SERVICE_KEYS = frozenset(
+    ("sts:externalid", "sts:rolesessionname", "sts:transitivetagkeys", "cloudwatch:namespace")
+)
 """What the services put into ``Question.keys``."""
 
-_KNOWN_SERVICES = ("aws", "sqs", "sts", "penstock")
+_KNOWN_SERVICES = ("aws", "sqs", "sts", "cloudwatch", "penstock")
 
 
 def is_unknown(key: str) -> bool:
