@@ -35,9 +35,9 @@ def wait_for(name):
 class Application:
     """A folder with the module ``jobs``. What its handlers note is read from there."""
 
-    def __init__(self, folder: Path, source: str, endpoint: str) -> None:
+    def __init__(self, folder: Path, source: str, endpoint: str, **environment: str) -> None:
         self.folder = folder
-        self.endpoint = endpoint
+        self.environment = {"AWS_ENDPOINT_URL": endpoint, **environment}
         (folder / "notes.py").write_text(NOTES)
         self.write(source)
 
@@ -65,7 +65,7 @@ class WorkerProcess:
     """Started, and it consumes its queues, once it is made. Ends with the block, if it was not ended before."""
 
     def __init__(self, application: Application, *arguments: str, waits: bool = True) -> None:
-        environment = {**os.environ, "AWS_ENDPOINT_URL": application.endpoint, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, **application.environment, "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "worker", "jobs:app", *arguments], cwd=application.folder,
             env=environment, stderr=subprocess.PIPE, text=True,

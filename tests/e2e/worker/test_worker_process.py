@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from cli.command_line import AmazonLookalike, CommandLine
 from e2e.process import ServerProcess
+from e2e.secured import Secured
 from e2e.waiting import until
 from e2e.worker.conftest import Create, Queues
 from e2e.worker.processes import PATIENCE_S, Application
@@ -88,6 +90,42 @@ async def handle(value: str):
     assert (letter["body"], letter["attributes"]["colour"]["value"]) == ("x", "blue")
     assert "failure" not in letter and "source" not in letter
     lookalike.stop()
+
+
+@pytest.mark.parametrize("policies", [["sqs-full-access"], ["sqs-full-access", "penstock-full-access"]])
+def test_what_is_given_up_with_and_without_permissions_for_the_admin_api(
+    tmp_path: Path, policies: list[str]
+) -> None:
+    world = Secured(tmp_path)
+    world.add("owner", "sqs-full-access")
+    world.add("worker", *policies)
+    source = f"""{HEAD}
+@app.handler("guarded")
+async def handle(body: str, context: MessageContext):
+    raise GiveUp("poison")
+"""
+    with world.running():
+        sqs = world.client("owner")
+        dead = sqs.create_queue(QueueName="guarded-dead")["QueueUrl"]
+        arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 5})
+        url = sqs.create_queue(QueueName="guarded", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+        sent = sqs.send_message(QueueUrl=url, MessageBody="x")["MessageId"]
+        key, secret = world.keys["worker"]
+        jobs = Application(
+            tmp_path, source, world.server.url,
+            AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret, AWS_REGION="eu-west-1",
+        )  # fmt: skip
+        with jobs.start() as worker:
+            worker.until_logged("gave a message up: moved to the dead-letter queue")
+            assert worker.stop() == 0
+        (letter,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20)["Messages"]
+        assert letter["Body"] == "x"
+        by_admin = "penstock-full-access" in policies
+        assert (letter["MessageId"] == sent) == by_admin, "without it, another message is sent"
+        denied = "failures are not reported: penstock:ReportFailure is not allowed"
+        assert (denied in worker.messages()) != by_admin
+        assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
 def test_a_batch_fails_in_part(queues: Queues, application: Create) -> None:
