@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
 from penstock.clock import SystemClock
-from penstock.errors import StoreError
+from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
 from penstock.server.client_addresses import ClientAddresses
@@ -54,6 +54,7 @@ from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Action, Service
 
 if TYPE_CHECKING:
+    from penstock.server.telemetry import Telemetry
     from penstock.testing.controlled_time import ControlledTime
 
 SHARDS_PER_WORKER = 4  # of a new store: so that it can grow without being copied
@@ -98,6 +99,7 @@ class Parts:
         self.commit_times = Histogram()
         self.metrics_page = MetricsPage(self, origins, None if place is None else place.worker)
         self.metrics_port: MetricsPort | None = None
+        self.telemetry: Telemetry | None = None
         self.disk_space = DiskSpace(watched_directories(config), config.disk_warning)
         self.warns_of_disk = True  # else another process does
         self.health.show("disk", self.disk_space.shown)
@@ -178,8 +180,27 @@ class Parts:
         dispatcher = Dispatcher(services, *around, self.meter.of_action)
         self._routes.peek = PeekPage(_sqs(self), *around).answer
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
+        if self.config.telemetry_endpoint is not None:
+            self.telemetry = self._telemetry(self.config.telemetry_endpoint)
+            self._routes.dispatch = self.telemetry.around(dispatcher.answer)
         self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
         self.metrics_page.is_open = True
+
+    def _telemetry(self, endpoint: str) -> Telemetry:
+        """Raises PenstockError."""
+        try:
+            from penstock.server.telemetry import Telemetry  # its libraries are optional
+        except ImportError:
+            raise PenstockError(
+                "OpenTelemetry is not installed: pip install 'penstock-mq[otel]', or unset otel_endpoint and "
+                "OTEL_EXPORTER_OTLP_ENDPOINT"
+            ) from None
+        worker = None if self._place is None else self._place.worker
+        telemetry = Telemetry(
+            endpoint, self.metrics_page.families, {} if worker is None else {"penstock.worker": str(worker)}
+        )
+        telemetry.start()
+        return telemetry
 
     async def open_metrics_port(self, *, shared: bool = False) -> Address | None:
         """``shared``: with the process that takes the place of this one. Returns the address with its port, None if
@@ -282,6 +303,9 @@ class Parts:
         self.security.encryption.stop()
         if self.node is not None:
             await self.node.leave(self.config.stop_timeout)
+        if self.telemetry is not None:
+            self.telemetry.stop()
+            await asyncio.to_thread(self.telemetry.close)
         await self.broker.stop()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)

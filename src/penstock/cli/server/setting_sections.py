@@ -24,7 +24,10 @@ SECTIONS = {
         "store", "advertise", "cluster_listen", "cluster_secret_file", "cluster_tls_certificate", "cluster_tls_key",
         "cluster_tls_ca",
     ),
-    "Metrics": ("metrics_size", "metrics_queues", "metrics_listen", "metrics_networks", "metrics_token_file"),
+    "Metrics": (
+        "metrics_size", "metrics_queues", "metrics_listen", "metrics_networks", "metrics_token_file",
+        "otel_endpoint",
+    ),
     "Authentication": ("credentials", "regions"),
     "Encryption": ("root_key_file", "root_key_command", "keyring"),
     "Audit log": ("audit", "audit_data_events", "audit_max_size", "audit_keep", "audit_required"),

@@ -78,7 +78,7 @@ class MetricsPage:
         if self._asks_workers:
             found = await broker.ask(self.question, list(range(broker.shards)), ScrapeQuestion)
         else:
-            found = [await self._families()]
+            found = [await self.families()]
         pieces: list[str] = []
         families = merged(family for of_process in found for family in of_process)
         for number, piece in enumerate(text_of(families, open_metrics=open_metrics)):
@@ -91,9 +91,10 @@ class MetricsPage:
         for shard in question.shards:
             if shard not in owned:
                 raise NotOwned(shard)
-        return await self._families()
+        return await self.families()
 
-    async def _families(self) -> list[MetricFamily]:
+    async def families(self) -> list[MetricFamily]:
+        """Of this process."""
         parts = self._parts
         return [
             *await process_families(parts, self._about),

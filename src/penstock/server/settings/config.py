@@ -7,6 +7,7 @@ stop the start.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -222,6 +223,11 @@ class Config:
     metrics_token_file: Annotated[
         Path | None, PATH, "File with a token: who sends it as a bearer token may read /metrics."
     ] = None
+    otel_endpoint: Annotated[
+        str | None,
+        TEXT,
+        "Collector for traces and metrics of OpenTelemetry (OTLP over HTTP). Default: OTEL_EXPORTER_OTLP_ENDPOINT.",
+    ] = None
     max_connections: Annotated[int, integer(1, 1_000_000), "Concurrent connections."] = _HTTP.connections_max
     max_connections_per_address: Annotated[
         int, integer(0, 1_000_000), "Concurrent connections of one client address; 0: no limit."
@@ -287,6 +293,13 @@ class Config:
         assert self.advertise is not None
         every = "::" if ":" in self.advertise.host else "0.0.0.0"
         return self.cluster_listen or Address(every, self.advertise.port)
+
+    @property
+    def telemetry_endpoint(self) -> str | None:
+        """The variables are those of OpenTelemetry. None: it is off."""
+        if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return None
+        return self.otel_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
 
     @property
     def scheme(self) -> str:

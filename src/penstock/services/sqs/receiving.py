@@ -65,6 +65,8 @@ async def receive_message(sqs: Sqs, request: ReceiveMessageRequest, call: Call) 
         attempt_id=request.ReceiveRequestAttemptId,
         requester=call.requester,
     )
+    if call.traces is not None:
+        call.traces += [each.content.trace for each in received if each.content.trace]
     return ReceiveMessageResult(Messages=selection.of(received) or None)
 
 
