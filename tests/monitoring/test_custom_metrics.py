@@ -197,6 +197,31 @@ def test_memory_is_bounded_and_the_oldest_values_go_first() -> None:
         assert world.monitoring.budget.used < 2 * budget.bytes_max
 
 
+def test_an_account_that_sends_too_much_harms_no_other() -> None:
+    with MonitoringWorld(limits=MonitoringLimits(metrics_bytes_max=300_000)) as world:
+        modest, greedy = world.client(account="111111111111"), world.client(account="222222222222")
+        put(modest, name="mine")
+        world.advance(11 * MINUTE)  # stored: it can be forgotten from now on
+        began = world.now - timedelta(minutes=12)
+        refused = 0
+        for minute in range(200):
+            try:
+                greedy.put_metric_data(
+                    Namespace=NAMESPACE,
+                    MetricData=[{"MetricName": f"m{n}", "Values": [1 + n, 2 + minute]} for n in range(20)],
+                )
+            except ClientError:
+                refused += 1
+            world.advance(MINUTE)
+        assert refused, "the account has used its share"
+        put(modest, name="another")
+        found = modest.get_metric_statistics(
+            Namespace=NAMESPACE, MetricName="mine", Statistics=["Sum"], Period=60,
+            StartTime=began, EndTime=world.now,
+        )  # fmt: skip
+        assert found["Datapoints"], "values of others are older, and stay"
+
+
 def test_memory_that_a_shard_used_is_given_back_with_it() -> None:
     with MonitoringWorld(shards=2) as world:
         cw = world.client()

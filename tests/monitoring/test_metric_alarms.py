@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from monitoring.alarms import arn, described, put_alarm, put_errors, set_state, state, summaries
 from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY, MINUTE, SECOND
+from penstock.metrics.alarms import judge
 from penstock.monitoring.alarm_history import ITEMS_PER_ALARM
 from penstock.monitoring.limits import MonitoringLimits
 
@@ -41,6 +42,23 @@ def test_everything_that_was_given_is_described(world: MonitoringWorld, cw: Any)
     found = described(cw)
     assert {key: value for key, value in given.items() if value is not None}.items() <= found.items()
     assert "Statistic" not in found
+
+
+def test_an_alarm_that_cannot_be_judged_keeps_no_other_from_it(
+    world: MonitoringWorld, cw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_alarm(cw, AlarmName="broken", Threshold=99.0)
+    put_alarm(cw, AlarmName="sound")
+
+    def judge_or_fail(rule: Any, *given: Any) -> Any:
+        if rule.threshold == 99.0:
+            raise ZeroDivisionError
+        return judge(rule, *given)
+
+    monkeypatch.setattr("penstock.monitoring.evaluation.judge", judge_or_fail)
+    put_errors(cw, 3)
+    world.minutes()
+    assert [state(cw, "broken"), state(cw, "sound")] == ["INSUFFICIENT_DATA", "ALARM"]
 
 
 def test_the_state_follows_the_metric(world: MonitoringWorld, cw: Any) -> None:

@@ -59,7 +59,7 @@ class MonitoringWorld(ShardsWorld):
         self.monitoring = Monitoring(
             self.broker,
             self.clock,
-            cloudwatch.CloudWatchVoice(is_secured=self.is_secured),
+            cloudwatch.CloudWatchTexts(is_secured=self.is_secured),
             self._post,
             self.monitoring_limits,
         )

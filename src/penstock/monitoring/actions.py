@@ -55,7 +55,7 @@ def queue_of_action(action: str) -> QueueName | None:
     return arn.queue if arn is not None and arn.service == "sqs" else None
 
 
-class AlarmVoice(Protocol):
+class AlarmTexts(Protocol):
     """How a service speaks of alarms, and what it allows them."""
 
     sender: str  # of messages to queues
@@ -76,12 +76,12 @@ PostWebhook = Callable[[str, str], Coroutine[Any, None, None]]
 
 class AlarmActions:
     def __init__(
-        self, partition: Partition, history: AlarmHistory, voice: AlarmVoice, post: PostWebhook
+        self, partition: Partition, history: AlarmHistory, texts: AlarmTexts, post: PostWebhook
     ) -> None:
         self._partition = partition
         self._shard = shard = partition.shard
         self._history = history
-        self._voice = voice
+        self._texts = texts
         self._post = post
         self._pending = shard.table(PENDING)
         # The same action of one alarm is carried out in the order of the changes: keys by alarm and action.
@@ -174,7 +174,7 @@ class AlarmActions:
         if queue is not None:
             await self._send(key, pending, queue)
         elif url is not None:
-            await self._post(url, self._voice.notification(pending.alarm, pending.before))
+            await self._post(url, self._texts.notification(pending.alarm, pending.before))
             self._end(key, pending, None)
             await self._shard.settled()
         else:
@@ -192,12 +192,12 @@ class AlarmActions:
             raise ActionFailed(str(error), can_repeat=True) from None
         except PenstockError as error:
             raise ActionFailed(f"the queue takes no messages: {type(error).__name__}") from None
-        refusal = self._voice.refusal(alarm, to, found.settings)
+        refusal = self._texts.refusal(alarm, to, found.settings)
         if refusal is not None:
             raise ActionFailed(refusal)
         message = Outgoing(
-            body=self._voice.notification(alarm, pending.before),
-            sender=self._voice.sender,
+            body=self._texts.notification(alarm, pending.before),
+            sender=self._texts.sender,
             group=alarm.name[:_GROUP_MAX] if found.settings.fifo else None,
             dedup_id=key if found.settings.fifo else None,
         )

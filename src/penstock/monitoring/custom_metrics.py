@@ -5,13 +5,14 @@ memory then. Every ten minutes the chunks that have changed are stored, and the 
 removed by the same commit: after a crash nothing is lost and nothing is counted twice. While that commit is made
 ready, no values join the series.
 
-All series of a process share a budget of bytes. Beyond it the oldest chunks are forgotten; if that does not help,
-values are refused.
+All series of a process share a budget of bytes. Beyond it the oldest chunks of accounts that use more than their
+share are forgotten; if that does not help, values of these accounts are refused. Other accounts notice nothing.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
@@ -83,15 +84,27 @@ def metrics_home(space: Space, namespace: str) -> Home:
 
 
 class MetricBudget:
-    """Bytes of all series of a process."""
+    """Bytes of all series of a process, and of each account."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
+        self._by_account: Counter[str] = Counter()
+
+    def add(self, account: str, count: int) -> None:
+        """``count`` may be negative."""
+        self.used += count
+        self._by_account[account] += count
+        if self._by_account[account] <= 0:
+            del self._by_account[account]
 
     @property
     def is_spent(self) -> bool:
         return self.used > self.bytes_max
+
+    def is_above_share(self, account: str) -> bool:
+        """Whether it uses more than it could if all accounts used the same."""
+        return self._by_account[account] > self.bytes_max // max(1, len(self._by_account))
 
 
 class CustomMetric:
@@ -165,7 +178,8 @@ class CustomMetrics:
 
     def stop(self) -> None:
         self._stopped = True
-        self._budget.used -= sum(metric.cost for metric in self)
+        for metric in self:
+            self._budget.add(metric.space.account, -metric.cost)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -208,7 +222,7 @@ class CustomMetrics:
     def _check_room(self, space: Space, namespace: str, data: Sequence[Datum]) -> None:
         if self._budget.is_spent:
             self._relieve()
-            if self._budget.is_spent:
+            if self._budget.is_spent and self._budget.is_above_share(space.account):
                 raise QuotaReached("bytes of metrics in memory", self._budget.bytes_max)
         known = self._by_space.get(space, {})
         keys = {MetricKey(namespace, datum.name, datum.dimensions) for datum in data}
@@ -235,14 +249,14 @@ class CustomMetrics:
             series = metric.of_unit(datum.unit)
             series.add(datum.bucket, datum.at_s, high_resolution=datum.high_resolution)
             metric.cost += datum.cost
-            self._budget.used += datum.cost
+            self._budget.add(sent.space.account, datum.cost)
 
     def _metric(self, space: Space, key: MetricKey) -> CustomMetric:
         metrics = self._by_space.setdefault(space, {})
         metric = metrics.get(key)
         if metric is None:
             metric = metrics[key] = CustomMetric(space, key)
-            self._budget.used += metric.cost
+            self._budget.add(space.account, metric.cost)
         return metric
 
     # -- chunks ----------------------------------------------------------------------------------------------
@@ -315,7 +329,7 @@ class CustomMetrics:
                 self._remove(metric)
 
     def _remove(self, metric: CustomMetric) -> None:
-        self._budget.used -= metric.cost
+        self._budget.add(metric.space.account, -metric.cost)
         if self._records.get(metric.record_key) is not None:
             self._records.remove(metric.record_key)
         del self._by_space[metric.space][metric.key]
@@ -327,10 +341,10 @@ class CustomMetrics:
     def _measure(self) -> None:
         for metric in self:
             before, metric.cost = metric.cost, metric.size
-            self._budget.used += metric.cost - before
+            self._budget.add(metric.space.account, metric.cost - before)
 
     def _relieve(self) -> None:
-        """Forget the oldest chunks until a tenth of the budget is free."""
+        """Forget the oldest chunks of accounts above their share, until a tenth of the budget is free."""
         now_ms = self._shard.clock.now_ms()
         if now_ms < self._relieved_ms + _RELIEF_PAUSE_MS:
             return
@@ -351,10 +365,13 @@ class CustomMetrics:
             if self._budget.used <= wanted:
                 break
             metric = metrics[number]
-            self._budget.used -= (before := metric.series[unit].size)
+            if not self._budget.is_above_share(metric.space.account):
+                continue
+            before = metric.series[unit].size
             metric.series[unit].drop(chunk)
-            self._budget.used += (after := metric.series[unit].size)
-            metric.cost += after - before
+            freed = before - metric.series[unit].size
+            self._budget.add(metric.space.account, -freed)
+            metric.cost -= freed
             forgotten.append(metric.chunk_key(unit, chunk))
         self._forget(forgotten)
         log.warning(

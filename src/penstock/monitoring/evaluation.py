@@ -111,7 +111,13 @@ class Evaluation:
             present = self._alarms.get(alarm.space, alarm.name)
             if present is None or present.config != alarm.config or self._shard.released:
                 continue  # it was changed meanwhile
-            self._judge(present, found, end_s)
+            try:
+                self._judge(present, found, end_s)
+            except PenstockError:
+                raise
+            except Exception as error:
+                # One alarm must not keep the others from being evaluated, which may be of other accounts.
+                log.error("the alarm %s cannot be evaluated: %s", alarm.name, type(error).__name__)
 
     def _judge(self, alarm: Alarm, found: dict[str, list[UnitPoints]], end_s: int) -> None:
         config, rule = alarm.config, alarm.config.rule

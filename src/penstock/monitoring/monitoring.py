@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.shard import Shard
 from penstock.clock import Clock
-from penstock.monitoring.actions import AlarmActions, AlarmVoice, PostWebhook
+from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
 from penstock.monitoring.alarm_table import AlarmTable
@@ -48,7 +48,7 @@ class ShardMonitoring:
         self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
-        self.actions = AlarmActions(partition, self.history, monitoring.voice, monitoring.post)
+        self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
         self.alarms = AlarmTable(self.shard, self.history, self.actions.add, limits.alarms_max)
         self.evaluation = Evaluation(self.shard, self.alarms, self.actions, self.history, monitoring.reader)
 
@@ -68,7 +68,7 @@ class Monitoring:
         self,
         broker: Broker,
         clock: Clock,
-        voice: AlarmVoice,
+        texts: AlarmTexts,
         post: PostWebhook,
         limits: MonitoringLimits | None = None,
         queues: Callable[[Partition], QueueMetricSource] = QueueSource,
@@ -76,7 +76,7 @@ class Monitoring:
         """Before the first shard of the broker is opened. ``clock``: where no shard is open here."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
-        self.voice = voice
+        self.texts = texts
         self.post = post
         self._broker = broker
         self._clock = clock

@@ -153,7 +153,7 @@ class Parts:
         self.monitoring = Monitoring(
             self.broker,
             self.clock,
-            cloudwatch.CloudWatchVoice(is_secured=self.security.credentials is not None),
+            cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
             self.webhooks.post,
             self.config.monitoring_limits,
         )

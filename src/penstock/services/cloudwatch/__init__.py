@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from penstock.services.cloudwatch.actions import ACTIONS, UNSUPPORTED
 from penstock.services.cloudwatch.faults import to_fault
-from penstock.services.cloudwatch.notifications import CloudWatchVoice
+from penstock.services.cloudwatch.notifications import CloudWatchTexts
 from penstock.services.cloudwatch.resources import CloudWatch
 from penstock.wire.service import Service
 
-__all__ = ["ACTIONS", "SERVICE", "CloudWatch", "CloudWatchVoice"]
+__all__ = ["ACTIONS", "SERVICE", "CloudWatch", "CloudWatchTexts"]
 
 SERVICE = Service(
     signing_name="monitoring",

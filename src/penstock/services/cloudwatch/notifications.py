@@ -44,7 +44,7 @@ _REGIONS = {
 }
 
 
-class CloudWatchVoice:
+class CloudWatchTexts:
     """``is_secured``: policies of queues are enforced."""
 
     sender = SERVICE_NAME
