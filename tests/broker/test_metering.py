@@ -522,6 +522,22 @@ def test_metrics_of_several_shards() -> None:
             assert sum(bucket.sum for _, bucket in found) == n + 1
 
 
+def test_a_shard_that_moves_keeps_its_metrics() -> None:
+    with ShardsWorld() as world:
+        start_s = world.clock.wall_ms() // SECOND
+        world.create("q")
+        index = world.queue("q").shard.index
+        for minute in range(5):
+            world.send_all("q", *["x"] * (minute + 1))
+            world.advance(MINUTE)
+        world.send("q", "x")
+        world.reopen(index)
+        world.run()
+        world.send("q", "x")
+        found = points(world, "q", "sent", start_s=start_s - 60)
+        assert sum(bucket.sum for _, bucket in found) == 1 + 2 + 3 + 4 + 5 + 2
+
+
 def test_metrics_do_not_disturb_a_store_that_refuses(metered: World) -> None:
     metered.create("q")
     metered.store.full = True

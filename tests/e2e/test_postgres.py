@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from e2e.conftest import sqs_client
 from e2e.process import ServerProcess, free_port
 from e2e.test_cloudwatch import watch_client
+from penstock.client.api import ApiSession
 from postgres import PostgresServer, running_postgres
 
 BACK_WITHIN_S = 30
@@ -150,3 +151,15 @@ def _sends(sqs: Any, url: str) -> bool:
         except ClientError:
             time.sleep(0.1)
     return False
+
+
+def test_metrics_of_queues_survive_a_restart(store: tuple[str, ...]) -> None:
+    for _ in range(2):
+        with ServerProcess(*store) as server:
+            api = ApiSession(server.url, "us-east-1")
+            url = api.sqs("CreateQueue", QueueName="metered")["QueueUrl"]
+            api.sqs("SendMessage", QueueUrl=url, MessageBody="x")
+            (sent,) = api.admin("GET", "/queues/metered/metrics", {"metrics": "sent"})["series"]
+            api.close()
+            assert server.stop() == 0
+    assert sum(sent["values"]) == 2

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.admin.requests import make, make_with_dead_letters, refusal, send
+from e2e.admin.requests import REGION, make, make_with_dead_letters, refusal, send
+from e2e.process import ServerProcess
 from e2e.waiting import until
 from penstock.client.api import ApiSession
 from penstock.metrics.queue_rows import QUEUE_METRICS
@@ -168,3 +170,16 @@ def test_all_that_the_scaler_of_keda_asks_for_are_integers_in_strings(api: ApiSe
         found = api.sqs("GetQueueAttributes", QueueUrl=url, AttributeNames=names)["Attributes"]
         assert found.keys() == set(names)
         assert all(isinstance(value, str) and value.isdecimal() for value in found.values())
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_metrics_survive_a_restart(tmp_path: Path, workers: str) -> None:
+    for _ in range(2):
+        with ServerProcess("--data", str(tmp_path), "--workers", workers, "--region", REGION) as server:
+            api = ApiSession(server.url, REGION)
+            for n in range(4):
+                send(api, make(api, f"kept-{n}"), "x")
+            found = [total(api, f"kept-{n}", "sent") for n in range(4)]
+            api.close()
+            assert server.stop() == 0
+    assert found == [2, 2, 2, 2]
