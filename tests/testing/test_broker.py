@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -317,10 +318,10 @@ def test_a_test_waits_for_its_consumer(broker: Broker, client: SyncClient) -> No
         client.send_message(queue, str(n))
     broker.wait_until_empty("orders")
     broker.assert_deleted("orders", count=20)
+    broker.wait_for_receive("orders", timeout=60)  # before it is asked to stop: then it looks no more
     stop.set()
-    broker.wait_for_receive("orders")
     broker.clock.advance(seconds=20)
-    consumer.join(30)
+    consumer.join(60)
     assert not consumer.is_alive()
 
 
@@ -451,6 +452,9 @@ def test_requests_during_a_reset_get_an_answer_that_makes_sense(broker: Broker) 
         user.start()
     for _ in range(50):
         broker.reset()
+    end = time.monotonic() + 60
+    while "served" not in seen and time.monotonic() < end:  # once nothing is reset any more, it works
+        time.sleep(0.01)
     stop.set()
     for user in users:
         user.join(60)
