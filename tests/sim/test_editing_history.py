@@ -332,3 +332,16 @@ class TestEditedFifoHistory(EditedFifoHistory.TestCase):  # type: ignore[misc, v
 
 class TestTinyEditedFifoHistory(TinyEditedFifoHistory.TestCase):  # type: ignore[misc, valid-type]
     settings = HISTORIES
+
+
+def test_a_message_before_those_in_flight_goes_out_although_memory_is_short() -> None:
+    """It was moved there, and memory is filled with those in flight first."""
+    history = TinyEditedFifoHistory()
+    history.open(seed=0, shuffled=False)
+    history.send(messages=[("a", None), ("b", None), ("a", None), ("a", None), ("a", None)], which="dead")
+    history.send(messages=[("a", None), ("a", None)], which="work")
+    history.send(messages=[("a", None)], which="work")
+    history.rush(deletes=[], receives=1, sends=["a"], steps=0, which="work")
+    history.reorder(other=0, to="front", which=6497)
+    history.receive(count=1, visibility_ms=None, which="work")
+    history.teardown()

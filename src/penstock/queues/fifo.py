@@ -374,9 +374,18 @@ class FifoQueue(Queue):
                 self._blocked_by_frontier = True
             elif not lane.reading:
                 self.backlog.to_refill[lane.group] = lane
+        elif head is not None and head.state is State.IN_FLIGHT and self._may_precede(lane, head):
+            if not lane.reading:
+                self.backlog.to_refill[lane.group] = lane
         # A group that is blocked can wait; it is read ahead only while there is memory.
         elif head is None or self.backlog.budget.has_room():
             self.backlog.wants_more(lane)
+
+    def _may_precede(self, lane: GroupLane, in_flight: Entry) -> bool:
+        """May the store have a message of the group before this one, the first in memory? It is not blocked then.
+
+        That is so after a restart or an edit, which fill memory with those in flight first."""
+        return lane.stored > 0 and in_flight.position > lane.loaded_to + 1
 
     def apply(self, read: paging.Read, answer: Any, now_ms: int, changes: Changes) -> None:
         """The store's answer to :meth:`next_read`."""
