@@ -34,7 +34,7 @@ def offered(command: CommandLine, line: str) -> list[str]:
 
 def test_commands_and_flags(penstock: CommandLine) -> None:
     assert offered(penstock, "penstock que") == ["queue"]
-    assert {"ls", "show", "create", "set", "purge", "delete", "stat"} == set(
+    assert {"ls", "show", "create", "set", "purge", "delete", "stat", "scale"} == set(
         offered(penstock, "penstock queue ")
     )
     assert "--endpoint-url" in offered(penstock, "penstock queue show --")

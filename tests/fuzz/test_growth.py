@@ -6,6 +6,7 @@ import gc
 import logging
 import pkgutil
 import tracemalloc
+from contextlib import nullcontext, suppress
 from functools import _lru_cache_wrapper
 from importlib import import_module
 from typing import Any, TypeVar
@@ -29,14 +30,17 @@ LIMITS = [
 ]
 """Of what is remembered in dictionaries. They are set low here, so that a round reaches them."""
 
-FINITE = {"settings", "struct_shape", "for_rows", "_members"}
+FINITE = {"settings", "struct_shape", "for_rows", "_members", "_files"}
 """Caches without a bound, as their keys are few: nothing; our structs; our statements for powers of two of rows; the
-audit rules of our actions."""
+audit rules of our actions; nothing."""
 
 
 def living(kind: type[T]) -> list[T]:
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
-        if not module.name.endswith("__main__"):
+        if module.name.endswith("__main__"):
+            continue
+        # Adapters need frameworks that are not installed everywhere.
+        with suppress(ImportError) if module.name.startswith("penstock.client.adapters.") else nullcontext():
             import_module(module.name)
     return [found for found in gc.get_objects() if isinstance(found, kind)]
 

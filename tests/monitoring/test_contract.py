@@ -20,8 +20,10 @@ NOT_ANSWERED = {
 TYPES = {"string": str, "integer": int, "long": int, "boolean": bool, "double": float, "timestamp": float}
 
 
-def test_every_action_of_the_model_is_there_or_is_known_not_to_be() -> None:
-    assert set(ACTIONS) | UNSUPPORTED == set(MODEL["operations"])
+def test_actions_are_those_of_the_model_and_others_are_known_not_to_be_there() -> None:
+    """A newer model may have actions that were not known here: they are unknown to the server, too."""
+    assert set(ACTIONS) <= set(MODEL["operations"])
+    assert len(UNSUPPORTED & set(MODEL["operations"])) >= 35
     assert not set(ACTIONS) & UNSUPPORTED
     assert len(ACTIONS) == 20
 

@@ -112,7 +112,8 @@ def test_condition_keys_of_sts_are_known_to_the_policy_review(
     assert "Credentials" in sts(
         accounts.principal("alice"), "AssumeRole", **assume(role, ExternalId="secret-7", **tags)
     )
-    assert {key for question in asked for key in question.keys} == SERVICE_KEYS
+    known = {key for key in SERVICE_KEYS if key.startswith("sts:")}
+    assert {key for question in asked for key in question.keys} == known
 
 
 def test_a_chain_ends_with_any_role_in_it(sts: Sts, accounts: Accounts) -> None:
