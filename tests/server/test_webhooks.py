@@ -40,6 +40,8 @@ def test_allowed(url: str) -> None:
         "https://hooks.example.com/alarmsx",
         "https://hooks.example.com/alarms/../secret",
         "https://hooks.example.com/alarms/%2e%2e/secret",
+        "https://hooks.example.com/alarms/a%2f..%2f..%2fsecret",
+        "https://hooks.example.com/alarms/%252e%252e/secret",
         "https://hooks.example.com/alarms/./x",
         "https://hooks.example.com:8443/alarms",
         "https://hooks.example.com@evil.example.com/alarms",

@@ -1,6 +1,6 @@
 """Web hooks of alarms: requests that the server makes to addresses that its operator has allowed.
 
-Whoever may create alarms chooses the URL, so that without a list of allowed ones they could make the server call
+A user who may create alarms chooses the URL, so that without a list of allowed ones they could make the server call
 whatever it can reach. A redirect is not followed, and proxies of the environment are not used.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +44,8 @@ class WebhookUrl(NamedTuple):
             return None
         if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
             return None
-        if any(unquote(segment) in (".", "..") for segment in parts.path.split("/")):
+        # Some servers decode the path before they resolve it.
+        if any(segment in (".", "..") for segment in re.split(r"[/\\]", unquote(unquote(parts.path)))):
             return None
         return cls(scheme, host.lower().rstrip("."), port or _PORTS[scheme], parts.path or "/", parts.query)
 
