@@ -1,4 +1,4 @@
-"""What the queues of this process have done and hold, in numbers, at one moment: for whoever polls often."""
+"""What the queues of this process have done and hold, in numbers, at one moment: for clients that poll often."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class Producer:
             )
         except (ApiError, Unavailable) as error:
             self._refused(batch, error)
-        except BaseException as error:  # a bug or a cancelled task: nobody may wait for ever
+        except BaseException as error:  # a bug or a cancelled task: no caller may wait for ever
             for message in batch:
                 self._fail(message, error)
             if not isinstance(error, Exception):

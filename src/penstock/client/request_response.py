@@ -225,7 +225,7 @@ class Responder:
         return value
 
     async def respond(self, request: Message, value: Any) -> bool:
-        """False: no response is expected, or nobody waits for it any more. Raises EncodeError and Unavailable."""
+        """False: no response is expected, or the requester waits no longer. Raises EncodeError and Unavailable."""
         body, attributes = self._codec.encode(value)
         return await self._send(request, body, attributes)
 

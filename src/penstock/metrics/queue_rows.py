@@ -1,7 +1,7 @@
 """What is kept of a queue for each second or minute: one row for all its metrics, packed into chunks.
 
 A row costs some tens of bytes in memory and, packed with its neighbours, about ten in the store. Rows that are like
-the one before, as those of a queue that nobody uses, cost nothing: they are counted.
+the one before, as those of a queue that is not used, cost nothing: they are counted.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class AlarmTable:
     # -- changes, in the open commit -------------------------------------------------------------------------
 
     def put(self, space: Space, config: AlarmConfig, tags: dict[str, str]) -> None:
-        """Create an alarm with these tags, or configure one anew, which keeps its state and tags. Raises
+        """Create an alarm with these tags, or configure one again, which keeps its state and tags. Raises
         QuotaReached."""
         wall_ms = self._shard.clock.wall_ms()
         present = self.get(space, config.name)
@@ -240,7 +240,7 @@ class AlarmTable:
         if suppressor is not None:
             state = alarm.status.state
             if was_suppressed and state != "ALARM":
-                return alarm  # nobody was notified of the alarm: it is over
+                return alarm  # no notification of it was sent: it is over
             if self._state_of(alarm.space, suppressor.alarm) == "ALARM":
                 why = Suppression("Alarm", "the suppressor alarm is in ALARM", None)
                 return msgspec.structs.replace(alarm, suppressed=why, before=before)

@@ -1,7 +1,7 @@
 """What became of every message of a broker, for the assertions of tests: also of those that are gone.
 
 The broker forgets a message when it is deleted. The records follow its commits and events from outside, and cost it
-nothing where nobody keeps them.
+nothing where they are not kept.
 """
 
 from __future__ import annotations

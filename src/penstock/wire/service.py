@@ -70,7 +70,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     # Set on the way, for the handler, the audit log and the metrics.
     action: str = ""
     began_s: float = 0.0  # when it was dispatched
-    traces: list[str] | None = None  # of received messages; None: nobody wants to know
+    traces: list[str] | None = None  # of received messages; None: not wanted
     resource: Any = None  # what the row's `resource` returned
     asked: Any = None  # the decoded request, if it was refused before its handler ran: for the log
     resource_arn: str = ""  # the ARN that was asked for, if permissions were checked

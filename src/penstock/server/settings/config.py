@@ -215,7 +215,9 @@ class Config:
         "Queues with time series of their own in /metrics; the others are summed up.",
     ] = 1000
     metrics_listen: Annotated[
-        Address | None, ADDRESS, "Address for /metrics and health checks only, open to whoever can reach it."
+        Address | None,
+        ADDRESS,
+        "Address for /metrics and health checks only, open to every client that can reach it.",
     ] = None
     metrics_networks: Annotated[
         tuple[Network, ...], NETWORKS, "Networks whose clients may read /metrics of a secured server."
