@@ -29,6 +29,9 @@ MAN_PAGE = "share/man/man1/penstock.1"
 
 IMPORT_ALL = """
 import importlib, pkgutil, penstock
+from django.conf import settings
+
+settings.configure(INSTALLED_APPS=["django_tasks"])  # Django can be used in an application only
 for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
