@@ -345,3 +345,14 @@ def test_a_message_before_those_in_flight_goes_out_although_memory_is_short() ->
     history.reorder(other=0, to="front", which=6497)
     history.receive(count=1, visibility_ms=None, which="work")
     history.teardown()
+
+
+def test_a_message_before_those_in_flight_goes_out_although_memory_has_as_many_groups_as_it_may() -> None:
+    history = TinyEditedFifoHistory()
+    history.open(seed=0, shuffled=False)
+    history.send(messages=[*[("a", None)] * 7, ("b", None)], which="work")
+    history.send(messages=[("c", None)], which="work")
+    history.wait(pause_ms=0, visibility_ms=None, which="work")
+    history.reorder(other=0, to="front", which=1)
+    history.receive(count=1, visibility_ms=None, which="work")
+    history.teardown()

@@ -214,13 +214,17 @@ class FifoQueue(Queue):
         )
 
     def _is_next(self, lane: GroupLane, entry: Entry) -> bool:
-        """Is nothing of the group before this message that only the store has?
+        """Is nothing of the group before this message that only the store has?"""
+        return not (self._follows_stored(lane, entry) or self._is_behind_frontier(entry))
 
-        After a restart those in flight are in memory first, whatever waits before them."""
-        backlog = self.backlog
-        if backlog.unlisted and entry.position > backlog.frontier:
-            return False
-        return not lane.stored or entry.position <= lane.loaded_to
+    def _follows_stored(self, lane: GroupLane, entry: Entry) -> bool:
+        """May the store have a message of the group before this one?
+
+        It may after a restart or an edit: both fill memory with those in flight first, whatever waits before them."""
+        return lane.stored > 0 and entry.position > lane.loaded_to + 1
+
+    def _is_behind_frontier(self, entry: Entry) -> bool:
+        return self.backlog.unlisted and entry.position > self.backlog.frontier
 
     def _rotate_in(self, lane: GroupLane, now_ms: int) -> None:
         """Put the group at the end of the rotation if its first message can go out."""
@@ -368,24 +372,20 @@ class FifoQueue(Queue):
         )
 
     def _wants_more(self, lane: GroupLane) -> None:
+        """Ask for what the group needs from the store: a message before its first in memory, or its next ones.
+
+        A first message in flight is no reason to wait: it does not block those before it."""
         head = lane.entries[0] if lane.entries else None
-        if head is not None and head.state is State.READY and not self._is_next(lane, head):
-            if not lane.stored:
-                self._blocked_by_frontier = True
-            elif not lane.reading:
-                self.backlog.to_refill[lane.group] = lane
-        elif head is not None and head.state is State.IN_FLIGHT and self._may_precede(lane, head):
+        if head is None:
+            self.backlog.wants_more(lane)
+        elif self._follows_stored(lane, head):
             if not lane.reading:
                 self.backlog.to_refill[lane.group] = lane
+        elif self._is_behind_frontier(head):
+            self._blocked_by_frontier = True
         # A group that is blocked can wait; it is read ahead only while there is memory.
-        elif head is None or self.backlog.budget.has_room():
+        elif self.backlog.budget.has_room():
             self.backlog.wants_more(lane)
-
-    def _may_precede(self, lane: GroupLane, in_flight: Entry) -> bool:
-        """May the store have a message of the group before this one, the first in memory? It is not blocked then.
-
-        That is so after a restart or an edit, which fill memory with those in flight first."""
-        return lane.stored > 0 and in_flight.position > lane.loaded_to + 1
 
     def apply(self, read: paging.Read, answer: Any, now_ms: int, changes: Changes) -> None:
         """The store's answer to :meth:`next_read`."""
@@ -405,6 +405,7 @@ class FifoQueue(Queue):
                 self._blocked_by_frontier = False
                 for lane in backlog.lanes.values():
                     self._rotate_in(lane, now_ms)
+                    self._wants_more(lane)
         else:
             assert isinstance(read, paging.ReadExpired), "no message of a FIFO queue has a delay of its own"
             paging.apply_expired(backlog, read, answer, changes)
@@ -412,6 +413,8 @@ class FifoQueue(Queue):
     def restore(self, restored: Restored, now_ms: int) -> None:
         for lane, entry in self.backlog.restore(restored, now_ms):
             insort(lane.entries, entry, key=_position)
+        for lane in self.backlog.lanes.values():
+            self._wants_more(lane)
         self.groups_in_flight = sum(lane.in_flight > 0 for lane in self.backlog.lanes.values())
 
     def recall(self, sends: Sequence[DedupRow]) -> None:
