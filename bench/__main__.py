@@ -20,7 +20,7 @@ from bench.generator import Generator
 from bench.peers import HOME, PEERS
 from bench.process import Checkout
 from bench.report import case_table, show_key_figures, show_setting
-from bench.results import BARE_ECHO, OPEN, PENSTOCK, Results
+from bench.results import BARE_ECHO, OPEN, PENSTOCK, UNMETERED, Results
 from bench.run import Turns, start, warm_up
 from bench.systems import Echo, Endpoint, Installed, Penstock, System
 
@@ -58,7 +58,7 @@ def options() -> argparse.Namespace:
     add(
         "--systems",
         metavar="NAME,...",
-        help="only these systems (penstock, open, memory, bare, echo, moto, ...)",
+        help="only these systems (penstock, open, unmetered, memory, bare, echo, moto, ...)",
     )
     add(
         "--against",
@@ -98,12 +98,14 @@ def chosen_systems(given: argparse.Namespace) -> list[System]:
     known: dict[str, System] = {
         "penstock": Penstock(PENSTOCK, data, *flags, secured=True),
         "open": Penstock(OPEN, data, *flags, is_variant=True),
+        "unmetered": Penstock(UNMETERED, data, *flags, "--metrics-size", "0", is_variant=True),
         "memory": Penstock(f"{OPEN}, in memory", None, is_variant=True),
         "bare": Echo(BARE_ECHO, "bench.bare_echo"),
         "echo": Echo("echo on our transport", "bench.echo"),
         **{peer.name.lower(): Installed(peer) for peer in PEERS},
     }
-    default = KEY_SYSTEMS.split(",") if given.key_figures else [name for name in known if name != "memory"]
+    usual = [name for name in known if name not in ("unmetered", "memory")]
+    default = KEY_SYSTEMS.split(",") if given.key_figures else usual
     wanted = given.systems.split(",") if given.systems else default
     unknown = set(wanted) - set(known)
     if unknown:

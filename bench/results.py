@@ -13,6 +13,7 @@ from bench.jobs import Done
 
 PENSTOCK = "Penstock"
 OPEN = "Penstock, open"
+UNMETERED = f"{OPEN}, no metrics"
 BARE_ECHO = "bare echo"
 
 Figures = dict[str, float]
@@ -148,6 +149,10 @@ class Results(msgspec.Struct, kw_only=True):
                 if record.before and case.headline == "cpu_us":
                     title = f"{case.title}: CPU of {record.name} / of {record.before}"
                     found.append((title, case.ratio(record.name, record.before)))
+        for case in self.cases:
+            if case.headline == "cpu_us":
+                title = f"{case.title}: CPU of {OPEN} / of {UNMETERED}"
+                found.append((title, case.ratio(OPEN, UNMETERED)))
         if wake := cases.get("wake"):
             peers = [record.name for record in self.systems if record.is_peer]
             latencies = {name: value.median for name in peers if (value := wake.value(name, "p50_ms"))}
