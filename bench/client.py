@@ -1,7 +1,7 @@
 """What a request costs the client: ``python -m bench.client``.
 
 Each client sends, receives and deletes one message after the other, on one connection to the same server, which keeps
-messages in memory and accepts every signature. Then messages are only sent: one by one, in batches, and by producers.
+messages in memory and accepts every signature; an asynchronous one also several at once. Then messages are only sent: one by one, in batches, and by producers.
 Clients run in processes of their own and take turns in every round; the first round does not count. CPU time is that
 of the client's process.
 """
@@ -37,6 +37,7 @@ BOTO3 = "boto3"
 BODY_BYTES = 200
 REQUESTS = 3  # of each message that is sent, received and deleted
 BATCH = 10
+AT_ONCE = 10  # requests of one thread
 SENT_PER_MESSAGE = 10  # where messages are only sent, so many more are
 
 Round = tuple[float, float]  # CPU µs of each, how many per second
@@ -85,16 +86,21 @@ def with_sync_client(url: str, queue: str, messages: int) -> Round:
         return watch.round(REQUESTS * messages)
 
 
-async def _with_client(url: str, queue: str, messages: int) -> Round:
-    async with Client(endpoint_url=url, credentials=KEYS) as client:
-        target = await client.get_queue_url(queue)
-        watch = Stopwatch()
-        for number in range(messages):
+async def _with_client(url: str, queue: str, messages: int, at_once: int = 1) -> Round:
+    numbers = iter(range(messages))
+
+    async def work() -> None:
+        for number in numbers:
             text = body(number, BODY_BYTES)
             await client.send_message(target, text)
             (message,) = await client.receive_message(target)
-            assert message.body == text
+            assert at_once > 1 or message.body == text
             await client.delete_message(target, message.receipt_handle)
+
+    async with Client(endpoint_url=url, credentials=KEYS) as client:
+        target = await client.get_queue_url(queue)
+        watch = Stopwatch()
+        await asyncio.gather(*(work() for _ in range(at_once)))
         return watch.round(REQUESTS * messages)
 
 
@@ -106,11 +112,16 @@ def with_client_on_uvloop(url: str, queue: str, messages: int) -> Round:
     return uvloop.run(_with_client(url, queue, messages))
 
 
+def with_client_at_once(url: str, queue: str, messages: int) -> Round:
+    return uvloop.run(_with_client(url, queue, messages, AT_ONCE))
+
+
 CLIENTS: dict[str, Work] = {
     BOTO3: with_boto3,
     "`SyncClient`": with_sync_client,
     "`Client`": with_client,
     "`Client`, uvloop": with_client_on_uvloop,
+    f"`Client`, uvloop, {AT_ONCE} at once": with_client_at_once,
 }
 
 
