@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+import yaml
 from playwright.sync_api import Page, expect
 
 from e2e.process import ServerProcess
@@ -34,9 +37,9 @@ HOSTILE = [
 ]
 
 
-def sqs(server: ServerProcess) -> Any:
+def sqs(server: ServerProcess, region: str = "us-east-1") -> Any:
     return boto3.client(
-        "sqs", endpoint_url=server.url, region_name="us-east-1",
+        "sqs", endpoint_url=server.url, region_name=region,
         aws_access_key_id="any", aws_secret_access_key="any",
     )  # fmt: skip
 
@@ -117,6 +120,73 @@ def test_a_queue_shows_its_figures_as_they_change(server: ServerProcess, tab: Ta
         expect(page.locator("figure")).to_have_count(4)
     tab.picture("queue")
     tab.accessible()
+
+
+def work_off(server: ServerProcess, url: str, number: int) -> None:
+    """As workers do it, so that a processing time is measured."""
+    client = sqs(server)
+    for _ in range(number):
+        (message,) = client.receive_message(QueueUrl=url)["Messages"]
+        client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+
+def tile(page: Page, text: str) -> Any:
+    return page.get_by_role("region", name="Workers").locator(".tile", has_text=text).locator("b")
+
+
+def test_a_queue_shows_how_many_workers_it_needs(server: ServerProcess, tab: Tab) -> None:
+    url = sqs(server).create_queue(QueueName="orders")["QueueUrl"]
+    page = tab.open("#/queue/orders").page
+    workers = page.get_by_role("region", name="Workers")
+    expect(workers).to_contain_text("Not enough data yet")
+    expect(workers).to_contain_text("needs no worker")
+    expect(tile(page, "suggested workers")).to_have_text("0")
+    for _ in range(12):
+        sqs(server).send_message(QueueUrl=url, MessageBody="x")
+    expect(workers).to_contain_text("One worker is suggested for the 12 messages", timeout=20_000)
+    expect(tile(page, "processing time")).to_have_text("–")
+
+    work_off(server, url, 4)
+    expect(workers).to_contain_text("Measured over the last five minutes", timeout=20_000)
+    expect(tile(page, "processing time")).to_have_text(re.compile(r"^\d+ (ms|s)$"))
+    expect(tile(page, "arrivals per second")).not_to_have_text("0")
+    expect(tile(page, "departures per second")).not_to_have_text("0")
+    page.get_by_label("Workers that run now").fill("4")
+    page.get_by_label("Workers that run now").press("Enter")
+    expect(tile(page, "backlog per worker")).to_have_text("2")
+    page.get_by_label("Wished latency (seconds)").fill("0.0001")
+    page.get_by_label("Wished latency (seconds)").press("Enter")
+    expect(workers).to_contain_text("suggested workers for a latency of")
+    expect(tile(page, "suggested workers")).to_have_text(re.compile(r"^[\d,]{2,}$"))
+    page.reload()  # what was wished is in the address
+    expect(page.get_by_label("Wished latency (seconds)")).to_have_value("0.0001")
+    expect(tile(page, "suggested workers")).to_have_text(re.compile(r"^[\d,]{2,}$"))
+    page.get_by_label("Wished latency (seconds)").fill("-1")
+    page.get_by_label("Wished latency (seconds)").press("Enter")
+    expect(workers.get_by_role("alert")).to_contain_text("latency_s")
+
+
+def test_the_trigger_for_keda_asks_for_what_the_page_shows(server: ServerProcess, tab: Tab) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders?latency_s=300").page
+    page.get_by_text("Scale by this with KEDA").click()
+    shown = page.get_by_role("region", name="Workers").locator("pre")
+    (trigger,) = yaml.safe_load(shown.inner_text())["triggers"]
+    with urllib.request.urlopen(trigger["metadata"]["url"], timeout=30) as response:
+        found = json.load(response)
+    assert (found["queue"], found["latency_s"]) == ("orders", 300)
+    expect(tile(page, "suggested worker")).to_have_text(str(found[trigger["metadata"]["valueLocation"]]))
+    tab.picture("workers")
+    tab.accessible()
+    sqs(server, "eu-west-1").create_queue(QueueName="orders")
+    page.get_by_label("Region").fill("eu-west-1")  # unsigned requests are not about it
+    page.get_by_label("Region").press("Enter")
+    page.get_by_text("Scale by this with KEDA").click()
+    expect(shown).to_contain_text("aws-sqs-queue")
+    (trigger,) = yaml.safe_load(shown.inner_text())["triggers"]
+    asked = trigger["metadata"]
+    assert (asked["awsRegion"], asked["awsEndpoint"]) == ("eu-west-1", server.url)
+    assert sqs(server, "eu-west-1").get_queue_attributes(QueueUrl=asked["queueURL"])
 
 
 def test_messages_are_looked_at_without_receiving_them(server: ServerProcess, tab: Tab) -> None:
@@ -484,11 +554,17 @@ def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callab
     expect(reader.get_by_role("heading", name="shared")).to_be_visible()
     for name in ("Purge", "Delete"):
         expect(reader.get_by_role("button", name=name)).to_have_count(0)
+    expect(reader.get_by_role("region", name="Workers")).to_contain_text("One worker is suggested")
     reader.goto(f"{secured.server.url}/console/#/queue/shared/messages")
     reader.locator("tbody tr button").click()
     expect(reader.get_by_role("dialog").locator("pre").first).to_have_text("hello")
     for name in ("Edit", "Move", "Delete", "To front"):
         expect(reader.get_by_role("dialog").get_by_role("button", name=name, exact=True)).to_have_count(0)
+
+    bob = sign_in(new_tab(secured.server), secured, "bob")  # as reader, but for GetScaling
+    bob.get_by_role("link", name="shared").click()
+    expect(bob.get_by_role("heading", name="Charts")).to_be_visible()
+    expect(bob.get_by_role("region", name="Workers")).to_have_count(0)
 
 
 def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Callable[..., Tab]) -> None:

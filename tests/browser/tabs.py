@@ -100,5 +100,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     found = Secured(tmp_path_factory.mktemp("secured"))
     found.add("alice", "sqs-full-access", "penstock-full-access", account=ACCOUNT)
     found.add("reader", "sqs-read-only", "penstock-read-only", account=ACCOUNT)
+    no_scaling = found.folder / "no-scaling.json"
+    statement = {"Effect": "Deny", "Action": "penstock:GetScaling", "Resource": "*"}
+    no_scaling.write_text(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    found.add("bob", "sqs-read-only", "penstock-read-only", str(no_scaling), account=ACCOUNT)
     with found.running("--region", "us-east-1", "--workers", "2"):
         yield found

@@ -123,10 +123,10 @@ export function Field({ label, hint, children }) {
 }
 
 // A text that is used when it is complete: the page is drawn again while it is being typed.
-export function FilterInput({ title, value, onDone, size = 14, first }) {
+export function FilterInput({ title, value, onDone, size = 14, first, placeholder = title, ...rest }) {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
-  return html`<input size=${size} placeholder=${title} aria-label=${title} value=${text} data-filter=${first ? "" : undefined}
+  return html`<input ...${rest} size=${size} placeholder=${placeholder} aria-label=${title} value=${text} data-filter=${first ? "" : undefined}
     onInput=${(event) => setText(event.target.value)} onChange=${() => onDone(text.trim())} />`;
 }
 

@@ -6,10 +6,11 @@ import { useQueuePermissions } from "../permissions.js";
 import { Badge, Confirm, Copy, Empty, hashOf, Problem, useWatched } from "../ui.js";
 import { Messages } from "./messages.js";
 import { QueueCharts } from "./queue_charts.js";
+import { QueueScaling } from "./queue_scaling.js";
 import { Settings } from "./queue_settings.js";
 import { RedriveButton, Tasks } from "./tasks.js";
 
-export function Queue({ parts, params }) {
+export function Queue({ parts, params, user }) {
   const [, name, tab = "overview"] = parts;
   const allowed = useQueuePermissions(name);
   const [asking, setAsking] = useState(null);
@@ -34,7 +35,7 @@ export function Queue({ parts, params }) {
     <${Problem} error=${error} />
     <nav class="tabs" aria-label="Parts of the queue">${tabs.map(([key, title]) => html`
       <a href=${hashOf(["queue", name, key])} aria-current=${tab === key ? "page" : undefined}>${title}</a>`)}</nav>
-    ${tab === "overview" && html`<${Overview} queue=${queue} allowed=${allowed} />`}
+    ${tab === "overview" && html`<${Overview} queue=${queue} allowed=${allowed} params=${params} user=${user} />`}
     ${tab === "messages" && html`<${Messages} queue=${queue} allowed=${allowed} params=${params} />`}
     ${tab === "settings" && html`<${Settings} queue=${queue} allowed=${allowed} />`}
     ${tab === "tasks" && html`<${Tasks} queue=${queue} allowed=${allowed} />`}
@@ -46,7 +47,7 @@ export function Queue({ parts, params }) {
       <p>The queue and its ${plural(queue.visible + queue.in_flight + queue.delayed, "message")} will be deleted. This cannot be undone.</p><//>`}`;
 }
 
-function Overview({ queue, allowed }) {
+function Overview({ queue, allowed, params, user }) {
   return html`
     <div class="tiles">
       <div class="tile"><b>${count(queue.visible)}</b><span>waiting</span></div>
@@ -58,6 +59,7 @@ function Overview({ queue, allowed }) {
       <div class="tile"><b>${rate(queue.deleted_rate)}</b><span>deleted per second</span></div>
       <div class="tile"><b>${count(queue.waiting_receives)}</b><span>receivers waiting</span></div>
     </div>
+    <${QueueScaling} queue=${queue} allowed=${allowed} params=${params} user=${user} />
     <${QueueCharts} name=${queue.name} allowed=${allowed} />
     <div class="grid">
       <div class="card"><h2>Dead letters</h2><${Wiring} queue=${queue} /></div>
