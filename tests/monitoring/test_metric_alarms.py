@@ -339,3 +339,14 @@ def test_many_alarms_are_looked_at_in_turns(world: MonitoringWorld, cw: Any) -> 
     assert len(found) == 250
     assert {alarm["StateValue"] for alarm in found if alarm["MetricName"] in ("m0", "m1")} == {"OK"}
     assert {alarm["StateValue"] for alarm in found if alarm["MetricName"] in ("m2", "m6")} == {"ALARM"}
+
+
+def test_an_expression_returns_data_unless_it_says_otherwise(world: MonitoringWorld, cw: Any) -> None:
+    stat = {"Metric": {"Namespace": "App", "MetricName": "Errors"}, "Period": 60, "Stat": "Sum"}
+    cw.put_metric_alarm(
+        AlarmName="a", EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
+        Metrics=[{"Id": "e", "Expression": "m * 2"}, {"Id": "m", "MetricStat": stat, "ReturnData": False}],
+    )  # fmt: skip
+    put_errors(cw, 1)
+    world.minutes()
+    assert state(cw) == "ALARM"

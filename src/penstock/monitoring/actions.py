@@ -9,7 +9,7 @@ again after a crash.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,8 +38,8 @@ log = logging.getLogger("penstock.monitoring")
 WEBHOOK_PREFIX = "arn:aws:penstock:::webhook/"
 _TRIES_MAX = 4
 _PAUSE_MS = (1 * SECOND, 5 * SECOND, 30 * SECOND)
-_RUNNING_MAX = 8
-_PENDING_MAX = 10_000
+_RUNNING_MAX = 8  # of one account
+_PENDING_MAX = 10_000  # of all accounts; with more, one that has more than its share gets no further ones
 _GROUP_MAX = 128
 
 
@@ -53,6 +53,12 @@ def queue_of_action(action: str) -> QueueName | None:
     """The queue, if the action is the ARN of one."""
     arn = Arn.parse(action)
     return arn.queue if arn is not None and arn.service == "sqs" else None
+
+
+def _count_down(counts: Counter[str], account: str) -> None:
+    counts[account] -= 1
+    if not counts[account]:
+        del counts[account]
 
 
 class AlarmTexts(Protocol):
@@ -86,8 +92,9 @@ class AlarmActions:
         self._pending = shard.table(PENDING)
         # The same action of one alarm is carried out in the order of the changes: keys by alarm and action.
         self._waiting: dict[ActionOf, deque[str]] = {}
-        self._ready: deque[ActionOf] = deque()  # those of which none is being carried out
-        self._running = 0
+        self._ready: defaultdict[str, deque[ActionOf]] = defaultdict(deque)  # by account: none of them runs
+        self._running: Counter[str] = Counter()  # by account
+        self._accounts: Counter[str] = Counter()  # how many of each account wait or run
         self._stopped = False
         for key, pending in sorted(self._pending, key=lambda each: each[0]):
             self._put(key, pending)
@@ -105,19 +112,24 @@ class AlarmActions:
             return
         for action in alarm.config.actions(alarm.status.state):
             pending = PendingAction(alarm=alarm, before=before, action=action)
-            if len(self._pending) >= _PENDING_MAX:
+            if self._has_too_many(alarm.space.account):
                 self._note(pending, "too many actions of alarms wait to be carried out")
                 continue
             key = alarms_home(alarm.space).key(f"{self._shard.next_number():020d}")
             self._pending.put(key, pending)
             self._put(key, pending)
 
+    def _has_too_many(self, account: str) -> bool:
+        share = _PENDING_MAX // max(1, len(self._accounts))
+        return self._accounts.total() >= _PENDING_MAX and self._accounts[account] >= share
+
     def _put(self, key: str, pending: PendingAction) -> None:
         action = pending.alarm.space, pending.alarm.name, pending.action
         if action not in self._waiting:
             self._waiting[action] = deque()
-            self._ready.append(action)
+            self._ready[action[0].account].append(action)
         self._waiting[action].append(key)
+        self._accounts[action[0].account] += 1
 
     def run(self) -> None:
         """Carry out what waits, once the open commit is durable: some at a time."""
@@ -129,25 +141,30 @@ class AlarmActions:
             StoreError
         ):  # what was to be done because of the refused commit is not pending any more
             await self._shard.settled()
-        while self._ready and self._running < _RUNNING_MAX and not self._stopped:
-            self._running += 1
-            run_detached(self._carry_out_next(self._ready.popleft()))
+        # Each account by itself: web hooks of one that do not answer must not delay the others.
+        for account, ready in list(self._ready.items()):
+            while ready and self._running[account] < _RUNNING_MAX and not self._stopped:
+                self._running[account] += 1
+                run_detached(self._carry_out_next(account, ready.popleft()))
+            if not ready:
+                self._ready.pop(account, None)
 
-    async def _carry_out_next(self, action: ActionOf) -> None:
+    async def _carry_out_next(self, account: str, action: ActionOf) -> None:
         keys = self._waiting[action]
         pending = self._pending.get(keys[0])
         try:
             if pending is not None:
                 await self._carry_out(keys[0], pending)
             keys.popleft()
+            _count_down(self._accounts, account)
         except StoreError as error:
             if not self._stopped:
                 log.warning("an action of the alarm %s is carried out again later: %s", action[1], error)
                 await self._shard.pause(_PAUSE_MS[-1])
         finally:
-            self._running -= 1
+            _count_down(self._running, account)
             if keys:
-                self._ready.append(action)
+                self._ready[account].append(action)
             else:
                 del self._waiting[action]
             if not self._stopped:

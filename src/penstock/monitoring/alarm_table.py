@@ -64,6 +64,11 @@ class AlarmTable:
     def __len__(self) -> int:
         return len(self._records)
 
+    def by_space(self) -> Iterator[list[Alarm]]:
+        """Alarms may be changed meanwhile."""
+        for space in list(self._by_space):
+            yield list(self._by_space.get(space, {}).values())
+
     def of(self, space: Space) -> list[Alarm]:
         """In order of their names."""
         alarms = self._by_space.get(space, {})

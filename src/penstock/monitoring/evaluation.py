@@ -1,7 +1,8 @@
 """Looks at the alarms of a shard: those with periods of a minute or more once a minute, others every ten seconds.
 
 Each look is at the periods before the last full minute, or the last full ten seconds, of the wall clock, a few
-seconds later, when the metrics of queues for that time are there.
+seconds later, when the metrics of queues for that time are there. Alarms that are due wait for the turn of their
+account (:mod:`penstock.monitoring.due_alarms`), and the loop has its turn after each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
-from penstock.errors import ExpressionInvalid, PenstockError
+from penstock.errors import ExpressionInvalid, PenstockError, StoreError
 from penstock.limits import SECOND
 from penstock.metrics.alarms import AlarmPoint, AlarmRule, judge, reason_data
 from penstock.metrics.expressions import in_order, parse_expression
@@ -23,6 +24,7 @@ from penstock.monitoring.actions import AlarmActions
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import Alarm, AlarmQuery, MetricStat
 from penstock.monitoring.alarm_table import AlarmTable
+from penstock.monitoring.due_alarms import DueAlarms
 from penstock.monitoring.reading import MetricReader, StatQuery, UnitPoints
 from penstock.names import Space
 from penstock.promise import run_detached
@@ -31,7 +33,6 @@ log = logging.getLogger("penstock.monitoring")
 
 TICK_S = 10
 _DELAY_MS = 5 * SECOND  # after the full ten seconds
-_ALARMS_PER_TURN = 100
 _FORGET_EVERY_S = 3600
 
 
@@ -49,6 +50,9 @@ class Evaluation:
         self._actions = actions
         self._history = history
         self._reader = reader
+        self._due = DueAlarms()
+        self._end_s = 0  # of the last look
+        self._working = False
         self._timer: Timer | None = None
         self._stopped = False
         alarms.on_first = self._set_timer
@@ -59,6 +63,7 @@ class Evaluation:
 
     def stop(self) -> None:
         self._stopped = True
+        self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -74,40 +79,64 @@ class Evaluation:
     def _tick(self) -> None:
         self._timer = None
         if not self._stopped and len(self._alarms):
+            self._set_timer()  # also while alarms are being evaluated: the next ones must not be late because of them
             run_detached(self._look())
 
     async def _look(self) -> None:
-        try:
-            await self.look()
-        except PenstockError as error:
-            if not self._stopped:
-                log.warning("alarms could not be evaluated and stay as they are: %s", error)
-        finally:
-            self._set_timer()
-
-    async def look(self) -> None:
-        """Evaluate the alarms that are due. Raises Unreachable or StoreError."""
         wall_ms = self._shard.clock.wall_ms()
-        end_s = wall_ms // SECOND // TICK_S * TICK_S
-        is_minute = end_s % MINUTE_S == 0
-        due = [alarm for alarm in self._alarms if _is_due(alarm, is_minute=is_minute)]
-        for start in range(0, len(due), _ALARMS_PER_TURN):
-            await self._evaluate(due[start : start + _ALARMS_PER_TURN], end_s)
+        self._end_s = wall_ms // SECOND // TICK_S * TICK_S
+        is_minute = self._end_s % MINUTE_S == 0
+        for alarms in self._alarms.by_space():
+            self._due.add([alarm for alarm in alarms if _is_due(alarm, is_minute=is_minute)])
             await self._shard.turn()
+        if self._stopped:
+            return
         self._alarms.end_waits(wall_ms)
-        if end_s % _FORGET_EVERY_S == 0:
+        if self._end_s % _FORGET_EVERY_S == 0:
             self._history.forget_old(wall_ms)
         self._actions.run()
-        await self._shard.settled()
+        if not self._working:
+            self._working = True
+            try:
+                await self._work()
+            finally:
+                self._working = False
 
-    async def _evaluate(self, alarms: Sequence[Alarm], end_s: int) -> None:
-        """Everything that these alarms look at is read at once."""
-        asked = [_queries(alarm, end_s) for alarm in alarms]
+    @property
+    def is_working(self) -> bool:
+        """Whether alarms that were due are still to be evaluated."""
+        return self._working
+
+    async def _work(self) -> None:
+        """Evaluate what is due, until nothing is."""
+        failures: dict[str, PenstockError] = {}  # by account
+        while not self._stopped and (taken := self._due.take()):
+            account = taken[0].space.account
+            try:
+                await self._evaluate(taken)
+                self._actions.run()
+                await self._shard.settled()
+            except StoreError as error:
+                failures[account] = error
+                self._due.clear()
+            except PenstockError as error:  # a shard with metrics that these alarms look at does not answer
+                failures[account] = error
+                self._due.drop(account)
+            await self._shard.turn()
+        for account, failure in failures.items():
+            if not self._stopped:
+                log.warning(
+                    "alarms of account %s could not be evaluated and stay as they are: %s", account, failure
+                )
+
+    async def _evaluate(self, alarms: Sequence[Alarm]) -> None:
+        """Everything that these alarms look at is read at once. Raises Unreachable or StoreError."""
+        ends_s = [self._end_of(alarm) for alarm in alarms]
+        asked = [_queries(alarm, end_s) for alarm, end_s in zip(alarms, ends_s, strict=True)]
         answers = iter(await self._reader.read([query for queries in asked for _, query in queries]))
-        for alarm, queries in zip(alarms, asked, strict=True):
+        for alarm, queries, end_s in zip(alarms, asked, ends_s, strict=True):
             found = {id: next(answers) for id, _ in queries}
-            if alarm.config.queries:  # expressions may take some time
-                await self._shard.turn()
+            await self._shard.turn()
             present = self._alarms.get(alarm.space, alarm.name)
             if present is None or present.config != alarm.config or self._shard.released:
                 continue  # it was changed meanwhile
@@ -118,6 +147,12 @@ class Evaluation:
             except Exception as error:
                 # One alarm must not keep the others from being evaluated, which may be of other accounts.
                 log.error("the alarm %s cannot be evaluated: %s", alarm.name, type(error).__name__)
+
+    def _end_of(self, alarm: Alarm) -> int:
+        """Up to when it is looked at: an alarm that had to wait is evaluated for now, not for when it was due."""
+        rule = alarm.config.rule
+        assert rule is not None
+        return self._end_s - self._end_s % (MINUTE_S if rule.period_s >= MINUTE_S else TICK_S)
 
     def _judge(self, alarm: Alarm, found: dict[str, list[UnitPoints]], end_s: int) -> None:
         config, rule = alarm.config, alarm.config.rule
@@ -198,7 +233,7 @@ def _computed(
         if isinstance(value, float | str):
             raise ExpressionInvalid(f"the result of {id} is not a time series")
         given.values[id] = value
-    (result,) = [given.values[query.id] for query in queries if query.returns or len(queries) == 1]
+    (result,) = [given.values[query.id] for query in queries if query.returns is not False]
     if isinstance(result, list):
         if len(result) != 1:
             raise ExpressionInvalid("the result is a list of time series: expected one")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+ALARM_STEPS_MAX = 100_000
+"""Values that all expressions of an alarm compute, each time that it is evaluated."""
+
 
 class MonitoringLimits(msgspec.Struct, frozen=True, kw_only=True):
     metrics_bytes_max: int = 64 * 1024 * 1024  # of all metrics of a process in memory

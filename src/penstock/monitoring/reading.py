@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from penstock.broker.other_shards import OwnedShards, ShardQuestion
-from penstock.metrics.series import MetricKey, Point
+from penstock.metrics.series import HOUR_S, MetricKey, Point
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
 from penstock.names import QueueName, Space, shard_of
@@ -20,6 +20,8 @@ from penstock.names import QueueName, Space, shard_of
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
+
+_LONG_S = HOUR_S  # reading the values of more takes a while: then the loop has its turn
 
 QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
 
@@ -170,6 +172,8 @@ class MetricReader:
                     found[number] = _unit_points(
                         query, {unit: each.read(*times) for unit, each in units.items()}
                     )
+                    if query.end_s - query.start_s > _LONG_S:
+                        await partition.shard.turn()
         return found
 
     async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:

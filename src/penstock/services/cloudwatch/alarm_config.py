@@ -14,6 +14,7 @@ from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.series import HOUR_S, MINUTE_S
 from penstock.metrics.statistics import SIMPLE
 from penstock.monitoring.alarm_records import AlarmConfig, AlarmQuery, MetricStat, Suppressor
+from penstock.monitoring.limits import ALARM_STEPS_MAX
 from penstock.services.cloudwatch.faults import (
     cloudwatch_fault,
     invalid_combination,
@@ -28,7 +29,6 @@ from penstock.services.cloudwatch.limits import (
     ALARM_METRICS_MAX,
     ALARM_RANGE_S_MAX,
     ALARM_SHORT_PERIODS_S,
-    ALARM_STEPS_MAX,
     DESCRIPTION_LENGTH_MAX,
     NAME_LENGTH_MAX,
     SUPPRESSOR_S_MAX,

@@ -35,7 +35,6 @@ ACTION_LENGTH_MAX = 1024
 ALARM_SHORT_PERIODS_S = (10, 20, 30)
 ALARM_RANGE_S_MAX, ALARM_LONG_RANGE_S_MAX = DAY_S, 7 * DAY_S  # the latter for periods of an hour and more
 ALARM_METRICS_MAX = 10
-ALARM_STEPS_MAX = 100_000  # of all expressions, each time that it is evaluated
 ALARM_ARN_LENGTH_MAX = 1600
 ALARM_NAMES_MAX = 100
 RECORDS_MAX = 100
