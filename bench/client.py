@@ -2,9 +2,8 @@
 
 Each client sends, receives and deletes one message after the other, on one connection to the same server, which keeps
 messages in memory and accepts every signature; an asynchronous one also several at once. Then messages are only sent:
-one by one, in batches, and by producers.
-Clients run in processes of their own and take turns in every round; the first round does not count. CPU time is that
-of the client's process.
+one by one, in batches, and by producers. Clients run in processes of their own and take turns in every round; the
+first round does not count. CPU time is that of the client's process.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 # The same examples in every run: a check that fails by chance says nothing about the change it judges. The long runs
 # (PENSTOCK_HYPOTHESIS=long) look further, each time elsewhere.
 LONG = os.environ.get("PENSTOCK_HYPOTHESIS") == "long"
-hypothesis.settings.register_profile("penstock", derandomize=not LONG)
+hypothesis.settings.register_profile("penstock", derandomize=not LONG, deadline=None)
 hypothesis.settings.load_profile("penstock")
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # the benchmark is beside the package, not in it
 
 from bench import document, load, poll_cases  # noqa: E402
+from bench.client import CLIENTS, SENDERS  # noqa: E402
 from bench.jobs import Done, Job, merged  # noqa: E402
 from bench.load_client import ACCESS_KEY, REGION, SECRET_KEY, Signer, Wrong  # noqa: E402
 from bench.payloads import body, md5, number_of  # noqa: E402
@@ -206,10 +207,12 @@ def test_clients_are_compared() -> None:
     command = [sys.executable, "-m", "bench.client", "--messages", "3", "--rounds", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    rows = [line.split(" | ") for line in done.stdout.splitlines()]
-    for _, _, boto3, *own in (rows[:6], rows[6:]):
+    tables = [table.splitlines() for table in done.stdout.split("| client |")[1:]]
+    assert [len(table) for table in tables] == [2 + len(CLIENTS), 2 + len(SENDERS)]
+    for table in tables:
+        boto3, *own = [line.split(" | ") for line in table[2:]]
         assert boto3[0] == "| boto3" and boto3[2] == ""
-        assert len(own) == 3 and all(float(row[2].split()[0]) > 0 for row in own)
+        assert all(float(row[2].split()[0]) > 0 for row in own)
 
 
 def test_the_path_of_a_request_is_counted() -> None:

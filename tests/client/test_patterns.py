@@ -89,11 +89,12 @@ def prepared(reader: Reader, source: str, commands: str) -> Reader:
 
 
 def killed_then_finished(reader: Reader, queues: list[str], server: ServerProcess, lines: int) -> list[str]:
-    """What is printed after a worker was killed in the middle of a message, and another one was started."""
+    """What is printed after a worker of the first queue was killed in the middle of a message, and another one was
+    started."""
     with SyncClient(endpoint_url=server.url) as client:
         for queue in queues:
             client.set_queue_attributes(queue, {"VisibilityTimeout": 2})
-    victim = reader.start("-m", "penstock", "worker", "jobs:app")
+    victim = reader.start("-m", "penstock", "worker", "jobs:app", "--queue", queues[0])
     until((reader.folder / "begun").exists, "the handler has begun", PATIENCE_S)
     victim.send_signal(signal.SIGKILL)
     victim.wait()

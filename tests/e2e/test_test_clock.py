@@ -300,14 +300,14 @@ def test_with_credentials_a_permission_is_necessary(tmp_path: Path) -> None:
     (tmp_path / "turner.json").write_text(json.dumps(policy))
     world.add("turner", str(tmp_path / "turner.json"))
     world.add("sender", "sqs-full-access")
-    world.add("stranger", "penstock-full-access", account="4" * 12)
+    world.add("outsider", "penstock-full-access", account="4" * 12)
     with world.running("--memory", "--test-clock", "--account", HOME):
         sessions = {
             name: ApiSession(world.server.url, REGION, SigningKeys(*keys))
             for name, keys in world.keys.items()
         }
         assert advance(sessions["turner"], hours=1)["ahead_s"] > 3500
-        for name in ("sender", "stranger"):
+        for name in ("sender", "outsider"):
             for method, path, body in ACTIONS:
                 assert refusal(sessions[name].admin, method, path, body=body) == (403, "AccessDenied")
         unsigned = ApiSession(world.server.url, REGION)

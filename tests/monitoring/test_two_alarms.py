@@ -72,7 +72,7 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
     alerts = sqs.create_queue(QueueName="alerts")["QueueUrl"]
     cw.put_metric_alarm(
         AlarmName="a",
-        AlarmDescription="Somebody has to look at them.",
+        AlarmDescription="They need a look.",
         Namespace="AWS/SQS",
         MetricName=VISIBLE,
         Dimensions=[{"Name": "QueueName", "Value": "orders-dead"}],
@@ -85,7 +85,7 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
         AlarmActions=[arn("alerts", "sqs")],
     )
     world.advance(8 * 60 * MINUTE)
-    assert state(cw) == "OK", "a queue that nobody uses has no values"
+    assert state(cw) == "OK", "an unused queue has no values"
     sqs.send_message(QueueUrl=orders, MessageBody="poison")
     for _ in range(2):
         sqs.receive_message(QueueUrl=orders)
@@ -95,7 +95,7 @@ def test_any_message_in_a_dead_letter_queue(world: MonitoringWorld, cw: Any) -> 
     (message,) = sqs.receive_message(QueueUrl=alerts, AttributeNames=["All"])["Messages"]
     body = json.loads(message["Body"])
     assert (body["AlarmName"], body["NewStateValue"], body["OldStateValue"]) == ("a", "ALARM", "OK")
-    assert body["AlarmDescription"] == "Somebody has to look at them."
+    assert body["AlarmDescription"] == "They need a look."
     assert body["Region"] == "EU (Ireland)"
     assert body["Trigger"] == {
         "MetricName": VISIBLE, "Namespace": "AWS/SQS", "StatisticType": "Statistic", "Statistic": "MAXIMUM",

@@ -90,7 +90,7 @@ class History(RuleBasedStateMachine):
         else:
             assert later.done, "an answer that never comes"
             then(later.result())
-            self.all_told()
+            self.all_acknowledged()
             self.settle()
 
     def overlap(self, steps: int, *coroutines: Any) -> list[Promise[Any]]:
@@ -109,7 +109,7 @@ class History(RuleBasedStateMachine):
             self.world.queue(queue), Caller(), count=count, visibility_ms=visibility_ms, wait_ms=0, attempt_id=None
         )  # fmt: skip
 
-    def all_told(self) -> None:
+    def all_acknowledged(self) -> None:
         """The model knows of every answer."""
 
     def is_dead(self, each: Any) -> bool:
@@ -226,7 +226,7 @@ class History(RuleBasedStateMachine):
             assert later.done, "an answer that never comes"
             then(later.result())
         self.waiting.clear()
-        self.all_told()
+        self.all_acknowledged()
         self.expire()
         self.settle()
 

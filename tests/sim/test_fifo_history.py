@@ -56,7 +56,7 @@ class FifoHistory(History):
         outgoings = [outgoing(m.body, group=m.group, dedup_id=m.dedup_id) for m in expected]
         self.start(self.world.broker.send(self.world.queue(queue), outgoings), acknowledge)
 
-    def all_told(self) -> None:
+    def all_acknowledged(self) -> None:
         self.model.messages += self.arriving
         self.arriving.clear()
 
@@ -64,7 +64,7 @@ class FifoHistory(History):
     def receive(self, which: str, count: int, visibility_ms: int | None) -> None:
         queue, asked_ms = self.name(which), self.now_ms
         if self.paused and self.model.rules[queue].receives_max is not None:
-            return  # which receive made it a dead letter could not be told afterwards
+            return  # which receive made it a dead letter would not be known afterwards
 
         def acknowledge(received: list[Received]) -> None:
             self.expire(asked_ms)

@@ -19,6 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.files import sync
+
 BYTES_MAX = 16 * 1024 * 1024
 _LOCK_TIMEOUT_S = 10.0
 _LOCK_RETRY_S = 0.02
@@ -217,7 +219,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
         for path, beside in written.items():
             os.replace(beside, path)
     for folder in {path.parent for path in written}:
-        _make_durable(folder)
+        sync(folder)
 
 
 @contextmanager
@@ -236,11 +238,3 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _make_durable(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

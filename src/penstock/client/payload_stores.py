@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 from penstock.client.errors import Unavailable
+from penstock.files import sync
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
 _UNFINISHED = ".part"
@@ -68,7 +69,7 @@ class DirectoryStore:
                 target.flush()
                 os.fsync(target.fileno())
             unfinished.rename(file)
-            _sync(self._directory)
+            sync(self._directory)
         except OSError as error:
             unfinished.unlink(missing_ok=True)
             raise PayloadError(f'cannot write to "{self._directory}": {error.strerror}') from error
@@ -103,15 +104,6 @@ class DirectoryStore:
         if pointer.bucket != self._bucket or not _FILE_NAME.fullmatch(pointer.key):
             raise PayloadMissing(f'"{pointer.bucket}/{pointer.key}" is not in the store "{self._bucket}"')
         return self._directory / pointer.key
-
-
-def _sync(directory: Path) -> None:
-    """A new name in a directory is durable when the directory is."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _modified_s(file: Path) -> float:

@@ -1,7 +1,7 @@
 """When a request is repeated, and after how long.
 
 The rules are those of the standard mode of the AWS SDKs: three attempts, a random wait below an exponential bound,
-and a quota, so that a server in trouble is not asked three times as often by everyone.
+and a quota, so that an overloaded server is not asked three times as often by everyone.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
     if trace is not None:
         context = trace.get_current_span().get_span_context()
         if context.is_valid:
-            root = f"{context.trace_id:032x}"
-            sampled = int(context.trace_flags.sampled)
-            return f"Root=1-{root[:8]}-{root[8:]};Parent={context.span_id:016x};Sampled={sampled}"
+            from penstock.trace_header import format_trace_header  # needs OpenTelemetry
+
+            return format_trace_header(context)
     return environment.get("_X_AMZN_TRACE_ID") or None
 
 

@@ -25,10 +25,10 @@ from penstock import __version__
 from penstock.auth.encryption.keyring import read_keyring_file
 from penstock.auth.secret_files import exists
 from penstock.errors import StoreError, StoreRefused
+from penstock.files import sync
 from penstock.server.settings.config import Config
 from penstock.server.settings.types import without_password
 from penstock.store.sqlite.backup import Held, check_copy, snapshots
-from penstock.store.sqlite.disk import sync_file
 from penstock.store.sqlite.file import DATA_FILE
 from penstock.store.sqlite.site import SHARDS_FILE, SqliteSite
 
@@ -133,7 +133,7 @@ def new_archive(path: Path, *, replace: bool) -> Iterator[tuple[IO[bytes], Path]
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(path)
-            sync_file(path.absolute().parent)
+            sync(path.absolute().parent)
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -164,8 +164,8 @@ def restore(path: Path, directory: Path) -> BackupContents:
                 directory.rmdir()
             raise
         for each in directory.rglob("*"):
-            sync_file(each)
-        sync_file(directory)
+            sync(each)
+        sync(directory)
     return contents
 
 

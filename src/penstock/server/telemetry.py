@@ -25,7 +25,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from penstock import __version__
@@ -33,12 +33,11 @@ from penstock.metrics.exposition import MetricFamily
 from penstock.promise import outcome, start
 from penstock.server.http.request import Request
 from penstock.server.routes import Dispatch
+from penstock.trace_header import format_trace_header, parse_trace_header
 from penstock.wire.service import Call, Response
 
 log = logging.getLogger("penstock.server")
 
-_ROOT = re.compile(r"\bRoot=1-([0-9a-f]{8})-([0-9a-f]{24})\b")
-_PARENT = re.compile(r"\bParent=([0-9a-f]{16})\b")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _LINKS_MAX = 10
 _RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
@@ -93,7 +92,7 @@ class Telemetry:
 
         def traced(request: Request, call: Call, done: Callable[[Response], None]) -> None:
             span = self._tracer.start_span("request", _parent(request.headers), SpanKind.SERVER)
-            call.trace = _aws_header(span.get_span_context())
+            call.trace = format_trace_header(span.get_span_context())
             call.traces = []
 
             def ended(response: Response) -> None:
@@ -164,22 +163,8 @@ def _parent(headers: Mapping[bytes, bytes]) -> Any:
         if (state := headers.get(b"tracestate")) is not None:
             carrier["tracestate"] = state.decode("latin-1")
         return _W3C.extract(carrier)
-    found = span_context(headers.get(b"x-amzn-trace-id", b"").decode("latin-1"))
+    found = parse_trace_header(headers.get(b"x-amzn-trace-id", b"").decode("latin-1"))
     return None if found is None else trace.set_span_in_context(trace.NonRecordingSpan(found))
-
-
-def span_context(header: str) -> SpanContext | None:
-    """Of ``Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1``"""
-    root, parent = _ROOT.search(header), _PARENT.search(header)
-    if root is None or parent is None:
-        return None
-    flags = TraceFlags(TraceFlags.SAMPLED if "Sampled=1" in header else TraceFlags.DEFAULT)
-    return SpanContext(int(root[1] + root[2], 16), int(parent[1], 16), is_remote=True, trace_flags=flags)
-
-
-def _aws_header(context: SpanContext) -> str:
-    root, sampled = f"{context.trace_id:032x}", int(context.trace_flags.sampled)
-    return f"Root=1-{root[:8]}-{root[8:]};Parent={context.span_id:016x};Sampled={sampled}"
 
 
 def _finish(span: Span, call: Call, response: Response) -> None:
@@ -195,7 +180,7 @@ def _finish(span: Span, call: Call, response: Response) -> None:
         span.set_attribute("messaging.system", "aws_sqs")
         span.set_attribute("messaging.destination.name", name)
     for header in (call.traces or ())[:_LINKS_MAX]:
-        if (origin := span_context(header)) is not None:
+        if (origin := parse_trace_header(header)) is not None:
             span.add_link(origin)
     if response.status >= 500:
         span.set_status(Status(StatusCode.ERROR))

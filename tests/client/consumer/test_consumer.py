@@ -137,7 +137,7 @@ def test_a_handler_asks_for_another_attempt() -> None:
 
 def test_errors_are_passed_on() -> None:
     async def story() -> None:
-        queue, told = FakeQueue(), list[Any]()
+        queue, reported = FakeQueue(), list[Any]()
         queue.put("x")
 
         async def handle(body: str, context: MessageContext) -> None:
@@ -145,12 +145,12 @@ def test_errors_are_passed_on() -> None:
                 raise ValueError(body)
 
         def on_error(error: BaseException, context: MessageContext) -> None:
-            told.append((str(error), context.attempt))
+            reported.append((str(error), context.attempt))
             raise RuntimeError("the error of an error handler is only logged")
 
         async with Started(queue, handle, on_error=on_error, retry=RetryPolicy(Constant(1))):
             await queue.empty()
-        assert told == [("x", 1), ("x", 2)]
+        assert reported == [("x", 1), ("x", 2)]
 
     run(story())
 

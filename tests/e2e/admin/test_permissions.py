@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     world.add("owner", "sqs-full-access", "penstock-full-access")
     world.add("reader", "penstock-read-only")
     world.add("sender", "sqs-full-access")
-    world.add("stranger", "sqs-full-access", "penstock-full-access", account=OTHER)
+    world.add("outsider", "sqs-full-access", "penstock-full-access", account=OTHER)
     narrow = world.folder / "narrow.json"
     statement = {"Effect": "Allow", "Action": "penstock:*", "Resource": "arn:aws:sqs:*:*:orders-*"}
     narrow.write_text(json.dumps({"Version": "2012-10-17", "Statement": statement}))
@@ -70,17 +70,17 @@ def test_permissions_name_queues(world: Secured) -> None:
 
 
 def test_the_server_belongs_to_its_own_account(world: Secured) -> None:
-    stranger = session(world, "stranger")
-    assert refused(stranger, "GET", "/status") == (403, "AccessDenied")
+    outsider = session(world, "outsider")
+    assert refused(outsider, "GET", "/status") == (403, "AccessDenied")
     assert session(world, "owner").admin("GET", "/status")["store"]["kind"] == "sqlite"
-    assert stranger.admin("GET", "/openapi.json")["openapi"] == "3.1.0"
+    assert outsider.admin("GET", "/openapi.json")["openapi"] == "3.1.0"
 
 
 def test_a_queue_policy_can_admit_another_account(world: Secured) -> None:
-    owner, stranger = session(world, "owner"), session(world, "stranger")
+    owner, outsider = session(world, "owner"), session(world, "outsider")
     url = owner.sqs("CreateQueue", QueueName="shared")["QueueUrl"]
     path = f"/queues/shared?account={HOME}"
-    assert refused(stranger, "GET", path) == (403, "AccessDenied")
+    assert refused(outsider, "GET", path) == (403, "AccessDenied")
     policy = {
         "Version": "2012-10-17",
         "Statement": {
@@ -88,8 +88,8 @@ def test_a_queue_policy_can_admit_another_account(world: Secured) -> None:
         },
     }  # fmt: skip
     owner.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
-    assert stranger.admin("GET", path)["account"] == HOME
-    assert refused(stranger, "GET", f"/queues/shared/messages?account={HOME}") == (403, "AccessDenied")
+    assert outsider.admin("GET", path)["account"] == HOME
+    assert refused(outsider, "GET", f"/queues/shared/messages?account={HOME}") == (403, "AccessDenied")
 
 
 def test_where_messages_go_needs_the_permission_to_send_there(world: Secured) -> None:

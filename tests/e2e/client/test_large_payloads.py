@@ -227,10 +227,10 @@ def test_what_a_killed_sender_was_told_can_be_read(settings: dict[str, Any], tmp
     settings["large_payloads"] = LargePayloads(DirectoryStore(tmp_path))
     with SyncClient(**settings) as client:
         client.create_queue("orders")
-        told = set(said_before_kill(5, KILLED_SENDER, settings, str(tmp_path)))
+        confirmed = set(said_before_kill(5, KILLED_SENDER, settings, str(tmp_path)))
         arrived: set[str] = set()
-        while not told <= arrived:
+        while not confirmed <= arrived:
             messages = client.receive_message("orders", max_number_of_messages=10, wait_time_seconds=5)
-            assert messages, f"{len(told - arrived)} messages are missing"
+            assert messages, f"{len(confirmed - arrived)} messages are missing"
             assert {len(message.body) for message in messages} == {2_000_000}
             arrived |= {message.message_id for message in messages}

@@ -164,9 +164,9 @@ asyncio.run(main(sys.argv[1]))
 def test_what_a_killed_producer_was_told_is_in_the_queue(settings: dict[str, Any]) -> None:
     with SyncClient(**settings) as client:
         client.create_queue("orders")
-        told = set(said_before_kill(500, KILLED_PRODUCER, settings))
+        confirmed = set(said_before_kill(500, KILLED_PRODUCER, settings))
         arrived: set[str] = set()
-        while not told <= arrived:
+        while not confirmed <= arrived:
             batch = client.receive_message("orders", max_number_of_messages=10, wait_time_seconds=5)
-            assert batch, f"{len(told - arrived)} messages are missing"
+            assert batch, f"{len(confirmed - arrived)} messages are missing"
             arrived |= {message.body for message in batch}

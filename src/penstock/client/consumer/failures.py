@@ -14,7 +14,7 @@ from penstock.client.consumer.giving_up import DeadLetters, FailureReports, Gave
 from penstock.client.consumer.leases import Lease
 from penstock.client.consumer.retry import Retry, RetryPolicy, spread
 from penstock.client.consumer.settings import ConsumerSettings
-from penstock.client.consumer.settling import TROUBLE, Settling
+from penstock.client.consumer.settling import REQUEST_ERRORS, Settling
 
 log = logging.getLogger("penstock.worker")
 
@@ -73,9 +73,9 @@ class Failures:
         now = asyncio.get_running_loop().time()
         try:
             outcome = await self._dead_letters.move(lease, now)
-        except TROUBLE as trouble:
+        except REQUEST_ERRORS as request_error:
             context.logger.warning(
-                "cannot move a message to the dead-letter queue, it is retried: %s", trouble
+                "cannot move a message to the dead-letter queue, it is retried: %s", request_error
             )
         else:
             if outcome is GaveUp.MOVED:

@@ -1,4 +1,4 @@
-"""Receives the messages of one queue, one request after the other, and pauses while the server is in trouble."""
+"""Receives the messages of one queue, one request after the other, and pauses while the server cannot answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import random
 
 from penstock.client.client import Client
 from penstock.client.consumer.settings import ConsumerSettings
-from penstock.client.consumer.settling import TROUBLE
+from penstock.client.consumer.settling import REQUEST_ERRORS
 from penstock.client.errors import ChecksumMismatch, Forbidden, QueueDoesNotExist, is_final
 from penstock.client.structs import Message
 
@@ -55,7 +55,7 @@ class Receiver:
             except QueueDoesNotExist as error:
                 text = f'there is no queue "{self._queue}" ({error}): create it, or check endpoint and region'
                 raise CannotStart(text) from None
-            except TROUBLE as error:
+            except REQUEST_ERRORS as error:
                 if isinstance(error, Forbidden) and error.is_denied:
                     return self._visibility_s
                 if is_final(error):
@@ -71,12 +71,12 @@ class Receiver:
         return None
 
     async def receive(self, count: int) -> list[Message] | None:
-        """Up to so many. None: it was aborted, or the server is in trouble."""
+        """Up to so many. None: it was aborted, or the server cannot answer."""
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
             messages = await self._ask(count)
-        except (*TROUBLE, ChecksumMismatch) as error:
+        except (*REQUEST_ERRORS, ChecksumMismatch) as error:
             await self._pause_after(error, "cannot receive messages: trying again")
             return None
         if self._pause_s:

@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.worker")
 
 T = TypeVar("T")
 
-TROUBLE: Final = (ApiError, Unavailable, ProfileError)
+REQUEST_ERRORS: Final = (ApiError, Unavailable, ProfileError)
 """What requests raise: the server refuses, does not answer, or there are no keys at the moment."""
 
 _ENTRIES_MAX = 10  # SQS: of one batch
@@ -68,7 +68,7 @@ class Settling:
         try:
             async with asyncio.timeout(min(lease.until for lease, _ in due) - now):
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
-        except (*TROUBLE, TimeoutError) as error:
+        except (*REQUEST_ERRORS, TimeoutError) as error:
             log.warning(
                 "cannot extend messages: trying again", extra={"queue": self._queue, "reason": str(error)}
             )
@@ -89,7 +89,7 @@ class Settling:
         seconds = visibility_s(pause_s, now - lease.received_at)
         try:
             await self._client.change_message_visibility(self._queue, lease.message.receipt_handle, seconds)
-        except TROUBLE as error:
+        except REQUEST_ERRORS as error:
             log.warning("cannot set the pause before the next attempt", extra=self._about(lease, error))
 
     async def give_back(self, leases: Sequence[Lease]) -> None:
@@ -101,7 +101,7 @@ class Settling:
             try:
                 result = await self._client.change_message_visibility_batch(self._queue, entries)
                 self.given_back += len(result.successful)
-            except TROUBLE as error:
+            except REQUEST_ERRORS as error:
                 about = {"queue": self._queue, "messages": len(given_back), "reason": str(error)}
                 log.warning(
                     "cannot give messages back: they are visible when their timeout ends", extra=about

@@ -6,11 +6,10 @@ The trace is read from the message attributes ``traceparent`` and ``tracestate``
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from penstock.client.consumer.context import MessageContext
@@ -18,10 +17,9 @@ from penstock.client.consumer.middleware import CallNext
 from penstock.client.consumer.retry import Retry
 from penstock.client.queue_names import queue_name
 from penstock.client.structs import Message
+from penstock.trace_header import parse_trace_header
 
 _W3C = ("traceparent", "tracestate")
-_ROOT = re.compile(r"\bRoot=1-([0-9a-f]{8})-([0-9a-f]{24})\b")
-_PARENT = re.compile(r"\bParent=([0-9a-f]{16})\b")
 
 
 class Tracing:
@@ -65,16 +63,7 @@ def span_context(message: Message) -> SpanContext | None:
         found = trace.get_current_span(TraceContextTextMapPropagator().extract(carrier)).get_span_context()
         if found.is_valid:
             return found
-    return _of_aws(message.attributes.get("AWSTraceHeader", ""))
-
-
-def _of_aws(header: str) -> SpanContext | None:
-    """``Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1``"""
-    root, parent = _ROOT.search(header), _PARENT.search(header)
-    if root is None or parent is None:
-        return None
-    flags = TraceFlags(TraceFlags.SAMPLED if "Sampled=1" in header else TraceFlags.DEFAULT)
-    return SpanContext(int(root[1] + root[2], 16), int(parent[1], 16), is_remote=True, trace_flags=flags)
+    return parse_trace_header(message.attributes.get("AWSTraceHeader", ""))
 
 
 def _attributes(context: MessageContext, name: str) -> dict[str, str | int]:

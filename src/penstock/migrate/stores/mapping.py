@@ -233,7 +233,7 @@ class ShardMapping:
         return [(Home.of_key(record.key).shard(len(self.targets)), record)]
 
     def _number_notes(self, source: int, record: StoredRecord) -> MovedRecords:
-        """Positions keep their numbers, so that these can be told apart only in a shard with one source."""
+        """Positions keep their numbers, so that these can be distinguished only in a shard with one source."""
         fed = [index for index, target in enumerate(self.targets) if list(target.raised_by) == [source]]
         return [(index, record) for index in fed]
 

@@ -13,6 +13,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from penstock.auth.secret_files import change_lock
+from penstock.files import sync
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not block
 
@@ -101,11 +102,7 @@ class AuditFile:
             with suppress(FileNotFoundError):
                 os.replace(younger, self._older(number))
         self._remove_beyond(self._keep)
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(self.path.parent)
 
     def _remove_beyond(self, number: int) -> None:
         """There are such files if audit_keep was larger before."""

@@ -157,11 +157,3 @@ class TimedSync:
                 self._failure = error
                 return
             self._times.observe(perf_counter() - began_s)
-
-
-def sync_file(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -23,8 +23,8 @@ from typing import Literal
 import msgspec
 
 from penstock.errors import StoreBroken, StoreRefused
+from penstock.files import sync
 from penstock.store.sql_files import script
-from penstock.store.sqlite.disk import sync_file
 
 log = logging.getLogger("penstock.store")
 
@@ -235,9 +235,9 @@ def _create_file(path: Path) -> None:
     os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         create(connection)
-    sync_file(fresh)
+    sync(fresh)
     fresh.rename(path)
-    sync_file(path.parent)
+    sync(path.parent)
 
 
 def check_header(path: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import StoreRefused
+from penstock.files import sync
 from penstock.store.sqlite import file
-from penstock.store.sqlite.disk import sync_file
 from penstock.store.sqlite.store import SqliteStore
 
 SHARDS_FILE = "penstock.shards"
@@ -156,7 +156,7 @@ class SqliteSite:
             store.open()
             store.close()
         self._unfinished.rename(self._directory / SHARDS_FILE)
-        sync_file(self._directory)
+        sync(self._directory)
         self._lock_file.release()
 
     def _check_complete(self) -> None:
