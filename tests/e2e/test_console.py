@@ -7,6 +7,7 @@ import hmac
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -243,6 +244,29 @@ def test_wrong_keys_do_not_sign_in(secured: Secured, given: Any, status: int) ->
 def test_a_wrong_secret_does_not_sign_in(secured: Secured) -> None:
     key, secret = secured.keys["alice"]
     assert Page(secured.server).sign_in(key, secret[:-1] + "x").status == 401
+
+
+def test_failed_sign_ins_are_limited_in_all_workers_together(tmp_path: Path) -> None:
+    found = Secured(tmp_path)
+    found.add("alice", account=ACCOUNT)
+    with found.running("--workers", "2") as server:
+        answers = [Page(server).sign_in("AKIAUNKNOWN", "x") for _ in range(20)]
+        statuses = [answer.status for answer in answers]
+        assert statuses[:10] == [401] * 10
+        assert 429 in statuses, "two workers together accept less than 20"
+        refused = answers[statuses.index(429)]
+        assert 1 <= int(refused.headers["retry-after"]) <= 10
+
+
+def test_a_sign_in_beyond_the_rate_of_requests_is_not_called_a_wrong_key(tmp_path: Path) -> None:
+    found = Secured(tmp_path)
+    found.add("alice", account=ACCOUNT)
+    with found.running("--requests-per-second", "1") as server, ThreadPoolExecutor(20) as pool:
+        statuses = [
+            answer.status
+            for answer in pool.map(lambda _: Page(server).sign_in(*found.keys["alice"]), range(20))
+        ]
+        assert set(statuses) == {200, 503}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,18 @@ def test_processes_share_an_allowance() -> None:
     assert other.accept("b", 7.0)
     assert other.accept("a", 7.11) and not one.accept("a", 7.11)
     assert sum((one, other)[step % 2].accept("a", 7.2 + step / 1000) for step in range(10_000)) == 100
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_how_long_to_wait_and_what_is_given_back(shared: bool) -> None:
+    descriptor = shared_memory(SHARED_BYTES)
+    throttle = SharedThrottle(0.5, 2, descriptor, b"key") if shared else Throttle(0.5, 2)
+    assert throttle.wait_s("a", 7.0) == 0
+    assert [throttle.accept("a", 7.0) for _ in range(3)] == [True, True, False]
+    assert (throttle.wait_s("a", 7.0), throttle.wait_s("a", 8.5), throttle.wait_s("b", 7.0)) == (2, 0.5, 0)
+    throttle.give_back("a")
+    assert [throttle.accept("a", 7.0) for _ in range(2)] == [True, False]
     os.close(descriptor)
 
 

@@ -117,7 +117,12 @@ class Parts:
             pages=pages,
         )
         self.console = Console(
-            self._routes.serve, origins, config.space, self.security.credentials, lambda: self._routes.pages
+            self._routes.serve,
+            origins,
+            config.space,
+            self.security.credentials,
+            lambda: self._routes.pages,
+            throttle,
         )
         if config.console:
             self._routes.mount(b"console", Mount(self.console.page, for_any_page=True))

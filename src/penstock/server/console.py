@@ -27,13 +27,9 @@ import asyncio
 import base64
 import hmac
 import json
-import mimetypes
 import time
 from collections.abc import AsyncIterator, Callable
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -42,10 +38,12 @@ from penstock.client.credentials import SigningKeys
 from penstock.client.signing import RequestTemplate
 from penstock.names import Space, is_account, is_region
 from penstock.server.client_addresses import network_of
+from penstock.server.console_files import file_page
 from penstock.server.health import json_page
-from penstock.server.http.request import HttpError, Request
-from penstock.server.http.response import REQUEST_ID
+from penstock.server.http.request import Request
+from penstock.server.http.response import REQUEST_ID, with_headers
 from penstock.server.origin import Origins
+from penstock.server.throttle import MakeThrottle, Throttle
 from penstock.wire.service import Headers, Response
 
 if TYPE_CHECKING:
@@ -63,20 +61,9 @@ _JSON = b"application/x-amz-json-1.0"
 _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
+_FAILED_SIGN_INS, _FAILED_SIGN_IN_S = 10, 10.0  # so many at once, then one in so many seconds
 _WATCH_EVERY_S, _WATCH_PING_S = 1.0, 15.0
 _WATCHES_MAX, _WATCHES_PER_CLIENT_MAX = 500, 50
-_SAFE_PAGE: Headers = [
-    (
-        b"Content-Security-Policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        b"form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    (b"X-Content-Type-Options", b"nosniff"),
-    (b"X-Frame-Options", b"DENY"),
-    (b"Referrer-Policy", b"no-referrer"),
-    (b"Cross-Origin-Opener-Policy", b"same-origin"),
-    (b"Cross-Origin-Resource-Policy", b"same-origin"),
-]
 
 
 class Asker(NamedTuple):
@@ -107,6 +94,8 @@ class Console:
         home: Space,
         credentials: Credentials | None,
         pages: Callable[[], WebPageFilter | None],
+        make_throttle: MakeThrottle = Throttle,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """``serve``: answers a request of a client. Without ``credentials`` the server is open."""
         self._serve = serve
@@ -114,6 +103,8 @@ class Console:
         self._home = home
         self._credentials = credentials
         self._pages = pages
+        self._failed_sign_ins = make_throttle(1 / _FAILED_SIGN_IN_S, _FAILED_SIGN_INS)
+        self._now_s = now_s
         self._watches: dict[str, int] = {}  # open ones by client
         self._stopping = asyncio.Event()
 
@@ -137,7 +128,7 @@ class Console:
                 return self._watch(request)
         except ConsoleRefusal as refused:
             return refused.response(original)
-        return _static(original, path)
+        return file_page(original, path)
 
     # Sign-in.
 
@@ -168,8 +159,6 @@ class Console:
         return json_page(request, page)
 
     async def _sign_in(self, request: PageRequest) -> Response:
-        """A long-term key is exchanged for a session; a temporary one is a session already."""
-        assert self._credentials is not None
         try:
             given = json.loads(request.body)
             access_key, secret = given["access_key"].strip(), given["secret_key"].strip()
@@ -182,17 +171,9 @@ class Console:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ConsoleRefusal(400, "InvalidRequest", "Expected access_key and secret_key.") from None
         asker = Asker(SigningKeys(access_key, secret, token or None), self._space(request))
-        if token:
-            if await self._ask_sts(request, asker, "GetCallerIdentity") is None:
-                raise _wrong_key()
-        else:
-            issued = await self._ask_sts(request, asker, "GetSessionToken", DurationSeconds=str(_SESSION_S))
-            if issued is None:
-                raise _wrong_key()
-            session = issued["Credentials"]
-            access_key, secret = session["AccessKeyId"], session["SecretAccessKey"]
-            token = session["SessionToken"]
-        value = base64.urlsafe_b64encode(f"{access_key}:{_proof(secret)}:{token}".encode()).decode()
+        session = await self._verified(request, asker)
+        value = f"{session.access_key}:{_proof(session.secret_key)}:{session.token}"
+        value = base64.urlsafe_b64encode(value.encode()).decode()
         if len(value) > _COOKIE_MAX:
             raise ConsoleRefusal(
                 400,
@@ -200,6 +181,35 @@ class Console:
                 "The session token is too long for a browser: use a long-term access key.",
             )
         return _with_cookie(json_page(request, {"signed_in": True}), self._cookie(request, value, _SESSION_S))
+
+    async def _verified(self, request: PageRequest, asker: Asker) -> SigningKeys:
+        """The keys of a session, unless this client has failed too often.
+
+        An attempt counts as failed when it begins, so that many at the same time gain nothing."""
+        client = f"sign-in {self._client_of(request)}"
+        now_s = self._now_s()
+        if not self._failed_sign_ins.accept(client, now_s):
+            raise _too_many_sign_ins(self._failed_sign_ins.wait_s(client, now_s))
+        try:
+            session = await self._session_of(request, asker)
+        except ConsoleRefusal:  # says nothing about the keys
+            self._failed_sign_ins.give_back(client)
+            raise
+        if session is None:
+            raise ConsoleRefusal(401, "WrongKey", "The server does not accept this access key and secret.")
+        self._failed_sign_ins.give_back(client)
+        return session
+
+    async def _session_of(self, request: PageRequest, asker: Asker) -> SigningKeys | None:
+        """A long-term key is exchanged for a session; a temporary one is a session already. None: a wrong key."""
+        if asker.keys.token:
+            known = await self._ask_sts(request, asker, "GetCallerIdentity")
+            return None if known is None else asker.keys
+        issued = await self._ask_sts(request, asker, "GetSessionToken", DurationSeconds=str(_SESSION_S))
+        if issued is None:
+            return None
+        session = issued["Credentials"]
+        return SigningKeys(session["AccessKeyId"], session["SecretAccessKey"], session["SessionToken"])
 
     def _cookie(self, request: PageRequest, value: str, seconds: int) -> bytes:
         secure = "; Secure" if self._origins.is_secure(request) else ""
@@ -215,7 +225,7 @@ class Console:
         if response.status == 200:
             found: dict = json.loads(response.body)[f"{action}Response"][f"{action}Result"]  # type: ignore[type-arg]
             return found
-        if response.status in (400, 401, 403):
+        if response.status in (400, 401, 403) and _code_of(response) != "RequestThrottled":
             return None
         raise ConsoleRefusal(503, "Unavailable", "The server cannot answer at present. Try again.")
 
@@ -373,12 +383,13 @@ class Console:
 
 
 class ConsoleRefusal(Exception):
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, headers: Headers | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message, self.headers = status, code, message, headers or []
 
     def response(self, request: Request) -> Response:
-        return json_page(request, {"code": self.code, "message": self.message}, self.status)
+        page = json_page(request, {"code": self.code, "message": self.message}, self.status)
+        return with_headers(page, self.headers)
 
 
 def _shown_error(response: Response) -> bytes:
@@ -392,12 +403,26 @@ def _shown_error(response: Response) -> bytes:
     return json.dumps({"status": response.status, "code": code, "message": message}).encode()
 
 
+def _code_of(response: Response) -> str:
+    """Of an error of STS."""
+    try:
+        return str(json.loads(response.body)["Error"]["Code"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
 def _not_signed_in() -> ConsoleRefusal:
     return ConsoleRefusal(401, "NotSignedIn", "Sign in first.")
 
 
-def _wrong_key() -> ConsoleRefusal:
-    return ConsoleRefusal(401, "WrongKey", "The server does not accept this access key and secret.")
+def _too_many_sign_ins(wait_s: float) -> ConsoleRefusal:
+    seconds = max(1, ceil(wait_s))
+    return ConsoleRefusal(
+        429,
+        "TooManySignIns",
+        f"Too many failed sign-ins from your address. Try again in {seconds} second{'s' * (seconds > 1)}.",
+        [(b"Retry-After", b"%d" % seconds)],
+    )
 
 
 def _proof(secret: str) -> str:
@@ -415,48 +440,4 @@ def _cookie_value(header: bytes) -> bytes:
 
 
 def _with_cookie(response: Response, cookie: bytes) -> Response:
-    return Response(response.status, [*response.headers, (b"Set-Cookie", cookie)], response.body)
-
-
-# Files.
-
-
-class _File(NamedTuple):
-    content: bytes
-    type: bytes
-    etag: bytes
-
-
-@cache
-def _files() -> dict[str, _File]:
-    """By path below /console/. Read once, when the first page is asked for."""
-    found: dict[str, _File] = {}
-
-    def add(folder: Traversable, prefix: str) -> None:
-        for each in folder.iterdir():
-            if each.is_dir():
-                add(each, f"{prefix}{each.name}/")
-            elif not each.name.endswith((".py", ".pyc")):
-                content = each.read_bytes()
-                kind = mimetypes.guess_type(each.name)[0] or "text/plain"
-                charset = "; charset=utf-8" if kind.startswith("text/") or kind.endswith("javascript") else ""
-                etag = f'"{sha256(content).hexdigest()[:20]}"'.encode()
-                found[f"{prefix}{each.name}"] = _File(content, f"{kind}{charset}".encode(), etag)
-
-    add(files("penstock.console"), "")
-    return found
-
-
-def _static(request: Request, path: str) -> Response:
-    if request.method not in (b"GET", b"HEAD"):
-        raise HttpError(405, "Use GET or HEAD.")
-    if not path:  # relative links need the slash
-        return Response(308, [(b"Location", b"/console/"), (REQUEST_ID, request.id.encode())])
-    file = _files().get(path[1:] or "index.html")
-    headers = [*_SAFE_PAGE, (REQUEST_ID, request.id.encode())]
-    if file is None:
-        return Response(404, [*headers, (b"Content-Type", b"text/plain")], b"not found\n")
-    headers += [(b"ETag", file.etag), (b"Cache-Control", b"no-cache")]
-    if request.headers.get(b"if-none-match") == file.etag:
-        return Response(304, headers)
-    return Response(200, [*headers, (b"Content-Type", file.type)], file.content)
+    return with_headers(response, [(b"Set-Cookie", cookie)])

@@ -42,6 +42,20 @@ class Throttle:
         self._used_up_s[caller] = used_up_s + self._interval_s
         return True
 
+    def wait_s(self, caller: str, now_s: float) -> float:
+        """How long until a request of this caller is accepted."""
+        used_up_s = self._used_up_s.get(self._counted_as(caller), now_s)
+        return max(0.0, used_up_s - now_s - self._slack_s)
+
+    def give_back(self, caller: str) -> None:
+        """An accepted request does not count after all."""
+        name = self._counted_as(caller)
+        if name in self._used_up_s:
+            self._used_up_s[name] -= self._interval_s
+
+    def _counted_as(self, caller: str) -> str:
+        return caller if caller in self._used_up_s else _OTHERS
+
     def __len__(self) -> int:
         """How many callers are remembered."""
         return len(self._used_up_s)
@@ -73,13 +87,22 @@ class SharedThrottle:
         self._used_up_s = memoryview(mmap.mmap(descriptor, SHARED_BYTES)).cast("d")
 
     def accept(self, caller: str, now_s: float) -> bool:
-        digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
-        slot = int.from_bytes(digest, "big") % _SHARED_CALLERS
+        slot = self._slot(caller)
         used_up_s = max(self._used_up_s[slot], now_s)
         if used_up_s - now_s > self._slack_s:
             return False
         self._used_up_s[slot] = used_up_s + self._interval_s
         return True
+
+    def wait_s(self, caller: str, now_s: float) -> float:
+        return max(0.0, self._used_up_s[self._slot(caller)] - now_s - self._slack_s)
+
+    def give_back(self, caller: str) -> None:
+        self._used_up_s[self._slot(caller)] -= self._interval_s
+
+    def _slot(self, caller: str) -> int:
+        digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()
+        return int.from_bytes(digest, "big") % _SHARED_CALLERS
 
 
 MakeThrottle = Callable[[float, float], Throttle | SharedThrottle]
