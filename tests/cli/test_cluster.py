@@ -76,7 +76,8 @@ def test_status_as_json(url: str, leases: PostgresLeases) -> None:
 
 
 def test_drain_and_undrain(url: str, leases: PostgresLeases) -> None:
-    assert cluster(url, "drain", A).exit_code == 0
+    drained = cluster(url, "drain", A, "--json")
+    assert json.loads(drained.stdout) == {"node": A, "state": "draining"}
     assert [node.is_draining for node in leases.view().nodes] == [True, False]
     assert json.loads(cluster(url, "status", "--json").stdout)["nodes"][0]["state"] == "draining"
     assert cluster(url, "undrain", A).exit_code == 0

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -342,3 +343,21 @@ def test_health_without_a_server() -> None:
     assert result.exit_code == 1
     page = json.loads(result.output)
     assert page["ready"] is False and "no response from" in page["reasons"][0]
+
+
+def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from leaves(found, *path, name)
+        else:
+            yield " ".join((*path, name)), found
+
+
+def test_every_command_can_print_json() -> None:
+    without = {
+        name for name, found in leaves(main) if not any("--json" in each.opts for each in found.params)
+    }
+    assert without == {"serve", "completion"}

@@ -89,6 +89,15 @@ def test_a_key_is_rotated_disabled_and_enabled(key: Shell) -> None:
     assert key.opened().keys.find(HOME, "alias/orders").enabled
 
 
+def test_changes_of_a_key_as_json(key: Shell) -> None:
+    created = json.loads(key.prints("create", "--alias", "alias/orders", "--json"))
+    assert (created["aliases"], created["version"], created["enabled"]) == (["alias/orders"], 1, True)
+    assert json.loads(key.prints("rotate", created["arn"], "--json")) == {**created, "version": 2}
+    assert json.loads(key.prints("disable", created["id"], "--json"))["enabled"] is False
+    assert json.loads(key.prints("enable", created["id"], "--json"))["enabled"] is True
+    assert json.loads(key.prints("reencrypt", "--json")) == {"requested": True}
+
+
 def test_all_keys_are_rotated_at_once(key: Shell) -> None:
     arns = {
         key.prints("create", "--account", account).strip() for account in ("111122223333", "444455556666")

@@ -128,7 +128,7 @@ def test_a_key_that_clients_already_have(commands: IdentityCommands) -> None:
     result = commands(
         "user", "add", "alice", "--key", "AKIAIOSFODNN7EXAMPLE", given="wJalr/XUtn+EXAMPLEKEY\n"
     )
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "added arn:aws:iam::000000000000:user/alice\n")
     assert "wJalr" not in commands.path.read_text()
     assert commands.credentials().directory.secret("AKIAIOSFODNN7EXAMPLE", None) == "wJalr/XUtn+EXAMPLEKEY"
     assert "sessions_since" in commands.path.read_text(), "it may have been here before"

@@ -41,6 +41,13 @@ class Output:
         indent = 2 if self.is_terminal else None
         click.echo(json.dumps(value, indent=indent, ensure_ascii=self.is_terminal))
 
+    def result(self, text: str, **facts: Any) -> None:
+        """What a command has done: a text, or with --json the facts in it."""
+        if self.as_json:
+            self.json(facts)
+        else:
+            self.line(text)
+
     def json_line(self, value: Any) -> None:
         """One object of a list."""
         click.echo(json.dumps(value, ensure_ascii=self.is_terminal))

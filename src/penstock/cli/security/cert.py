@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.cli.failure import Failure
+from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import is_there
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -115,7 +116,8 @@ def _general_name(name: str) -> x509.GeneralName:
 @click.option(
     "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long it is valid."
 )
-def command(out: Path, names: tuple[str, ...], client: str | None, days: int) -> None:
+@json_option
+def command(out: Path, names: tuple[str, ...], client: str | None, days: int, as_json: bool) -> None:
     """Create a certificate for development, and print how to use it.
 
     It is valid for localhost, 127.0.0.1, ::1, the name of this machine, and every --name. Three new files are
@@ -144,7 +146,8 @@ def command(out: Path, names: tuple[str, ...], client: str | None, days: int) ->
         lines = _for_server(authority, certificate, key, served)
     else:
         lines = _for_client(authority, certificate, key)
-    click.echo("\n".join(lines))
+    files = {"authority": str(authority), "certificate": str(certificate), "key": str(key)}
+    Output(as_json).result("\n".join(lines), **files, names=served)
 
 
 def _write(files: list[Path], made: DevelopmentCertificate) -> None:

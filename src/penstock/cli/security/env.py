@@ -73,4 +73,4 @@ def command(
         "AWS_DEFAULT_REGION": region or config.region,
         "AWS_ENDPOINT_URL": url or config.endpoint_url(config.addresses[0]),
     }
-    click.echo(_FORMATS[format_](values))
+    click.echo(_FORMATS["json" if file.out.as_json else format_](values))

@@ -33,6 +33,7 @@ from penstock.auth.policy import Kind, PolicyInvalid, compile_policy
 from penstock.auth.secret_files import exists
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
+from penstock.cli.output import Output, json_option
 from penstock.server.settings.config import Config
 
 DEFAULT_FILE = Path("penstock-credentials.toml")
@@ -40,10 +41,11 @@ _SETTINGS = ("credentials", "root_key_file", "root_key_command")
 
 
 class CredentialsFile:
-    """The file that the settings name, or ``penstock-credentials.toml`` here; and its root key."""
+    """The file that the settings name, or ``penstock-credentials.toml`` here, its root key, and where to print."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, out: Output) -> None:
         self.config = config
+        self.out = out
         self.path = config.credentials or DEFAULT_FILE
 
     def read(self) -> CredentialsContent:
@@ -86,15 +88,16 @@ class CredentialsFile:
 
 
 def with_file(function: Callable[..., None]) -> Callable[..., None]:
-    """The flags for the credentials file; the function gets a :class:`CredentialsFile` first."""
+    """The flags for the credentials file and for JSON; the function gets a :class:`CredentialsFile` first."""
 
+    @json_option
     @with_these_settings(*_SETTINGS)
     @wraps(function)
-    def run(**given: Any) -> None:
+    def run(as_json: bool, **given: Any) -> None:
         flags = {name: given.pop(name) for name in ("config", *_SETTINGS)}
         _check_text(given)
         try:
-            function(CredentialsFile(configured(flags)), **given)
+            function(CredentialsFile(configured(flags), Output(as_json)), **given)
         except (CredentialsError, RootKeyError) as error:
             raise Failure(str(error)) from None
 
@@ -155,6 +158,16 @@ def equip(
         attach(content, subject, policy)
     if tags:
         subject.holder.tags = pairs(tags, "--tag")
+
+
+def holder_facts(holder: PolicyHolder) -> dict[str, object]:
+    return {
+        "id": holder.id or None,
+        "created": None if holder.created is None else holder.created.isoformat(),
+        "policies": [*holder.policies, *holder.inline],
+        "tags": holder.tags,
+        "sessions_since": None if holder.sessions_since is None else holder.sessions_since.isoformat(),
+    }
 
 
 def holder_rows(holder: PolicyHolder) -> list[tuple[str, str]]:
@@ -241,7 +254,7 @@ def add_remove_and_revoke(
         with file.changed() as content:
             subject = find(content, name, account)
             remove(content, subject)
-        click.echo(f"removed {subject.arn}")
+        file.out.result(f"removed {subject.arn}", removed=subject.arn)
 
     @group.command("revoke", help=with_example(revoke_help, "revoke"))
     @click.argument("name")
@@ -251,4 +264,9 @@ def add_remove_and_revoke(
         with file.changed() as content:
             subject = find(content, name, account)
             subject.owner.end_sessions(now())
-        click.echo(f"sessions of {subject.arn} that began before {subject.owner.sessions_since} are refused")
+        since = subject.owner.sessions_since
+        file.out.result(
+            f"sessions of {subject.arn} that began before {since} are refused",
+            arn=subject.arn,
+            sessions_since=None if since is None else since.isoformat(),
+        )

@@ -77,20 +77,22 @@ def command() -> None:
 
 
 def _with_key_settings(*more: str) -> Callable[[Command], Command]:
-    """Adds the settings that lead to the keyring, and ``more``; the function gets the configuration first."""
+    """Adds the settings that lead to the keyring, and ``more``; the function gets the configuration and where to
+    print first."""
     names = (*_SETTINGS, *more)
 
     def add(function: Command) -> Command:
+        @json_option
         @with_these_settings(*names)
         @wraps(function)
-        def run(**given: Any) -> None:
+        def run(as_json: bool, **given: Any) -> None:
             flags = {name: given.pop(name) for name in ("config", *names)}
             config = configured(flags, besides=(NEW_VARIABLE,))
             if config.credentials is None and is_there(DEFAULT_FILE):
                 # As penstock user does: the root key may be beside the default file.
                 config = replace(config, credentials=DEFAULT_FILE)
             try:
-                function(config, **given)
+                function(config, Output(as_json), **given)
             except (RootKeyError, KeyringError, CredentialsError) as error:
                 raise Failure(str(error)) from None
             except KeyMissing as error:
@@ -102,15 +104,15 @@ def _with_key_settings(*more: str) -> Callable[[Command], Command]:
 
 
 def _with_keyring(function: Command) -> Command:
-    """The same with account and region; the function gets the configuration and the keyring first."""
+    """The same with account and region; the function gets the keyring, too."""
 
     @_with_key_settings("account", "region")
     @wraps(function)
-    def run(config: Config, **given: Any) -> None:
+    def run(config: Config, out: Output, **given: Any) -> None:
         path = _existing_keyring(config)
         if path is None:
             raise Failure("a broker that keeps everything in memory has no keyring: give --keyring")
-        function(config, Keyring(path, _present_root_key(config), SystemClock()), **given)
+        function(config, out, Keyring(path, _present_root_key(config), SystemClock()), **given)
 
     return run
 
@@ -139,7 +141,8 @@ def _present_root_key(config: Config) -> RootKey:
 
 @command.command("root")
 @click.argument("file", type=click.Path(path_type=Path))
-def root(file: Path) -> None:
+@json_option
+def root(file: Path, as_json: bool) -> None:
     """Create a root key in a new file that only you may read. Nothing is encrypted with it yet.
 
     Keep it away from the data and its backups, and keep a copy: without it nothing that is encrypted can be read.
@@ -152,13 +155,15 @@ def root(file: Path) -> None:
         created = create_root_key_file(file)
     except RootKeyError as error:
         raise Failure(str(error)) from None
-    click.echo(f"created {file} (fingerprint {created.fingerprint})")
+    Output(as_json).result(
+        f"created {file} (fingerprint {created.fingerprint})", file=str(file), fingerprint=created.fingerprint
+    )
 
 
 @command.command("create")
 @click.option("--alias", metavar="alias/NAME", help="A name for the key.")
 @_with_keyring
-def create(config: Config, keyring: Keyring, alias: str | None) -> None:
+def create(config: Config, out: Output, keyring: Keyring, alias: str | None) -> None:
     """Create a key, and print its ARN.
 
     \b
@@ -167,13 +172,13 @@ def create(config: Config, keyring: Keyring, alias: str | None) -> None:
     """
     if alias is not None and _ALIAS.fullmatch(alias) is None:
         raise Failure(f'invalid value "{alias}" for --alias: expected alias/NAME, and not alias/aws/...')
-    click.echo(keyring.create(config.space, alias).arn)
+    created = keyring.create(config.space, alias)
+    out.result(created.arn, **_as_json(created))
 
 
 @command.command("list")
-@json_option
 @_with_keyring
-def list_(config: Config, keyring: Keyring, as_json: bool) -> None:
+def list_(config: Config, out: Output, keyring: Keyring) -> None:
     """List all keys, and the progress of re-encrypting stored messages.
 
     \b
@@ -181,8 +186,8 @@ def list_(config: Config, keyring: Keyring, as_json: bool) -> None:
       penstock key list
       penstock key list --json
     """
-    if as_json:
-        Output().json_lines(_as_json(key) for key in keyring.keys.file.keys)
+    if out.as_json:
+        out.json_lines(_as_json(key) for key in keyring.keys.file.keys)
         return
     rows: list[tuple[str, ...]] = [("ID", "ACCOUNT", "REGION", "ALIAS", "VERSION", "ROTATED", "STATE")]
     for key in keyring.keys.file.keys:
@@ -198,7 +203,7 @@ def list_(config: Config, keyring: Keyring, as_json: bool) -> None:
 @click.argument("key", required=False)
 @click.option("--all", "every", is_flag=True, help="Every key of the keyring, of all accounts and regions.")
 @_with_keyring
-def rotate(config: Config, keyring: Keyring, key: str | None, every: bool) -> None:
+def rotate(config: Config, out: Output, keyring: Keyring, key: str | None, every: bool) -> None:
     """Add a version to a key: what is sent from now on uses it.
 
     A running broker then checks all stored messages in the background, as after penstock key reencrypt, and encrypts
@@ -212,38 +217,40 @@ def rotate(config: Config, keyring: Keyring, key: str | None, every: bool) -> No
     if (key is None) is not every:
         raise Failure("give one key, or --all")
     for changed in keyring.rotate_all() if key is None else (keyring.rotate(config.space, key),):
-        click.echo(f"{changed.arn} has {len(changed.versions)} versions")
+        out.result(f"{changed.arn} has {len(changed.versions)} versions", **_as_json(changed))
 
 
 @command.command("disable")
 @click.argument("key")
 @_with_keyring
-def disable(config: Config, keyring: Keyring, key: str) -> None:
+def disable(config: Config, out: Output, keyring: Keyring, key: str) -> None:
     """Refuse sends to and receives from queues that use this key. Nothing is lost: see enable.
 
     \b
     Example:
       penstock key disable alias/orders
     """
-    click.echo(f"disabled {keyring.set_enabled(config.space, key, False).arn}")
+    changed = keyring.set_enabled(config.space, key, False)
+    out.result(f"disabled {changed.arn}", **_as_json(changed))
 
 
 @command.command("enable")
 @click.argument("key")
 @_with_keyring
-def enable(config: Config, keyring: Keyring, key: str) -> None:
+def enable(config: Config, out: Output, keyring: Keyring, key: str) -> None:
     """Allow a key to be used again. Stored messages are checked as after penstock key reencrypt.
 
     \b
     Example:
       penstock key enable alias/orders
     """
-    click.echo(f"enabled {keyring.set_enabled(config.space, key, True).arn}")
+    changed = keyring.set_enabled(config.space, key, True)
+    out.result(f"enabled {changed.arn}", **_as_json(changed))
 
 
 @command.command("reencrypt")
 @_with_keyring
-def reencrypt(_config: Config, keyring: Keyring) -> None:
+def reencrypt(_config: Config, out: Output, keyring: Keyring) -> None:
     """Encrypt stored messages again where they are not encrypted under the key that their queue names today.
 
     For queues that were given another key, or encryption: as in SQS, that alone leaves stored messages as they are. A
@@ -254,8 +261,9 @@ def reencrypt(_config: Config, keyring: Keyring) -> None:
       penstock key reencrypt
     """
     keyring.request_reencryption()
-    click.echo(
-        "the server will check stored messages, and re-encrypt those under an older version of their key"
+    out.result(
+        "the server will check stored messages, and re-encrypt those under an older version of their key",
+        requested=True,
     )
 
 
@@ -270,7 +278,9 @@ def reencrypt(_config: Config, keyring: Keyring) -> None:
     help="Command that prints the new root key. It takes precedence over the file.",
 )
 @_with_key_settings()
-def replace_root(config: Config, new_root_key_file: Path | None, new_root_key_command: str | None) -> None:
+def replace_root(
+    config: Config, out: Output, new_root_key_file: Path | None, new_root_key_command: str | None
+) -> None:
     """Replace the root key: encrypt the keyring and the secrets of the credentials file with a new one.
 
     The server must be stopped. The present root key comes from the settings, as for the server; the new one
@@ -301,6 +311,10 @@ def replace_root(config: Config, new_root_key_file: Path | None, new_root_key_co
             f"penstock key root; to complete a replacement, give the old one with --root-key-file or {VARIABLE}"
         )
     changed = replace_root_key(config, old, new)
+    if out.as_json:
+        files = [str(path) for path in changed]
+        out.json({"fingerprint": new.fingerprint, "former_fingerprint": old.fingerprint, "changed": files})
+        return
     for path in changed:
         click.echo(f"encrypted with the new root key: {path}")
     if not changed:
@@ -316,6 +330,7 @@ def replace_root(config: Config, new_root_key_file: Path | None, new_root_key_co
 def _as_json(key: Key) -> dict[str, object]:
     return {
         "id": key.id,
+        "arn": key.arn,
         "account": None if key.managed else key.space.account,
         "region": None if key.managed else key.space.region,
         "aliases": key.aliases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,6 @@ from penstock.auth.policy import Policy, Question, Verdict, compile_policy, deci
 from penstock.auth.policy.condition_keys import is_unknown
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.cli.failure import Failure
-from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -69,9 +69,8 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
 @with_file
-def list_(file: CredentialsFile, as_json: bool) -> None:
+def list_(file: CredentialsFile) -> None:
     """List the policies that can be attached: built in, and those of the credentials file.
 
     \b
@@ -82,8 +81,8 @@ def list_(file: CredentialsFile, as_json: bool) -> None:
     content = file.read() if is_there(file.path) else CredentialsContent()
     found = [(name, "built in", attached_to(content, name)) for name in BUILTIN_POLICIES]
     found += [(name, "custom", attached_to(content, name)) for name in content.policies]
-    if as_json:
-        Output().json_lines({"name": name, "kind": kind, "attached_to": to} for name, kind, to in found)
+    if file.out.as_json:
+        file.out.json_lines({"name": name, "kind": kind, "attached_to": to} for name, kind, to in found)
         return
     table(
         [("NAME", "KIND", "ATTACHED TO"), *((name, kind, ", ".join(to) or "-") for name, kind, to in found)]
@@ -101,7 +100,11 @@ def show(file: CredentialsFile, name: str) -> None:
       penstock policy show sqs-send
     """
     content = CredentialsContent() if name in BUILTIN_POLICIES else file.read()
-    click.echo(document_text(named_policy(content, name)).strip())
+    text = document_text(named_policy(content, name)).strip()
+    if file.out.as_json:
+        file.out.json(json.loads(text))
+    else:
+        click.echo(text)
 
 
 @command.command("put")
@@ -117,7 +120,7 @@ def put(file: CredentialsFile, name: str, document: Path) -> None:
     """
     with file.changed() as content:
         put_policy(content, name, read_policy(document))
-    click.echo(f"wrote policy {name} to {file.path}")
+    file.out.result(f"wrote policy {name} to {file.path}", name=name, file=str(file.path))
     _warn_of_unknown_keys([_compiled(content, name)])
 
 
@@ -133,7 +136,7 @@ def remove(file: CredentialsFile, name: str) -> None:
     """
     with file.changed() as content:
         remove_policy(content, name)
-    click.echo(f"removed policy {name}")
+    file.out.result(f"removed policy {name}", removed=name)
 
 
 @command.command("attach")
@@ -156,7 +159,7 @@ def attach_(
         subject = _find(content, user, role, account)
         (name,) = policy_names(content, [policy])
         attach(content, subject, name)
-    click.echo(f"{name} is attached to {subject.arn}")
+    file.out.result(f"{name} is attached to {subject.arn}", policy=name, attached_to=subject.arn)
     _warn_of_unknown_keys([_compiled(content, name)])
 
 
@@ -178,7 +181,7 @@ def detach_(
     with file.changed() as content:
         subject = _find(content, user, role, account)
         detach(subject, policy)
-    click.echo(f"{policy} is detached from {subject.arn}")
+    file.out.result(f"{policy} is detached from {subject.arn}", policy=policy, detached_from=subject.arn)
 
 
 @command.command("test")
@@ -228,9 +231,16 @@ def test(
         raise Failure("give each key of --context once")
     verdict = _ask(principal, action, resource, policy, given)
     _warn_of_unknown_keys([*principal.policies, *([] if policy is None else [policy])])
-    click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason.removeprefix('allowed ')}")
+    text = f"{'allowed' if verdict.allowed else 'denied'}: {verdict.reason.removeprefix('allowed ')}"
     if verdict.policy is not None:
-        click.echo(f"policy {verdict.policy}, statement {verdict.statement}")
+        text += f"\npolicy {verdict.policy}, statement {verdict.statement}"
+    file.out.result(
+        text,
+        allowed=verdict.allowed,
+        reason=verdict.reason,
+        policy=verdict.policy,
+        statement=verdict.statement,
+    )
     sys.exit(0 if verdict.allowed else 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -10,12 +11,12 @@ from penstock.auth.identity.admin import Subject, add_role, find_role, trust_doc
 from penstock.auth.identity.model import DEFAULT_MAX_SESSION_S, MAX_SESSION_S, Role
 from penstock.auth.identity.principals import document_text
 from penstock.cli.failure import Failure
-from penstock.cli.output import Output, json_option
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
     add_remove_and_revoke,
     equip,
+    holder_facts,
     holder_rows,
     now,
     read_policy,
@@ -80,13 +81,12 @@ def add(
     with file.changed() as content:
         subject = add_role(content, account, name, document, max_session, now())
         equip(content, subject, policies, tags)
-    click.echo(subject.arn)
+    file.out.result(subject.arn, arn=subject.arn)
 
 
 @command.command("list")
-@json_option
 @with_file
-def list_(file: CredentialsFile, as_json: bool) -> None:
+def list_(file: CredentialsFile) -> None:
     """List roles.
 
     \b
@@ -102,8 +102,8 @@ def list_(file: CredentialsFile, as_json: bool) -> None:
             objects.append(
                 {"name": name, "account": number, "max_session_s": role.max_session, "policies": policies}
             )
-    if as_json:
-        Output().json_lines(objects)
+    if file.out.as_json:
+        file.out.json_lines(objects)
     else:
         table(rows)
 
@@ -120,6 +120,11 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
       penstock role show worker
     """
     subject, role = _find(file, name, account)
+    if file.out.as_json:
+        trust = json.loads(document_text(role.trust))
+        facts = {"arn": subject.arn, "max_session_s": role.max_session, "trust": trust}
+        file.out.json(facts | holder_facts(role))
+        return
     table([("arn", subject.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
     click.echo(f"\n{document_text(role.trust).strip()}")
 

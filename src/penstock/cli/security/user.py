@@ -18,12 +18,13 @@ from penstock.auth.identity.admin import (
 )
 from penstock.auth.identity.model import ROOT, Account, CredentialsContent, PolicyHolder
 from penstock.cli.failure import Failure
-from penstock.cli.output import Output, json_option
+from penstock.cli.output import Output
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
     add_remove_and_revoke,
     equip,
+    holder_facts,
     holder_rows,
     now,
     shown_key,
@@ -72,6 +73,7 @@ def add(
       penstock user add worker --policy sqs-receive --policy ./orders.json --tag team=orders
       penstock user add root --account 111122223333
       penstock user add legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
+      penstock user add ci --policy sqs-send --json | jq -r .secret_key
     """
     given = None if key is None else imported_key(key, _read_secret(key))
     with file.changed() as content:
@@ -79,7 +81,9 @@ def add(
         equip(content, subject, policies, tags)
         pair = add_key(subject, file.root_key_or_new(content), now(), given)
     if given is None:
-        _show_new(subject, pair)
+        _show_new(file.out, subject, pair)
+    else:
+        file.out.result(f"added {subject.arn}", arn=subject.arn, access_key=pair.id)
     if not policies and name != ROOT:
         click.echo(
             f"penstock: {name} has no policies yet: attach one with penstock policy attach",
@@ -88,9 +92,8 @@ def add(
 
 
 @command.command("list")
-@json_option
 @with_file
-def list_(file: CredentialsFile, as_json: bool) -> None:
+def list_(file: CredentialsFile) -> None:
     """List users, their keys and their policies.
 
     \b
@@ -98,8 +101,8 @@ def list_(file: CredentialsFile, as_json: bool) -> None:
       penstock user list
       penstock user list --json | jq -r 'select(.keys | length > 1) | .arn'
     """
-    if as_json:
-        Output().json_lines(_as_json(subject) for subject in _all(file.read()))
+    if file.out.as_json:
+        file.out.json_lines(_as_json(subject) for subject in _all(file.read()))
         return
     rows = [("NAME", "ACCOUNT", "KEYS", "POLICIES")]
     for subject in _all(file.read()):
@@ -126,6 +129,10 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
       penstock user show root --account 111122223333
     """
     subject = find_user(file.read(), name, account)
+    if file.out.as_json:
+        holder = subject.owner if isinstance(subject.owner, PolicyHolder) else None
+        file.out.json(_as_json(subject) | ({} if holder is None else holder_facts(holder)))
+        return
     rows = [("arn", subject.arn), *(("key", shown_key(key)) for key in subject.keys)]
     if isinstance(subject.owner, PolicyHolder):
         rows += holder_rows(subject.owner)
@@ -163,7 +170,7 @@ def rotate(
         subject = find_user(content, name, account)
         removed = retire_older_keys(subject) if finish else []
         done = f"removed {', '.join(removed)}" if finish else _changed_key(subject, *asked[0])
-    click.echo(done)
+    file.out.result(done, **_as_json(subject))
 
 
 add_remove_and_revoke(
@@ -199,7 +206,7 @@ def _add_second(file: CredentialsFile, name: str, account: str | None) -> None:
     with file.changed() as content:
         subject = find_user(content, name, account)
         pair = add_key(subject, file.root_key_for(content), now())
-    _show_new(subject, pair)
+    _show_new(file.out, subject, pair)
 
 
 def _changed_key(subject: Subject, what: str, key_id: str) -> str:
@@ -224,7 +231,12 @@ def _read_secret(key_id: str) -> str:
         raise Failure("the secret on standard input is not UTF-8 text") from None
 
 
-def _show_new(subject: Subject, pair: Pair) -> None:
+def _show_new(out: Output, subject: Subject, pair: Pair) -> None:
     who = "root" if isinstance(subject.owner, Account) else f"user {subject.name}"
     click.echo(f"penstock: {who} of account {subject.account} has a new key", err=True)
-    click.echo(f"AWS_ACCESS_KEY_ID={pair.id}\nAWS_SECRET_ACCESS_KEY={pair.secret}")
+    out.result(
+        f"AWS_ACCESS_KEY_ID={pair.id}\nAWS_SECRET_ACCESS_KEY={pair.secret}",
+        arn=subject.arn,
+        access_key=pair.id,
+        secret_key=pair.secret,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +12,16 @@ import click
 
 from penstock.cli.failure import Breakdown, Failure, printable
 from penstock.cli.options import configured, with_these_settings
+from penstock.cli.output import Output, json_option
 from penstock.errors import StoreError, StoreRefused
 from penstock.store.leases import ClusterView, LeaseRow, Leases, NodeRow
 
 _LATE_MS = 3000  # a node renews its row every second
 _POLL_S = 0.2
 
-_steers = with_these_settings("store")
+
+def _steers(function: Callable[..., None]) -> Callable[..., None]:
+    return with_these_settings("store")(json_option(function))
 
 
 @click.group("cluster")
@@ -41,7 +43,6 @@ def command() -> None:
 
 @command.command("status")
 @_steers
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(as_json: bool, **flags: Any) -> None:
     """Show the nodes and the owner of every shard. Exit code 1: a shard is not served.
 
@@ -55,7 +56,7 @@ def status(as_json: bool, **flags: Any) -> None:
     """
     with _leases(flags) as leases:
         view = leases.view()
-    click.echo(json.dumps(_as_json(view), indent=2) if as_json else _as_text(view))
+    Output(as_json).result(_as_text(view), **_as_json(view))
     if not view.leases:
         raise Breakdown("no node was ever started with this database, so that it has no owners of shards")
     if not all(_is_served(lease, view) for lease in view.leases):
@@ -67,7 +68,7 @@ def status(as_json: bool, **flags: Any) -> None:
 @_steers
 @click.option("--wait", is_flag=True, help="Return when the node owns no shard any more.")
 @click.option("--timeout", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds to wait.")
-def drain(node: str, wait: bool, timeout: float, **flags: Any) -> None:
+def drain(node: str, wait: bool, timeout: float, as_json: bool, **flags: Any) -> None:
     """Move all shards of NODE to other nodes, a few at a time, and give it no new ones.
 
     Every request is answered meanwhile. The node says that it is not ready, so that a load balancer sends requests
@@ -84,13 +85,14 @@ def drain(node: str, wait: bool, timeout: float, **flags: Any) -> None:
             raise _no_such_node(node, leases)
         if wait:
             _wait(leases, lambda view: not _shards_of(node, view), timeout, f"{node} still owns shards")
-    click.echo(f"{printable(node)} is drained" if wait else f"{printable(node)} is draining")
+    state = "drained" if wait else "draining"
+    Output(as_json).result(f"{node} is {state}", node=node, state=state)
 
 
 @command.command("undrain")
 @click.argument("node")
 @_steers
-def undrain(node: str, **flags: Any) -> None:
+def undrain(node: str, as_json: bool, **flags: Any) -> None:
     """Give shards to NODE again.
 
     \b
@@ -100,7 +102,7 @@ def undrain(node: str, **flags: Any) -> None:
     with _leases(flags) as leases:
         if not leases.drain(node, is_draining=False):
             raise _no_such_node(node, leases)
-    click.echo(f"{printable(node)} gets shards again")
+    Output(as_json).result(f"{node} gets shards again", node=node, state="alive")
 
 
 @command.command("move")
@@ -110,7 +112,9 @@ def undrain(node: str, **flags: Any) -> None:
 @click.option("--anywhere", is_flag=True, help="Forget the NODE that was chosen for the shard before.")
 @click.option("--wait", is_flag=True, help="Return when NODE serves the shard.")
 @click.option("--timeout", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds to wait.")
-def move(shard: int, node: str | None, anywhere: bool, wait: bool, timeout: float, **flags: Any) -> None:
+def move(
+    shard: int, node: str | None, anywhere: bool, wait: bool, timeout: float, as_json: bool, **flags: Any
+) -> None:
     """Move SHARD to NODE, where it stays while that node is alive and does not drain.
 
     Others are moved so that the nodes stay balanced. Every request is answered meanwhile.
@@ -137,9 +141,10 @@ def move(shard: int, node: str | None, anywhere: bool, wait: bool, timeout: floa
                 f"shard {shard} is not served by {node} yet",
             )
     if node is None:
-        click.echo(f"shard {shard} can be anywhere")
+        text = f"shard {shard} can be anywhere"
     else:
-        click.echo(f"shard {shard} {'is served by' if wait else 'moves to'} {printable(node)}")
+        text = f"shard {shard} {'is served by' if wait else 'moves to'} {node}"
+    Output(as_json).result(text, shard=shard, placedOn=node, served=wait)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.failure import Failure
+from penstock.cli.output import Output, json_option
 from penstock.migrate.elasticmq import read_elasticmq
 from penstock.migrate.goaws import read_goaws
 from penstock.migrate.plan import ImportFailure, Plan
@@ -28,7 +29,10 @@ _FILE_BYTES_MAX = 1024 * 1024
 @click.option(
     "--environment", metavar="NAME", help="Environment of a GoAWS file to convert.  [Local, or the only one]"
 )
-def command(file: Path, output: Path | None, format_: str | None, environment: str | None) -> None:
+@json_option
+def command(
+    file: Path, output: Path | None, format_: str | None, environment: str | None, as_json: bool
+) -> None:
     """Convert the configuration of ElasticMQ or GoAWS to a config file for penstock.
 
     What cannot be carried over is named in a comment, with the reason.
@@ -41,11 +45,15 @@ def command(file: Path, output: Path | None, format_: str | None, environment: s
     """
     plan = _plan(_text(file), _format(file, format_), file, environment)
     text = write_config(plan, file.name)
+    queues, notes = len(plan.queues), plan.losses
+    if output is not None:
+        _write(output, text)
+    if as_json:
+        where = {"config": text} if output is None else {"file": str(output)}
+        Output(as_json).json({"queues": queues, "notes": notes, **where})
+        return
     if output is None:
         click.echo(text, nl=False)
-    else:
-        _write(output, text)
-    queues, notes = len(plan.queues), plan.losses
     summary = f"{queues} {'queue' if queues == 1 else 'queues'}, {notes} {'note' if notes == 1 else 'notes'}"
     click.echo(f"penstock: {summary}{'; read the comments' if notes else ''}", err=True)
 
