@@ -1,4 +1,4 @@
-"""A broker inside a test: in memory, in milliseconds, with a clock that the test turns.
+"""A broker inside a test: in memory, in milliseconds, with a clock that the test advances.
 
 The plugin for pytest (``penstock.testing.plugin``) has fixtures for it, and is found by pytest itself. Names are
 imported when they are first used: pytest loads the plugin wherever Penstock is installed.
