@@ -116,7 +116,7 @@ class AlarmTable:
             done = "created" if present is None else "updated"
             reason = f"{alarm.arn} was {done} and its alarm rule evaluates to"
             if self._judge_composite(alarm, reason, wall_ms):
-                self._spread(space, alarm.name, wall_ms)
+                self._spread(alarm, wall_ms)
         self.on_first()
 
     def remove(self, alarm: Alarm) -> None:
@@ -138,7 +138,7 @@ class AlarmTable:
         """With everything that follows from it."""
         wall_ms = self._shard.clock.wall_ms()
         if self._set_state(alarm, state, reason, reason_data, wall_ms):
-            self._spread(alarm.space, alarm.name, wall_ms)
+            self._spread(alarm, wall_ms)
 
     def _set_state(
         self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None, wall_ms: int
@@ -167,24 +167,45 @@ class AlarmTable:
                 after=status,
             )
         )
-        self._save(self._acted(alarm, before, wall_ms))
+        self._save(alarm)
         return True
 
-    def _spread(self, space: Space, name: str, wall_ms: int) -> None:
-        """What follows from the change of an alarm, and from the changes that follow. Each alarm changes once: they
-        may refer to each other in a circle."""
+    def _spread(self, first: Alarm, wall_ms: int) -> None:
+        """What follows from the change of an alarm, which is given as it was before. First all states, each alarm after
+        those that it looks at and once, then the actions, because another alarm of these may suppress them."""
+        space = first.space
         at = time.strftime("%A %d %B, %Y %H:%M:%S UTC", time.gmtime(wall_ms / SECOND))
-        changed = [name]
-        seen = {name}
-        for each in changed:  # it grows meanwhile
-            cause = self.find(space, each)
-            reason = f"{cause.arn} transitioned to {cause.status.state} at {at}"
-            for parent in self.parents(space, each):
-                if parent.name not in seen and self._judge_composite(parent, reason, wall_ms):
-                    seen.add(parent.name)
-                    changed.append(parent.name)
-            self._suppressor_changed(cause, wall_ms)
+        changed = {first.name: first.status}  # the status before
+        for name in self._above(space, first.name):
+            alarm = self.find(space, name)
+            causes = [child for child in self.children(alarm) if child in changed]
+            if causes:
+                cause = self.find(space, causes[-1])
+                reason = f"{cause.arn} transitioned to {cause.status.state} at {at}"
+                if self._judge_composite(alarm, reason, wall_ms):
+                    changed[name] = alarm.status
+        for name, before in changed.items():
+            self._begin_actions(self.find(space, name), before, wall_ms)
+        for name in changed:
+            self._suppressor_changed(self.find(space, name), wall_ms)
         self.end_waits(wall_ms)
+
+    def _above(self, space: Space, name: str) -> list[str]:
+        """The alarms that look at an alarm, at those, and so on: each after all that it looks at. Of alarms that look
+        at each other in a circle, one has to be the first."""
+        finished: list[str] = []
+        seen = {name}
+        path = [(name, iter(sorted(self._parents.get((space, name), ()))))]
+        while path:
+            each, parents = path[-1]
+            parent = next((parent for parent in parents if parent not in seen), None)
+            if parent is None:
+                finished.append(each)
+                path.pop()
+            else:
+                seen.add(parent)
+                path.append((parent, iter(sorted(self._parents.get((space, parent), ())))))
+        return finished[-2::-1]  # without the alarm itself, which is finished last
 
     def _save(self, alarm: Alarm) -> None:
         self._records.put(_key(alarm), alarm)
@@ -235,26 +256,30 @@ class AlarmTable:
 
     # -- actions that another alarm suppresses ---------------------------------------------------------------
 
-    def _acted(self, alarm: Alarm, before: AlarmStatus, wall_ms: int) -> Alarm:
-        """The alarm after its actions were begun, or put off."""
+    def _begin_actions(self, alarm: Alarm, before: AlarmStatus, wall_ms: int) -> None:
+        """Carry the actions out, or put them off."""
+        was_suppressed = alarm.suppressed is not None
+        why = self._suppression(alarm, wall_ms)
+        if not was_suppressed and why is None:
+            self._act(alarm, before)
+            return
+        if alarm.config.suppressor is not None and was_suppressed and alarm.status.state != "ALARM":
+            why = None  # no notification of it was sent: it is over
+        elif why is None:
+            self._act(msgspec.structs.replace(alarm, suppressed=None, before=None), before)
+        self._save(msgspec.structs.replace(alarm, suppressed=why, before=None if why is None else before))
+
+    def _suppression(self, alarm: Alarm, wall_ms: int) -> Suppression | None:
+        """Why the actions of an alarm that has just changed wait; None: they do not."""
         suppressor = alarm.config.suppressor
-        was_suppressed, alarm = (
-            alarm.suppressed is not None,
-            msgspec.structs.replace(alarm, suppressed=None, before=None),
-        )
-        if suppressor is not None:
-            state = alarm.status.state
-            if was_suppressed and state != "ALARM":
-                return alarm  # no notification of it was sent: it is over
-            if self._state_of(alarm.space, suppressor.alarm) == "ALARM":
-                why = Suppression("Alarm", "the suppressor alarm is in ALARM", None)
-                return msgspec.structs.replace(alarm, suppressed=why, before=before)
-            if state == "ALARM" and suppressor.wait_s:
-                until_ms = wall_ms + suppressor.wait_s * SECOND
-                why = Suppression("WaitPeriod", "waiting for the suppressor alarm", until_ms)
-                return msgspec.structs.replace(alarm, suppressed=why, before=before)
-        self._act(alarm, before)
-        return alarm
+        if suppressor is None:
+            return None
+        if self._state_of(alarm.space, suppressor.alarm) == "ALARM":
+            return Suppression("Alarm", "the suppressor alarm is in ALARM", None)
+        if alarm.status.state == "ALARM" and suppressor.wait_s:
+            until_ms = wall_ms + suppressor.wait_s * SECOND
+            return Suppression("WaitPeriod", "waiting for the suppressor alarm", until_ms)
+        return None
 
     def _suppressor_changed(self, suppressor: Alarm, wall_ms: int) -> None:
         for name in sorted(self._suppressed.get((suppressor.space, suppressor.name), ())):
