@@ -171,8 +171,8 @@ class AlarmTable:
         return True
 
     def _spread(self, first: Alarm, wall_ms: int) -> None:
-        """What follows from the change of an alarm, which is given as it was before. First all states, each alarm after
-        those that it looks at and once, then the actions, because another alarm of these may suppress them."""
+        """What follows from the change of an alarm, which is given as it was before. First all states, each alarm
+        once and after those that it looks at; then the actions, since another alarm of these may suppress them."""
         space = first.space
         at = time.strftime("%A %d %B, %Y %H:%M:%S UTC", time.gmtime(wall_ms / SECOND))
         changed = {first.name: first.status}  # the status before
