@@ -154,15 +154,15 @@ def test_a_queue_shows_how_many_workers_it_needs(server: ServerProcess, tab: Tab
     page.get_by_label("Workers that run now").fill("4")
     page.get_by_label("Workers that run now").press("Enter")
     expect(tile(page, "backlog per worker")).to_have_text("2")
-    page.get_by_label("Wished latency (seconds)").fill("0.0001")
-    page.get_by_label("Wished latency (seconds)").press("Enter")
+    page.get_by_label("Target latency (seconds)").fill("0.0001")
+    page.get_by_label("Target latency (seconds)").press("Enter")
     expect(workers).to_contain_text("suggested workers for a latency of")
     expect(tile(page, "suggested workers")).to_have_text(re.compile(r"^[\d,]{2,}$"))
-    page.reload()  # what was wished is in the address
-    expect(page.get_by_label("Wished latency (seconds)")).to_have_value("0.0001")
+    page.reload()  # the targets are in the address
+    expect(page.get_by_label("Target latency (seconds)")).to_have_value("0.0001")
     expect(tile(page, "suggested workers")).to_have_text(re.compile(r"^[\d,]{2,}$"))
-    page.get_by_label("Wished latency (seconds)").fill("-1")
-    page.get_by_label("Wished latency (seconds)").press("Enter")
+    page.get_by_label("Target latency (seconds)").fill("-1")
+    page.get_by_label("Target latency (seconds)").press("Enter")
     expect(workers.get_by_role("alert")).to_contain_text("latency_s")
 
 

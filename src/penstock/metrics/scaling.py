@@ -1,7 +1,7 @@
 """How many workers a queue needs.
 
 A worker that holds one message for S seconds ends 1/S messages a second. To keep up with what is sent, and to bring
-the backlog down within the wished latency, ``S * (sent per second + backlog / latency)`` messages have to be held at
+the backlog down within the target latency, ``S * (sent per second + backlog / latency)`` messages have to be held at
 the same time.
 """
 

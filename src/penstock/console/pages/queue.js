@@ -59,8 +59,8 @@ function Overview({ queue, allowed, params, user }) {
       <div class="tile"><b>${rate(queue.deleted_rate)}</b><span>deleted per second</span></div>
       <div class="tile"><b>${count(queue.waiting_receives)}</b><span>receivers waiting</span></div>
     </div>
-    <${QueueScaling} queue=${queue} allowed=${allowed} params=${params} user=${user} />
     <${QueueCharts} name=${queue.name} allowed=${allowed} />
+    <${QueueScaling} queue=${queue} allowed=${allowed} params=${params} user=${user} />
     <div class="grid">
       <div class="card"><h2>Dead letters</h2><${Wiring} queue=${queue} /></div>
       <div class="card"><h2>Facts</h2><dl class="facts">

@@ -11,24 +11,24 @@ const LATENCY_S = 60;
 export function QueueScaling({ queue, allowed, params, user }) {
   if (!allowed.has("penstock:GetScaling")) return null;
   const { latency_s = LATENCY_S, messages_per_worker, workers } = params;
-  const wished = { latency_s, messages_per_worker, workers };
+  const target = { latency_s, messages_per_worker, workers };
   // In the address, so that it can be shared and reloaded.
   const change = (member) => (value) => replaceHash(["queue", queue.name], { ...params, [member]: value });
   const number = (member, label, min, placeholder) => html`<${Field} label=${label}>
     <${FilterInput} title=${label} placeholder=${placeholder} type="number" min=${min} step=${member === "latency_s" ? "any" : 1}
-      value=${String(wished[member] ?? "")} onDone=${change(member)} /><//>`;
+      value=${String(target[member] ?? "")} onDone=${change(member)} /><//>`;
   return html`<section class="card" aria-label="Workers"><h2>Workers</h2>
     <div class="row">
-      ${number("latency_s", "Wished latency (seconds)", 0, LATENCY_S)}
+      ${number("latency_s", "Target latency (seconds)", 0, LATENCY_S)}
       ${number("messages_per_worker", "Messages that a worker holds", 1, "1")}
       ${number("workers", "Workers that run now", 0, "estimated")}
     </div>
-    <${Suggestion} name=${queue.name} wished=${wished} />
-    <${Keda} queue=${queue} wished=${wished} user=${user} /></section>`;
+    <${Suggestion} name=${queue.name} target=${target} />
+    <${Keda} queue=${queue} target=${target} user=${user} /></section>`;
 }
 
-function Suggestion({ name, wished }) {
-  const path = `${queuePath(name)}/scaling${query(wished)}`;
+function Suggestion({ name, target }) {
+  const path = `${queuePath(name)}/scaling${query(target)}`;
   const { data: found, error } = useRepeated(() => admin("GET", path), [path], ASK_EVERY_S);
   if (!found) return html`<${Problem} error=${error} />`;
   return html`<${Problem} error=${error} />
@@ -51,10 +51,10 @@ function explained({ processing_time_s, backlog, in_flight }) {
 }
 
 // The metrics-api scaler cannot sign requests, and what is not signed is about the server's own account and region.
-function Keda({ queue, wished, user }) {
+function Keda({ queue, target, user }) {
   const atHome = [[place.region, user.region], [place.account, user.account]].every(([shown, home]) => !shown || shown === home);
   const byWorkers = !user.secured && atHome;
-  const trigger = byWorkers ? suggestedTrigger(queue, wished) : backlogTrigger(queue, user);
+  const trigger = byWorkers ? suggestedTrigger(queue, target) : backlogTrigger(queue, user);
   return html`<details><summary>Scale by this with KEDA</summary>
     <p class="soft">${byWorkers ? "A trigger that runs as many workers as suggested."
       : "A trigger by the number of messages: KEDA can sign requests to SQS, but not those to the API of this page. Give it keys with a TriggerAuthentication."}</p>
