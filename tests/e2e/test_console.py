@@ -241,6 +241,11 @@ def test_wrong_keys_do_not_sign_in(secured: Secured, given: Any, status: int) ->
     assert "set-cookie" not in answer.headers
 
 
+def test_a_sign_in_of_many_bytes_is_not_even_parsed(secured: Secured) -> None:
+    answer = Page(secured.server).sign_in(*secured.keys["alice"], session_token="x" * 1_000_000)
+    assert (answer.status, answer.json["code"]) == (413, "RequestTooLarge")
+
+
 def test_a_wrong_secret_does_not_sign_in(secured: Secured) -> None:
     key, secret = secured.keys["alice"]
     assert Page(secured.server).sign_in(key, secret[:-1] + "x").status == 401

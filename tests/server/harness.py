@@ -44,11 +44,11 @@ class Dispatched:
         self.target = target
         self.body = body
         self.call = call
-        self._done = done
+        self.respond = done
 
     def answer(self, body: bytes = b"{}", status: int = 200) -> None:
         request_id = (b"x-amzn-RequestId", self.call.request_id.encode())
-        self._done(Response(status, [(b"Content-Type", b"application/x-amz-json-1.0"), request_id], body))
+        self.respond(Response(status, [(b"Content-Type", b"application/x-amz-json-1.0"), request_id], body))
 
 
 class FakeDispatcher:

@@ -28,7 +28,8 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
@@ -39,6 +40,7 @@ from penstock.client.signing import RequestTemplate
 from penstock.names import Space, is_account, is_region
 from penstock.server.client_addresses import network_of
 from penstock.server.console_files import file_page
+from penstock.server.console_streams import TOO_MANY_STREAMS, ConsoleStreams
 from penstock.server.health import json_page
 from penstock.server.http.request import Request
 from penstock.server.http.response import REQUEST_ID, with_headers
@@ -62,8 +64,7 @@ _KEPT_HEADERS = (
     b"host", b"user-agent", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-port",
 )  # fmt: skip
 _FAILED_SIGN_INS, _FAILED_SIGN_IN_S = 10, 10.0  # so many at once, then one in so many seconds
-_WATCH_EVERY_S, _WATCH_PING_S = 1.0, 15.0
-_WATCHES_MAX, _WATCHES_PER_CLIENT_MAX = 500, 50
+_SIGN_IN_BYTES_MAX = 16 * 1024
 
 
 class Asker(NamedTuple):
@@ -105,12 +106,8 @@ class Console:
         self._pages = pages
         self._failed_sign_ins = make_throttle(1 / _FAILED_SIGN_IN_S, _FAILED_SIGN_INS)
         self._now_s = now_s
-        self._watches: dict[str, int] = {}  # open ones by client
-        self._stopping = asyncio.Event()
-
-    def stop(self) -> None:
-        """End the streams, which would else keep their connections open."""
-        self._stopping.set()
+        self._streams = ConsoleStreams()
+        self.stop = self._streams.stop
 
     async def page(self, original: Request) -> Response:
         """For /console and what is below it."""
@@ -159,6 +156,8 @@ class Console:
         return json_page(request, page)
 
     async def _sign_in(self, request: PageRequest) -> Response:
+        if len(request.body) > _SIGN_IN_BYTES_MAX:  # nobody is known yet, and parsing takes time
+            raise ConsoleRefusal(413, "RequestTooLarge", "Expected access_key and secret_key only.")
         try:
             given = json.loads(request.body)
             access_key, secret = given["access_key"].strip(), given["secret_key"].strip()
@@ -337,45 +336,17 @@ class Console:
         target = request.target.removeprefix(b"/console/watch").decode("latin-1")
         if request.method != b"GET" or not target.encode("latin-1").startswith(_ADMIN):
             raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
-        open_here = self._watches.get(self._client_of(request), 0)
-        if open_here >= _WATCHES_PER_CLIENT_MAX or sum(self._watches.values()) >= _WATCHES_MAX:
-            raise ConsoleRefusal(503, "TooManyStreams", "Too many pages are open. Close some.")
+        client = self._client_of(request)
+        if self._streams.is_full(client):
+            raise ConsoleRefusal(503, "TooManyStreams", TOO_MANY_STREAMS)
         headers = [
             (b"Content-Type", b"text/event-stream"),
             (b"Cache-Control", b"no-store"),
             (b"X-Accel-Buffering", b"no"),
             (REQUEST_ID, request.id.encode()),
         ]
-        return Response(200, headers, stream=self._changes(request, asker, target))
-
-    async def _changes(self, request: PageRequest, asker: Asker, target: str) -> AsyncIterator[bytes]:
-        client = self._client_of(request)
-        self._watches[client] = self._watches.get(client, 0) + 1
-        try:
-            shown, silent_s = b"", 0.0
-            while not self._stopping.is_set():
-                response = await self._ask(request, asker, "GET", target, {}, b"", "penstock")
-                body = response.body.strip()
-                if response.status != 200:
-                    yield b"event: refused\ndata: " + _shown_error(response) + b"\n\n"
-                    return
-                if body != shown:
-                    shown, silent_s = body, 0.0
-                    yield b"data: " + body.replace(b"\n", b" ") + b"\n\n"
-                elif silent_s >= _WATCH_PING_S:
-                    silent_s = 0.0
-                    yield b": still here\n\n"
-                try:
-                    async with asyncio.timeout(_WATCH_EVERY_S):
-                        await self._stopping.wait()
-                except TimeoutError:
-                    silent_s += _WATCH_EVERY_S
-        finally:
-            left = self._watches[client] - 1
-            if left:
-                self._watches[client] = left
-            else:
-                del self._watches[client]
+        ask = partial(self._ask, request, asker, "GET", target, {}, b"", "penstock")
+        return Response(200, headers, stream=self._streams.changes(client, ask))
 
     def _client_of(self, request: PageRequest) -> str:
         """Users behind one proxy are many; the addresses of an IPv6 network are one."""
@@ -390,17 +361,6 @@ class ConsoleRefusal(Exception):
     def response(self, request: Request) -> Response:
         page = json_page(request, {"code": self.code, "message": self.message}, self.status)
         return with_headers(page, self.headers)
-
-
-def _shown_error(response: Response) -> bytes:
-    """As an event: it has no status and no headers."""
-    headers = {name.lower(): value for name, value in response.headers}
-    try:
-        message = json.loads(response.body).get("message", "")
-    except (ValueError, AttributeError):
-        message = ""
-    code = headers.get(b"x-amzn-errortype", b"").decode("latin-1")
-    return json.dumps({"status": response.status, "code": code, "message": message}).encode()
 
 
 def _code_of(response: Response) -> str:

@@ -358,6 +358,7 @@ class Connection(asyncio.Protocol):
                 async for piece in stream:
                     if piece:
                         transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                    piece = b""  # it may be large, and the next one may be long in coming
                     if self._stuck:
                         self._drained = asyncio.get_running_loop().create_future()
                         await self._drained

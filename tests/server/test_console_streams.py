@@ -1,0 +1,195 @@
+"""Streams of the web console: however many there are and whatever they ask, others are served, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tracemalloc
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from penstock.server.console_streams import ConsoleStreams
+from penstock.server.http.limits import HttpLimits
+from penstock.wire.service import Response
+
+from .harness import post, run, serving, until
+from .test_slow_readers import slow_reader
+
+PER_CLIENT, AT_ONCE = 50, 4
+OK = Response(200, [], b'{"queues": []}\n')
+
+
+class Answers:
+    """The admin API, of which a test holds back the answers."""
+
+    def __init__(self, response: Callable[[], Response] = lambda: OK) -> None:
+        self.free = asyncio.Event()
+        self.asked = self.at_once = self.at_once_max = 0
+        self._response = response
+
+    async def ask(self) -> Response:
+        self.asked += 1
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        await self.free.wait()
+        self.at_once -= 1
+        return self._response()
+
+
+async def first(stream: AsyncIterator[bytes]) -> bytes:
+    return await anext(stream, b"")
+
+
+def test_streams_that_begin_at_the_same_time_are_counted() -> None:
+    async def scenario() -> None:
+        streams, answers = ConsoleStreams(), Answers()
+        answers.free.set()
+        assert not streams.is_full("client")
+        opened = [streams.changes("client", answers.ask) for _ in range(2 * PER_CLIENT)]
+        events = await asyncio.gather(*[first(each) for each in opened])
+        assert sum(event.startswith(b"data: ") for event in events) == PER_CLIENT
+        refused = [event for event in events if event.startswith(b"event: refused\n")]
+        assert len(refused) == PER_CLIENT
+        assert json.loads(refused[0].partition(b"data: ")[2])["code"] == "TooManyStreams"
+        assert streams.is_full("client") and not streams.is_full("another")
+        for each in opened:
+            await close(each)
+        assert not streams.is_full("client")
+
+    asyncio.run(scenario())
+
+
+async def close(stream: AsyncIterator[bytes]) -> None:
+    assert isinstance(stream, AsyncGenerator)
+    await stream.aclose()
+
+
+def test_few_streams_ask_at_the_same_time_and_a_disconnected_one_frees_its_turn() -> None:
+    async def scenario() -> None:
+        streams, answers = ConsoleStreams(), Answers()
+        opened = [
+            asyncio.create_task(first(streams.changes(f"client {number}", answers.ask)))
+            for number in range(50)
+        ]
+        await until(lambda: answers.asked == AT_ONCE)
+        for each in opened[:25]:  # those that ask, and some that wait
+            each.cancel()
+        await until(lambda: answers.asked == 2 * AT_ONCE)
+        answers.free.set()
+        events = await asyncio.gather(*opened, return_exceptions=True)
+        assert sum(isinstance(event, bytes) for event in events) == 25
+        assert answers.asked == AT_ONCE + 25
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_is_free_after_a_rest_of_three_times_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        now_s, rests = 100.0, list[float]()
+
+        async def ask() -> Response:
+            nonlocal now_s
+            now_s += 2.5
+            return OK
+
+        def call_later(delay_s: float, callback: Callable[..., Any], *_: Any) -> None:
+            rests.append(delay_s)
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+        streams = ConsoleStreams(now_s=lambda: now_s)
+        opened = [streams.changes("client", ask) for _ in range(AT_ONCE)]
+        for each in opened:
+            assert await anext(each) == b'data: {"queues": []}\n\n'
+        monkeypatch.undo()
+        assert rests == [7.5] * AT_ONCE
+        waiting = asyncio.create_task(first(streams.changes("client", ask)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        streams.stop()
+        assert await waiting == b"", "a stop ends those that wait for their turn, too"
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
+    async def scenario() -> None:
+        size, number = 1_000_000, 0
+
+        def different() -> Response:
+            nonlocal number
+            number += 1
+            return Response(200, [], b"%d" % number + b"x" * size)
+
+        streams, answers = ConsoleStreams(every_s=0.001), Answers(different)
+        answers.free.set()
+        opened = [streams.changes("client", answers.ask) for _ in range(PER_CLIENT)]
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for each in opened:
+            assert len(await anext(each)) > size
+        asked = answers.asked
+        answers.free.clear()
+        waiting = [asyncio.create_task(first(each)) for each in opened]
+        await until(lambda: answers.asked == asked + AT_ONCE)
+        assert tracemalloc.get_traced_memory()[0] - before < 3 * size
+        tracemalloc.stop()
+        streams.stop()
+        answers.free.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_whose_client_does_not_read_ends() -> None:
+    """It is not asked for more meanwhile, and its place is free again."""
+
+    async def scenario() -> None:
+        async with serving(HttpLimits(write_s=0.3, linger_s=0.4)) as server:
+            number = 0
+
+            def different() -> Response:
+                nonlocal number
+                number += 1
+                return Response(200, [], b"%d" % number + b"x" * 4_000_000)
+
+            streams, answers = ConsoleStreams(every_s=0.001), Answers(different)
+            answers.free.set()
+            server.dispatcher.unanswered = {"Big.Answer"}
+            sock = slow_reader(server)
+            arrived = await server.dispatcher.arrival()
+            arrived.respond(Response(200, [], stream=streams.changes("client", answers.ask)))
+            await until(lambda: answers.asked > 0)
+            await until(lambda: not server.listener._connections)
+            await until(lambda: not streams._open)
+            sock.close()
+
+    run(scenario)
+
+
+def test_a_connection_holds_nothing_of_a_piece_that_was_read() -> None:
+    async def scenario() -> None:
+        size, done = 20_000_000, asyncio.Event()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"x" * size
+            await done.wait()
+
+        async with serving() as server:
+            server.dispatcher.unanswered = {"Big.Answer"}
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            writer.write(post("Big.Answer"))
+            (await server.dispatcher.arrival()).respond(Response(200, [], stream=pieces()))
+            left = size
+            while left > 0:
+                left -= len(await reader.read(65536))
+            assert tracemalloc.get_traced_memory()[0] - before < size / 2
+            tracemalloc.stop()
+            done.set()
+            writer.close()
+
+    run(scenario)
