@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -375,6 +376,108 @@ def test_contents_of_messages_are_shown_and_never_run(server: ServerProcess, tab
         expect(dialog.locator("pre").first).to_contain_text("12345678901234567890")
     expect(dialog).to_contain_text(group)
     assert page.evaluate("document.querySelectorAll('main :is(script, iframe, img, svg)').length") == 0
+
+
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def celery_body(text: str, *, content_type: str = "application/json") -> str:
+    """As kombu sends the task shop.charge(text, amount=12345678901234567890)."""
+    content = json.dumps([[text], {"amount": 12345678901234567890}, {"callbacks": None}])
+    message = {
+        "body": base64_of(content), "content-encoding": "utf-8", "content-type": content_type,
+        "headers": {
+            "lang": "py", "task": f"shop.charge {text}", "id": "bc75da0d", "eta": None, "retries": 2,
+            "timelimit": [None, None], "argsrepr": f"({text!r},)", "kwargsrepr": "{}", "origin": text,
+        },
+        "properties": {"body_encoding": "base64", "delivery_info": {"exchange": ""}, "priority": 0},
+    }  # fmt: skip
+    return base64_of(json.dumps(message))
+
+
+def dramatiq_body(text: str) -> str:
+    return json.dumps(
+        {
+            "queue_name": "default", "actor_name": f"charge {text}", "args": [text], "kwargs": {},
+            "options": {"retries": 1}, "message_id": "07a2122a", "message_timestamp": 1794927498056,
+        }
+    )  # fmt: skip
+
+
+def sns_body(text: str) -> str:
+    return json.dumps(
+        {
+            "Type": "Notification", "MessageId": "m-1", "TopicArn": "arn:aws:sns:us-east-1:1:orders",
+            "Subject": f"subject {text}", "Message": json.dumps({"text": text}), "Timestamp": "2026-11-17T12:00:00Z",
+            "MessageAttributes": {f"name {text}": {"Type": "String", "Value": text}, "odd": None, "list": [1]},
+        }
+    )  # fmt: skip
+
+
+def show_message(server: ServerProcess, tab: Tab, body: str) -> Any:
+    """The dialog of the only message of a queue."""
+    client = sqs(server)
+    url = client.create_queue(QueueName=f"q{time.monotonic_ns()}")["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody=body)
+    page = tab.open(f"#/queue/{url.rpartition('/')[2]}/messages").page
+    page.locator("tbody tr button").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("pre").first).to_be_visible()
+    return dialog
+
+
+def test_a_task_of_celery_is_decoded_beside_the_body(server: ServerProcess, tab: Tab) -> None:
+    dialog = show_message(server, tab, celery_body("o-17"))
+    expect(dialog.locator("pre").first).to_have_text(celery_body("o-17"))
+    task = dialog.get_by_role("group", name="Celery task")
+    expect(task.locator("dd").first).to_have_text("shop.charge o-17")
+    expect(task.locator("pre")).to_contain_text('"o-17"')
+    expect(task.locator("pre")).to_contain_text("12345678901234567890")  # as it was written
+    tab.picture("celery")
+    tab.accessible()
+
+
+def test_a_pickled_task_of_celery_shows_what_its_headers_say(server: ServerProcess, tab: Tab) -> None:
+    dialog = show_message(server, tab, celery_body("o-17", content_type="application/x-python-serialize"))
+    task = dialog.get_by_role("group", name="Celery task")
+    expect(task).to_contain_text("('o-17',)")
+    expect(task.locator("pre")).to_have_count(0)
+
+
+def test_messages_of_dramatiq_and_sns_are_explained(server: ServerProcess, tab: Tab) -> None:
+    dialog = show_message(server, tab, dramatiq_body("o-17"))
+    expect(dialog.get_by_role("group", name="Dramatiq message").locator("dd").first).to_have_text(
+        "charge o-17"
+    )
+    dialog = show_message(server, tab, base64_of(dramatiq_body("o-18")))  # as another broker for SQS sends it
+    expect(dialog.get_by_role("group", name="Dramatiq message").locator("pre")).to_contain_text('"o-18"')
+    dialog = show_message(server, tab, sns_body("o-19"))
+    notification = dialog.get_by_role("group", name="SNS notification")
+    expect(notification.locator("pre")).to_have_text('{\n  "text": "o-19"\n}')
+    expect(notification).to_contain_text("arn:aws:sns:us-east-1:1:orders")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "plain text", "abcd", "MTIz", '"text"', "null", "[]", base64_of("\xff text"), '{"headers": {}, "body": "x"}',
+        '{"Type": "Notification"}', '{"actor_name": 1}', '{"headers": {"task": "t"}, "properties": {}, "body": 5}',
+    ],
+)  # fmt: skip
+def test_other_bodies_have_no_envelope(server: ServerProcess, tab: Tab, body: str) -> None:
+    dialog = show_message(server, tab, body)
+    expect(dialog.get_by_role("group")).to_have_count(0)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_contents_of_envelopes_are_shown_and_never_run(server: ServerProcess, tab: Tab, text: str) -> None:
+    for wrap in (celery_body, dramatiq_body, sns_body):
+        dialog = show_message(server, tab, wrap(text))
+        expect(dialog.get_by_role("group").locator("dd").first).to_be_visible()
+        shown = "document.querySelectorAll('main :is(script, iframe, img, svg)').length"
+        assert tab.page.evaluate(shown) == 0
+        assert text.strip() in " ".join(dialog.get_by_role("group").locator("dd").all_text_contents())
 
 
 def test_hostile_names_in_addresses_are_text(tab: Tab) -> None:

@@ -1,7 +1,8 @@
 // One message: its content, who holds it, what happened to it, and changes.
 import { admin, messagePath, query } from "../api.js";
+import { readEnvelope } from "../envelopes.js";
 import { age, bytes, count, pretty, time } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
 import { attempt, Copy, Dialog, Field, Problem } from "../ui.js";
 import { AttributeRows, readAttributes, State } from "./message_parts.js";
 
@@ -71,15 +72,28 @@ function DeleteButton({ remove }) {
 }
 
 function Content({ message }) {
+  const envelope = useMemo(() => (message.unreadable || message.body_cut ? null : readEnvelope(message.body ?? "")), [message]);
   if (message.unreadable) return html`<p class="problem">Its encryption key cannot be used, so its content is not shown.</p>`;
   const attributes = Object.entries(message.attributes ?? {});
   return html`<section>
-    <div class="row"><h2>Body</h2><span class="soft">${bytes(message.size)}</span><${Copy} text=${message.body} /></div>
-    <pre tabindex="0">${pretty(message.body ?? "")}</pre>
+    <div class="grid">
+      <div><div class="row"><h2>Body</h2><span class="soft">${bytes(message.size)}</span><${Copy} text=${message.body} /></div>
+        <pre tabindex="0">${pretty(message.body ?? "")}</pre></div>
+      ${envelope && html`<${Envelope} ...${envelope} />`}
+    </div>
     ${message.body_cut && html`<p class="soft">The body is longer than what is shown.</p>`}
     ${attributes.length > 0 && html`<h2>Attributes</h2><div class="scroll"><table><thead><tr><th>Name</th><th>Type</th><th>Value</th></tr></thead>
       <tbody>${attributes.map(([name, { type, value }]) => html`<tr><td class="mono">${name}</td><td>${type}</td><td class="mono">${value}</td></tr>`)}</tbody></table></div>`}
   </section>`;
+}
+
+// What is inside the body, for people; consumers get the body itself.
+function Envelope({ kind, facts, content }) {
+  return html`<div role="group" aria-label=${kind}>
+    <div class="row"><h2>${kind}</h2><span class="soft">decoded</span>${content !== undefined && html`<${Copy} text=${content} />`}</div>
+    <dl class="facts">${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
+    ${content !== undefined && html`<pre tabindex="0">${pretty(content)}</pre>`}
+  </div>`;
 }
 
 function Facts({ message }) {
