@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -209,6 +211,20 @@ def test_everything_is_deleted_or_the_queues_of_an_account(server: ServerProcess
 def test_an_advance_that_makes_no_sense_is_refused(api: ApiSession, by: Json) -> None:
     status, _ = refusal(api.admin, "POST", "/test/clock/advance", body=by)
     assert status == 400
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "1e999", "-1"])
+def test_a_refused_advance_says_what_is_expected(server: ServerProcess, seconds: str) -> None:
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+    connection.request("POST", "/admin/v1/test/clock/advance", f'{{"seconds": {seconds}}}')
+    response = connection.getresponse()
+    message = json.loads(response.read())["message"]
+    connection.close()
+    assert response.status == 400
+    expected = "expected a time from 0 seconds to 31 days"
+    assert re.fullmatch(
+        rf"The clock was not advanced: invalid value \S+ for seconds: {expected}\.", message
+    ), message
 
 
 def test_declared_queues_are_there_again_when_everything_was_deleted(tmp_path: Path) -> None:

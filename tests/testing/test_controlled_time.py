@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +12,6 @@ import pytest
 from penstock.promise import outcome, start
 from penstock.testing.controlled_time import ControlledTime
 from penstock.testing.runtime import SimulatedRuntime
-
-MINUTE = timedelta(minutes=1)
 
 
 def on_loop(test: Callable[[ControlledTime], Coroutine[Any, Any, None]], *, frozen: bool) -> None:
@@ -24,6 +22,10 @@ def on_loop(test: Callable[[ControlledTime], Coroutine[Any, Any, None]], *, froz
         await test(time)
 
     asyncio.run(run())
+
+
+async def advanced(time: ControlledTime, **by: float) -> None:
+    await outcome(start(time.advance(**by)))
 
 
 def due_in(time: ControlledTime, ms: int) -> int:
@@ -47,7 +49,7 @@ def test_all_that_is_due_has_happened_when_time_was_advanced(frozen: bool) -> No
         time.at(due_in(time, 40_000), chain)
         time.at(due_in(time, 20_000), lambda: seen.append("first"))
         time.at(due_in(time, 70_000), lambda: seen.append("too early"))
-        time.advance(MINUTE)
+        await advanced(time, minutes=1)
         assert seen == ["first", "second", "written"]
         assert later and 50_000 <= later[0] - begin_ms < 55_000
         assert 60_000 <= time.clock.now_ms() - begin_ms < 65_000
@@ -69,7 +71,7 @@ def test_a_timer_comes_sooner_after_time_was_advanced_almost_to_it() -> None:
         fired = asyncio.Event()
         time.at(due_in(time, 60_000), fired.set)
         await asyncio.sleep(0)
-        time.advance(timedelta(seconds=59.95))
+        await advanced(time, seconds=59.95)
         assert not fired.is_set()
         await asyncio.wait_for(fired.wait(), 20)
 
@@ -94,7 +96,7 @@ def test_time_stands_still_when_it_is_frozen_and_goes_on_from_there() -> None:
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_reset_shows_the_real_time_and_undoes_nothing(frozen: bool) -> None:
     async def test(time: ControlledTime) -> None:
-        time.advance(timedelta(hours=1))
+        await advanced(time, hours=1)
         assert time.ahead_ms > 3_500_000
         decided_ms = time.clock.now_ms()
         if frozen:
@@ -109,11 +111,60 @@ def test_a_reset_shows_the_real_time_and_undoes_nothing(frozen: bool) -> None:
     on_loop(test, frozen=frozen)
 
 
-@pytest.mark.parametrize("days", [-1, 32, 10**6])
-def test_time_does_not_run_back_and_no_advance_takes_forever(days: int) -> None:
+@pytest.mark.parametrize(
+    "by",
+    [
+        {"days": -1},
+        {"days": 32},
+        {"seconds": 1e300},
+        {"hours": math.nan},
+        {"minutes": math.inf},
+        {"days": 2, "hours": -1},
+        {"days": 20, "hours": 300},
+    ],
+    ids=str,
+)
+def test_time_does_not_run_back_and_no_advance_takes_forever(by: dict[str, float]) -> None:
     async def test(time: ControlledTime) -> None:
-        with pytest.raises(ValueError, match="0 seconds to 31 days"):
-            time.advance(timedelta(days=days))
+        begin_ms = time.clock.now_ms()
+        with pytest.raises(ValueError, match=r"^invalid .*31 days"):
+            await advanced(time, **by)
+        assert time.clock.now_ms() == begin_ms
+
+    on_loop(test, frozen=True)
+
+
+def test_an_advance_with_much_to_do_leaves_turns_for_others() -> None:
+    async def test(time: ControlledTime) -> None:
+        loop, fired, turns = asyncio.get_running_loop(), 0, 0
+
+        def every_second() -> None:
+            nonlocal fired
+            fired += 1
+            time.at(due_in(time, 1000), every_second)
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            loop.call_soon(turn)
+
+        every_second()
+        turn()
+        begin_ms = time.clock.now_ms()
+        await advanced(time, days=1)
+        assert (fired, time.clock.now_ms() - begin_ms) == (86_401, 86_400_000)
+        assert turns > 100
+
+    on_loop(test, frozen=True)
+
+
+def test_advances_at_the_same_time_are_made_one_after_the_other() -> None:
+    async def test(time: ControlledTime) -> None:
+        times = [start(time.advance(minutes=1)) for _ in range(3)]
+        begin_ms = time.clock.now_ms()
+        for each in times:
+            await outcome(each)
+        assert time.clock.now_ms() - begin_ms == 180_000
 
     on_loop(test, frozen=True)
 
@@ -124,7 +175,7 @@ def test_a_request_advances_time_outside_of_the_step_in_which_it_runs() -> None:
 
         async def request() -> None:
             await time.read(lambda: None)  # from here on it runs within a step
-            await time.advance_in_turn(MINUTE)
+            await time.advance(minutes=1)
             seen.append("advanced")
 
         done = start(request())
@@ -176,7 +227,7 @@ def test_cancelled_timers_do_not_pile_up_while_time_stands_still() -> None:
             time.at(due_in(time, 1000), lambda: None).cancel()
         runtime: SimulatedRuntime = time._simulated
         assert len(kept) <= len(runtime._timers) < 3000
-        time.advance(MINUTE)
+        await advanced(time, minutes=1)
         assert runtime.fired == len(kept)
 
     on_loop(test, frozen=True)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -244,9 +244,8 @@ class BrokerClock:
         expired, delays ended, and receives that waited have their answer.
 
         Raises ValueError for less than nothing or more than 31 days."""
-        by = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         server = self._broker._server
-        server.call(lambda: server.time.advance(by))
+        server.wait_for(server.time.advance(days=days, hours=hours, minutes=minutes, seconds=seconds))
 
     @property
     def now(self) -> datetime:

@@ -23,6 +23,8 @@ ADVANCE_MAX = timedelta(days=31)
 """At once. Nothing in a broker lasts for longer than the retention of messages, two weeks."""
 
 _STEPS_PER_TURN = 500  # some milliseconds: other events of the loop have their turn, too
+# A tenth of a second, about. An advance as tests make them has fewer, so that no request comes between them.
+_STEPS_UNINTERRUPTED = 10_000
 
 
 class ControlledTime:
@@ -38,6 +40,7 @@ class ControlledTime:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # of the clock
         self._closed = False
+        self._advancing: Promise[None] | None = None  # done when an advance is
 
     # -- the runtime of each shard -------------------------------------------------------------------------------
 
@@ -83,25 +86,34 @@ class ControlledTime:
         """Of the real time; less than nothing if it stood still for longer than it was advanced."""
         return self.clock.wall_ms() - _real_ms()
 
-    def advance(self, by: timedelta) -> None:
-        """Let time pass. When this returns, everything has happened that was due by then, in its order.
+    async def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> None:
+        """Let time pass. When this returns, everything has happened that was due by then, in its order. The loop has
+        its turn now and then if that is very much.
 
         Raises ValueError."""
-        if not timedelta() <= by <= ADVANCE_MAX:
-            raise ValueError(f"expected a time from 0 seconds to {ADVANCE_MAX.days} days, not {by}")
+        ms = _span_ms(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        while self._advancing is not None:
+            await self._advancing
+        self._advancing = done = Promise[None]()
         try:
-            self._simulated.advance(by // timedelta(milliseconds=1))
+            await self._turn()  # the caller may run within a step of the runtime
+            for number, _ in enumerate(self._simulated.advancing(ms), start=1):
+                if number >= _STEPS_UNINTERRUPTED and number % _STEPS_PER_TURN == 0:
+                    await self._turn()
             self._simulated.run_until_idle()
         finally:
+            self._advancing = None
             self._schedule()  # what is left if a step failed
             self._clock_changed()
+            done.resolve(None)
 
-    async def advance_in_turn(self, by: timedelta) -> None:
-        """The same for a request, whose handler may run within a step of the runtime."""
+    def _turn(self) -> Promise[None]:
+        """Done when the events at hand are."""
         turn: Promise[None] = Promise()
         self._loop.call_soon(turn.resolve, None)
-        await turn
-        self.advance(by)
+        return turn
 
     def freeze(self, *, for_good: bool = False) -> None:
         """Time stands still until it is advanced. ``for_good``: also after a reset."""
@@ -170,6 +182,19 @@ class ControlledTime:
         self._timer = None
         if not self._closed:
             self._schedule()
+
+
+def _span_ms(**parts: float) -> int:
+    """The sum of days, hours, minutes and seconds. Raises ValueError."""
+    expected = f"expected a time from 0 seconds to {ADVANCE_MAX.days} days"
+    for unit, number in parts.items():
+        # Also refuses what is not a number: it is in no range.
+        if not 0 <= number <= ADVANCE_MAX / timedelta(**{unit: 1}):
+            raise ValueError(f"invalid value {number:g} for {unit}: {expected}")
+    span = timedelta(**parts)
+    if span > ADVANCE_MAX:
+        raise ValueError(f"invalid time {span}: {expected}")
+    return span // timedelta(milliseconds=1)
 
 
 def _real_ms() -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from penstock.broker.runtime import Done
@@ -22,6 +22,7 @@ T = TypeVar("T")
 Step = Callable[[], None]
 
 _TIMERS_MIN = 1000
+_STEPS_MAX = 200_000  # until the broker has come to rest
 
 
 class SimulatedThread:
@@ -137,22 +138,33 @@ class SimulatedRuntime:
         self._loop.popleft()()
 
     def run_until_idle(self) -> None:
+        for _ in self._until_idle():
+            pass
+
+    def _until_idle(self) -> Iterator[None]:
+        """A step for each value."""
         self.fire()
-        for _ in range(200_000):
+        for _ in range(_STEPS_MAX):
             if not self.step():
                 return
+            yield
         raise AssertionError("the broker never comes to rest")
 
     def advance(self, ms: int) -> None:
         """Let time pass, from one timer to the next, with everything done in between."""
-        self.run_until_idle()
+        for _ in self.advancing(ms):
+            pass
+
+    def advancing(self, ms: int) -> Iterator[None]:
+        """The same in steps: time has passed when there are no more values."""
+        yield from self._until_idle()
         while (due_ms := self.next_timer_ms()) is not None:
             wait_ms = max(0, due_ms - self.clock.now_ms())
             if wait_ms > ms:
                 break
             self.clock.advance(wait_ms)
             ms -= wait_ms
-            self.run_until_idle()
+            yield from self._until_idle()
         self.clock.advance(ms)
 
     def next_timer_ms(self) -> int | None:

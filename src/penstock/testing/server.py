@@ -21,7 +21,7 @@ from penstock.testing.records import MessageRecords
 T = TypeVar("T")
 
 _HOST = "127.0.0.1"
-_ANSWERS_WITHIN_S = 120  # an advance by a month takes a second
+_ANSWERS_WITHIN_S = 120  # an advance by a month with alarms takes half a minute
 _STOP_GRACE_S = 1.0
 
 
