@@ -105,6 +105,13 @@ def run(command: list[str], script: str, server: ServerProcess) -> str:
     return done.stdout
 
 
+def test_the_first_message_with_the_command(server: ServerProcess) -> None:
+    (script,) = [block for block in blocks(ROOT / "README.md", "sh") if "penstock queue create" in block]
+    endpoint = "export AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9324\n"
+    output = run(["bash", "-eu"], endpoint + script, server)
+    assert output.count("one cappuccino") == 2  # it is seen, and received
+
+
 def test_the_first_message_with_boto3(server: ServerProcess) -> None:
     (script,) = blocks(ROOT / "README.md", "python")
     assert run([sys.executable, "-"], script, server) == "one espresso\n"

@@ -114,6 +114,9 @@ def test_the_report_shows_all_addresses_and_who_has_access() -> None:
     )
     assert "ports 4566 or 9324 " in str(both["access"])
     assert "http://[::1]:9324 " in str(both["try"])
+    assert both["console"] == "http://[::1]:9324/console/"
+    assert "  console     http://[::1]:9324/console/\n" in banner(both)
+    assert "console" not in startup_report(Config(memory=True, console=False), [A], NOTHING, "off", "none")
 
 
 def test_a_second_address_of_the_listener_serves_and_closes_with_the_first() -> None:

@@ -9,6 +9,7 @@ export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "
 
 export function rate(value) {
   if (!value) return "0";
+  if (value < 0.05) return "< 0.1";
   return value < 10 ? value.toFixed(1) : compact(Math.round(value));
 }
 

@@ -53,6 +53,7 @@ def startup_report(
         "access": describe_access(config, addresses),
         "encryption": encryption,
         "audit": "off" if audit_file is None else str(audit_file.absolute()),
+        **({"console": f"{config.scheme}://{addresses[0].local}/console/"} if config.console else {}),
         "try": f"aws --endpoint-url {config.endpoint_url(addresses[0])} sqs list-queues",
         "queues": recovered.queues,
         "messages": recovered.messages,
