@@ -12,9 +12,11 @@ share are forgotten; if that does not help, values of these accounts are refused
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -142,6 +144,7 @@ class CustomMetrics:
         self._budget = budget
         self._metrics_max = metrics_max
         self._by_space: dict[Space, dict[MetricKey, CustomMetric]] = {}
+        self._sorted: dict[Space, list[MetricKey]] = {}  # of spaces whose metrics were listed
         self._sent: RecordTable[SentData] = shard.table(SENT_DATA, self._undone)
         self._joined: set[str] = set()  # records of what was sent that is part of the series
         self._sent_bytes = 0
@@ -257,6 +260,8 @@ class CustomMetrics:
         if metric is None:
             metric = metrics[key] = CustomMetric(space, key)
             self._budget.add(space.account, metric.cost)
+            if space in self._sorted:
+                insort(self._sorted[space], key)
         return metric
 
     # -- chunks ----------------------------------------------------------------------------------------------
@@ -333,8 +338,12 @@ class CustomMetrics:
         if self._records.get(metric.record_key) is not None:
             self._records.remove(metric.record_key)
         del self._by_space[metric.space][metric.key]
+        if metric.space in self._sorted:
+            keys = self._sorted[metric.space]
+            del keys[bisect_left(keys, metric.key)]
         if not self._by_space[metric.space]:
             del self._by_space[metric.space]
+            self._sorted.pop(metric.space, None)
 
     # -- memory ----------------------------------------------------------------------------------------------
 
@@ -386,5 +395,13 @@ class CustomMetrics:
     def get(self, space: Space, key: MetricKey) -> CustomMetric | None:
         return self._by_space.get(space, {}).get(key)
 
-    def of(self, space: Space) -> list[CustomMetric]:
-        return list(self._by_space.get(space, {}).values())
+    def beyond(self, space: Space, after: tuple[Any, ...], metrics_max: int) -> list[CustomMetric]:
+        """The first metrics beyond a key or the beginning of one, in order of their keys."""
+        metrics = self._by_space.get(space)
+        if metrics is None:
+            return []
+        if space not in self._sorted:
+            self._sorted[space] = sorted(metrics)
+        keys: list[Any] = self._sorted[space]
+        begin = bisect_right(keys, after)
+        return [metrics[key] for key in keys[begin : begin + metrics_max]]

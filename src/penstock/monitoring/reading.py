@@ -7,7 +7,7 @@ for everything that it owns, and computes the statistics itself: only numbers tr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
+_KEYS_PER_TURN = 1000
 _LONG_S = HOUR_S  # reading the values of more takes a while: then the loop has its turn
 
 QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
@@ -82,6 +83,23 @@ class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
     since_s: int  # with values since then
     after: MetricKey | None
     metrics_max: int
+
+    @property
+    def _prefix(self) -> tuple[str, ...]:
+        """How the keys of all wanted metrics begin."""
+        if self.namespace is None:
+            return ()
+        return (self.namespace,) if self.name is None else (self.namespace, self.name)
+
+    @property
+    def begins_beyond(self) -> tuple[Any, ...]:
+        """All wanted metrics are beyond this, in order of their keys."""
+        return max(self._prefix, tuple(self.after or ()))
+
+    def is_within(self, key: MetricKey) -> bool:
+        """False if neither this key is wanted nor one beyond it. Of keys beyond where the question begins."""
+        prefix = self._prefix
+        return key[: len(prefix)] == prefix
 
     def wants(self, key: MetricKey, newest_s: int) -> bool:
         return (
@@ -180,13 +198,25 @@ class MetricReader:
         found: list[ListedMetric] = []
         for shard in question.shards:
             partition = self._broker.partition(shard)
-            for metric in self._custom(partition).of(question.space):
-                newest_s = metric.newest_s
-                if question.wants(metric.key, newest_s):
-                    found.append(ListedMetric(metric.key, newest_s))
+            found += await self._listed(partition, question)
             if question.namespace in (None, QUEUE_NAMESPACE):
                 found += await self._queues(partition).listed(question)
         return _first(found, question.metrics_max)
+
+    async def _listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
+        """The first metrics that clients sent to this shard. The loop has its turn if many have to be looked at."""
+        found: list[ListedMetric] = []
+        after = question.begins_beyond
+        while metrics := self._custom(partition).beyond(question.space, after, _KEYS_PER_TURN):
+            for metric in metrics:
+                if not question.is_within(metric.key) or len(found) >= question.metrics_max:
+                    return found
+                newest_s = metric.newest_s
+                if question.wants(metric.key, newest_s):
+                    found.append(ListedMetric(metric.key, newest_s))
+            after = metrics[-1].key
+            await partition.shard.turn()
+        return found
 
 
 def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
