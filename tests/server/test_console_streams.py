@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from penstock.server.console import Console
 from penstock.server.console_streams import ConsoleStreams
 from penstock.server.http.limits import HttpLimits
+from penstock.server.http.request import Request
+from penstock.server.origin import Origins
 from penstock.wire.service import Response
 
-from .harness import post, run, serving, until
+from .harness import HOME, peer, post, run, serving, until
 from .test_slow_readers import slow_reader
 
 PER_CLIENT, AT_ONCE = 50, 4
@@ -139,6 +142,23 @@ def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
         streams.stop()
         answers.free.set()
         await asyncio.gather(*waiting)
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_does_not_hold_the_body_of_its_request() -> None:
+    async def scenario() -> None:
+        console = Console(lambda _: None, Origins(None, ()), HOME, None, lambda: None)
+        headers = {b"host": b"127.0.0.1:9324", b"x-penstock-console": b"1"}
+        size = 8_000_000
+        tracemalloc.start()
+        request = Request(peer(), "id", b"GET", b"/console/watch/admin/v1/queues", headers, None, b"x" * size)
+        response = await console.page(request)
+        assert response.stream is not None
+        assert tracemalloc.get_traced_memory()[0] > size
+        request.release()  # as a connection does it
+        assert tracemalloc.get_traced_memory()[0] < size / 2
+        tracemalloc.stop()
 
     asyncio.run(scenario())
 

@@ -345,6 +345,7 @@ class Console:
             (b"X-Accel-Buffering", b"no"),
             (REQUEST_ID, request.id.encode()),
         ]
+        request.body = b""  # a stream may last for days
         ask = partial(self._ask, request, asker, "GET", target, {}, b"", "penstock")
         return Response(200, headers, stream=self._streams.changes(client, ask))
 
