@@ -14,6 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from monitoring.differences import ACCEPTED, REFUSED
+from penstock.services.cloudwatch import ACTIONS as CLOUDWATCH_ACTIONS
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
 
@@ -49,6 +51,19 @@ SUITES = [
     Suite("Rust", _glob("clients/rust/**/*.rs"), r"#\[tokio::test"),
 ]
 
+CLOUDWATCH_SUITES = [
+    Suite(
+        "boto3",
+        _glob("monitoring/test_[!pr]*.py", "monitoring/test_reading.py", "e2e/test_cloudwatch.py"),
+        _PYTHON,
+    ),
+    Suite("error rows", _glob("monitoring/test_requests.py"), r"^    \("),
+    Suite("JSON, CBOR and Query", _glob("monitoring/test_protocols.py"), _PYTHON),
+    Suite("permissions", _glob("monitoring/test_permissions.py"), r'^    "(?=[A-Z])'),
+    Suite("Java", _glob("clients/java/src/**/CloudWatch*.java"), r"^\s*@Test"),
+    Suite("Go", _glob("clients/go/cloudwatch_test.go"), r"^func Test|t\.Run\("),
+]
+
 MESSAGE_ATTRIBUTES = [
     "AWSTraceHeader", "ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "DeadLetterQueueSourceArn",
     "MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber",
@@ -75,8 +90,8 @@ def tests_of(suite: Suite) -> list[str]:
     return texts
 
 
-def table(title: str, names: Iterable[str]) -> str:
-    suites = [(suite.title, tests_of(suite)) for suite in SUITES]
+def table(title: str, names: Iterable[str], among: Iterable[Suite] = SUITES) -> str:
+    suites = [(suite.title, tests_of(suite)) for suite in among]
     heads = [title, *(f"{name}" for name, _ in suites)]
     lines = ["| " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(suites)]
     for name in names:
@@ -90,9 +105,9 @@ def table(title: str, names: Iterable[str]) -> str:
 def page() -> str:
     return f"""# Compatibility
 
-Which actions and attributes of Amazon SQS are supported, and which test suites cover them with real clients.
-`tests/compatibility.py` writes this page from the tests; what no test covers is not listed. `make test` runs the
-first three columns, `make test-clients` the clients of other languages and versions.
+Which actions and attributes of Amazon SQS and CloudWatch are supported, and which test suites cover them with real
+clients. `tests/compatibility.py` writes this page from the tests; what no test covers is not listed. `make test` runs
+the first columns, `make test-clients` the clients of other languages and versions.
 
 ## Actions
 
@@ -105,7 +120,25 @@ first three columns, `make test-clients` the clients of other languages and vers
 ## Message system attributes
 
 {table("attribute", MESSAGE_ATTRIBUTES)}
+
+## CloudWatch
+
+Actions of the [CloudWatch API](cloudwatch.md):
+
+{table("action", sorted(CLOUDWATCH_ACTIONS), CLOUDWATCH_SUITES)}
+
+All other actions are refused with `InvalidAction`. These requests are answered otherwise than by CloudWatch:
+
+{_differences()}
+
+More [differences](cloudwatch.md#differences-from-cloudwatch) do not concern single requests.
 """
+
+
+def _differences() -> str:
+    rows = [f"| {each.what} | `{each.code}`: {each.text} |" for each in REFUSED]
+    rows += [f"| {what} | {happens} |" for what, happens in ACCEPTED]
+    return "\n".join(["| request | answer |", "|---|---|", *rows])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from http_requests import json_request
 from monitoring.alarms import arn, put_alarm, set_state, state, summaries
+from monitoring.differences import NO_SERVICE
 from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
@@ -73,9 +74,9 @@ def test_a_fifo_queue_gets_changes_in_order(world: MonitoringWorld, cw: Any) -> 
     ("action", "error"),
     [
         (arn("none", "sqs"), "the queue does not exist"),
-        (arn("topic", "sns"), "no service of this server takes it"),
-        ("arn:aws:automate:eu-west-1:ec2:stop", "no service of this server takes it"),
-        (arn("function:f", "lambda"), "no service of this server takes it"),
+        (arn("topic", "sns"), NO_SERVICE),
+        ("arn:aws:automate:eu-west-1:ec2:stop", NO_SERVICE),
+        (arn("function:f", "lambda"), NO_SERVICE),
     ],
 )
 def test_an_action_that_fails_is_in_the_history(

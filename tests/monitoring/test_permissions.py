@@ -11,6 +11,7 @@ import pytest
 from http_requests import json_request
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import ACCOUNT, MonitoringWorld
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.names import Space
@@ -143,6 +144,36 @@ def test_conditions_on_namespaces_and_tags(world: MonitoringWorld) -> None:
     assert ask(world, "PutMetricAlarm", tagged, AlarmName="n", **ALARM)[0] == 403
     tags = [{"Key": "team", "Value": "shop"}]
     assert ask(world, "PutMetricAlarm", tagged, AlarmName="n", Tags=tags, **ALARM)[0] == 200
+
+
+BUILTIN = {
+    "cloudwatch-full-access": set(ACTIONS),
+    "cloudwatch-read-only": {name for name in ACTIONS if name.startswith(("Describe", "Get", "List"))},
+    "cloudwatch-put-metrics": {"PutMetricData"},
+}
+
+
+def test_there_is_a_test_for_every_builtin_policy() -> None:
+    assert set(BUILTIN) == {name for name in BUILTIN_POLICIES if name.startswith("cloudwatch-")}
+
+
+@pytest.mark.parametrize("policy", BUILTIN)
+def test_what_builtin_policies_allow(world: MonitoringWorld, policy: str) -> None:
+    statements = json.loads(BUILTIN_POLICIES[policy])["Statement"]
+    allowed = {
+        action
+        for action, (members, _) in REQUESTS.items()
+        if ask(world, action, user(*statements), **members)[0] != 403
+    }
+    assert allowed == BUILTIN[policy]
+
+
+def test_an_alarm_that_sends_to_a_queue_needs_more_than_full_access(world: MonitoringWorld) -> None:
+    statements = json.loads(BUILTIN_POLICIES["cloudwatch-full-access"])["Statement"]
+    members = {"AlarmName": "n", "AlarmActions": [arn("q", "sqs")], **ALARM}
+    assert ask(world, "PutMetricAlarm", user(*statements), **members)[0] == 403
+    sends = allow("sqs:SendMessage", resource=arn("q", "sqs"))
+    assert ask(world, "PutMetricAlarm", user(*statements, sends), **members)[0] == 200
 
 
 def test_root_may_everything(world: MonitoringWorld) -> None:

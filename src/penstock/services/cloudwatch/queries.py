@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from penstock.errors import ExpressionInvalid
 from penstock.metrics.expressions import Part, in_order, parse_expression
 from penstock.monitoring.alarm_records import AlarmQuery, MetricStat
-from penstock.services.cloudwatch.faults import invalid_value, validation_error
+from penstock.services.cloudwatch.faults import invalid_value, not_supported, validation_error
 from penstock.services.cloudwatch.limits import (
     EXPRESSION_LENGTH_MAX,
     LABEL_LENGTH_MAX,
@@ -20,6 +20,7 @@ from penstock.services.cloudwatch.structs import MetricDataQuery, NamedMetric, S
 from penstock.services.cloudwatch.validation import ModelChecks, metric_key, shown_dimensions
 
 _ID = re.compile(rf"[a-z][a-zA-Z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
+_SQL = re.compile(r"\s*SELECT\s", re.IGNORECASE)
 
 
 def read_queries(parameter: str, given: Sequence[MetricDataQuery], account: str) -> list[AlarmQuery]:
@@ -105,6 +106,8 @@ def parsed_expressions(queries: Sequence[AlarmQuery]) -> dict[str, Part]:
     parsed: dict[str, Part] = {}
     for query in queries:
         if query.expression is not None:
+            if _SQL.match(query.expression):
+                raise not_supported(f"Metrics Insights (SELECT ...), which expression '{query.id}' uses,")
             try:
                 parsed[query.id] = parse_expression(query.expression)
             except ExpressionInvalid as error:
