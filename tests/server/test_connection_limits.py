@@ -99,7 +99,7 @@ async def without_handshake(server: Running, count: int) -> list[Client]:
 
 def test_unfinished_handshakes_count_and_give_way_to_new_connections(server_files: ServerFiles) -> None:
     async def scenario() -> None:
-        limits = HttpLimits(connections_max=4)
+        limits = HttpLimits(connections_max=4, silent_s=0)
         async with serving(limits, tls=server_files.context()) as server:
             silent = await without_handshake(server, 4)
             await until(lambda: len(server.listener._connections) == 4)
@@ -114,7 +114,7 @@ def test_unfinished_handshakes_count_and_give_way_to_new_connections(server_file
 
 def test_connections_that_never_sent_a_request_give_way_oldest_first() -> None:
     async def scenario() -> None:
-        async with serving(HttpLimits(connections_max=4)) as server:
+        async with serving(HttpLimits(connections_max=4, silent_s=0)) as server:
             first = await server.connect()
             first.send(post())
             assert (await first.response()).status == 200
@@ -130,9 +130,28 @@ def test_connections_that_never_sent_a_request_give_way_oldest_first() -> None:
     run(scenario)
 
 
+def test_connections_do_not_give_way_before_their_first_request_can_be_read() -> None:
+    """All at once: the server accepts many before it reads from any."""
+
+    async def scenario() -> None:
+        limits = HttpLimits(connections_max=4, reserved_connections=2, silent_s=3600)
+        async with serving(limits) as server:
+            server.dispatcher.unanswered = {"Long.Poll"}
+            clients = await asyncio.gather(*(server.connect() for _ in range(20)))
+            for client in clients[:4]:
+                client.send(post("Long.Poll"))
+            for client in clients[4:]:
+                client.send(post())
+            answers = [await client.response() for client in clients[4:]]
+            assert {answer.status for answer in answers} == {503}
+            assert len(server.listener._connections) >= 4 and not server.listener.displaced_total
+
+    run(scenario)
+
+
 def test_health_checks_are_answered_when_all_connections_are_in_use() -> None:
     async def scenario() -> None:
-        async with serving(HttpLimits(connections_max=3, reserved_connections=2)) as server:
+        async with serving(HttpLimits(connections_max=3, reserved_connections=2, silent_s=0)) as server:
             clients = [await server.connect() for _ in range(3)]
             for client in clients:
                 client.send(post())

@@ -98,7 +98,12 @@ class Health:
 
 
 async def root_page(request: Request) -> Response:
-    page = {"service": "penstock", "version": __version__, "speaks": ["sqs", "sts"], "health": "/health"}
+    page = {
+        "service": "penstock",
+        "version": __version__,
+        "speaks": ["sqs", "sts", "cloudwatch"],
+        "health": "/health",
+    }
     return json_page(request, page)
 
 

@@ -153,6 +153,14 @@ def test_bodies_are_cut_to_what_was_asked_for(api: ApiSession) -> None:
     ]  # fmt: skip
 
 
+def test_the_size_of_a_message_is_that_of_body_and_attributes(api: ApiSession) -> None:
+    url = make(api, "sized")
+    attributes = {"kind": {"DataType": "String", "StringValue": "order"}}
+    send(api, url, "é", MessageAttributes=attributes)
+    (message,) = api.admin("GET", "/queues/sized/messages")["messages"]
+    assert message["size"] == len("é".encode()) + len("kind" + "String" + "order")
+
+
 def test_a_message_in_flight_says_who_holds_it(api: ApiSession) -> None:
     url = make(api, "held")
     id = send(api, url, "x")

@@ -12,6 +12,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = 10_000
     connections_per_address_max: int = 5_000  # 0: no limit of its own
     reserved_connections: int = 8  # beyond connections_max, for health checks only
+    silent_s: float = 0.25  # that a connection has for its first request before it gives way to another
     pipelined_max: int = 32
     uri_bytes_max: int = 16 * _KIB
     header_count_max: int = 100

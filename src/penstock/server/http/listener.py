@@ -69,7 +69,9 @@ class Listener:
         self._clients = clients or ClientAddresses()
         self._sockets: list[socket.socket] = []
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}  # with the task that sets it up
-        self._silent: dict[Connection, None] = {}  # those that sent no whole request yet, oldest first
+        self._silent: dict[
+            Connection, float
+        ] = {}  # those that sent no whole request yet, oldest first: since when
         self._by_client: dict[str, int] = {}
         self._shedding = False
         self._refused = self._displaced = 0  # since they were last logged
@@ -145,7 +147,7 @@ class Listener:
         self._connections[connection] = task
         self._empty.clear()
         if connection.refused is None:
-            self._silent[connection] = None
+            self._silent[connection] = monotonic()
         task.add_done_callback(partial(self._connect_ended, accepted, connection))
 
     def _admit(self, connection: Connection) -> None:
@@ -154,6 +156,8 @@ class Listener:
             connection.refused = HttpError(503, "The server is stopping.")
             return
         client, oldest = connection.client, next(iter(self._silent), None)
+        if oldest is not None and self._silent[oldest] + self.limits.silent_s > monotonic():
+            oldest = None  # its request may be there, and only not read yet
         match admission(
             self.limits,
             len(self._connections),

@@ -108,7 +108,7 @@ def message_info(
         position=f"{row.position:020d}",
         version=row.version,
         edited=content is not None and content.edited,
-        size=row.size,
+        size=row.size if content is None else content.bytes_sent,
         sender="" if content is None else content.sender,
         sent_at=wall_time(0 if content is None else content.sent_ms),
         enqueued_at=decided_time(row.enqueued_ms, clock),

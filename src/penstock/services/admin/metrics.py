@@ -99,7 +99,7 @@ def _asked(admin: Admin, request: MetricsRequest, default: str, queues: int) -> 
     for name in statistics:
         _check_statistic(name)
     now_s = int(time.time())
-    end_s = _time_s(request.end, "end", now_s, now_s + MINUTE_S)
+    end_s = _time_s(request.end, "end", now_s, now_s + 1)  # with the second that is under way
     start_s = _time_s(request.start, "start", now_s, end_s - HOUR_S)
     if start_s >= end_s:
         raise invalid("start", "a time before end")

@@ -54,10 +54,11 @@ def _number(given: int | None, parameter: str, least: int, default: int) -> int:
 
 
 async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
-    """With how many messages are deleted per second. Over five minutes, or since a younger queue was made."""
+    """With how many messages are deleted per second. Over five minutes, or since a younger queue was made, but at
+    least over one: the first messages of a new queue are no rate yet."""
     now_s = time.time()
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S
-    seconds = max(1.0, now_s - max(begin_s, queue.created_ms / 1000))
+    seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / 1000))
     found = {}
     for metric in ("sent", "deleted", "processing_time"):
         points = await admin.broker.queue_series(
