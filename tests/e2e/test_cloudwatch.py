@@ -201,7 +201,7 @@ def test_everything_outlives_a_killed_server(tmp_path: Path, flags: tuple[str, .
         cw = watch_client(server.url)
         for number in range(6):
             cw.put_metric_data(Namespace=f"n{number}", MetricData=[{"MetricName": "m", "Value": number}])
-        put_alarm(cw)
+        put_alarm(cw, TreatMissingData="ignore")  # an evaluation meanwhile must not change its state
         set_state(cw, "a", "ALARM")
         cw.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a)")
         cw.put_dashboard(DashboardName="d", DashboardBody='{"widgets":[]}')
