@@ -5,7 +5,8 @@ const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFract
 
 export const count = (value) => (value === undefined || value === null ? "–" : numbers.format(value));
 export const compact = (value) => (Math.abs(value) < 10_000 ? numbers.format(Math.round(value * 100) / 100) : short.format(value));
-export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+export const named = (value, noun) => (value === 1 ? noun : `${noun}s`);
+export const plural = (value, noun) => `${count(value)} ${named(value, noun)}`;
 
 export function rate(value) {
   if (!value) return "0";

@@ -31,7 +31,7 @@ function Charts({ name, range, period }) {
   const { data, error } = useRepeated(ask, [name, range, period], Math.min(period, 30));
   if (!data) return html`<${Problem} error=${error} />`;
   const found = new Map(data.map((each) => [each.metric, each]));
-  return html`<${Problem} error=${error} /><div class="grid">${CHARTS.map(([title, unit, metrics]) => {
+  return html`<${Problem} error=${error} /><div class="grid charts">${CHARTS.map(([title, unit, metrics]) => {
     const series = metrics.map(([metric, label]) => ({ times: [], values: [], ...found.get(metric), label }));
     return html`<${Chart} key=${title} title=${title} unit=${unit} series=${series} range=${range} />`;
   })}</div>`;

@@ -1,7 +1,7 @@
 // All queues with live counts, and what to do when there are none.
 import { admin, query, sqs, watch } from "../api.js";
 import { Spark } from "../charts.js";
-import { bytes, count, duration, rate } from "../format.js";
+import { bytes, count, duration, named, rate } from "../format.js";
 import { html, useState } from "../html.js";
 import { useRepeated } from "../metrics.js";
 import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, Problem, replaceHash, rowKeys, Sortable, useWatched } from "../ui.js";
@@ -88,10 +88,10 @@ function Totals({ queues, more }) {
   const sum = (name) => queues.reduce((total, queue) => total + (queue[name] ?? 0), 0);
   const dead = queues.filter((queue) => queue.is_dead_letter_queue).reduce((total, queue) => total + queue.visible, 0);
   return html`<div class="tiles">
-    <div class="tile"><b>${count(queues.length)}${more ? "+" : ""}</b><span>queues${more ? " (this page)" : ""}</span></div>
-    <div class="tile"><b>${count(sum("visible"))}</b><span>messages waiting</span></div>
+    <div class="tile"><b>${count(queues.length)}${more ? "+" : ""}</b><span>${named(queues.length, "queue")}${more ? " (this page)" : ""}</span></div>
+    <div class="tile"><b>${count(sum("visible"))}</b><span>${named(sum("visible"), "message")} waiting</span></div>
     <div class="tile"><b>${count(sum("in_flight"))}</b><span>in flight</span></div>
-    <div class="tile"><b>${count(dead)}</b><span>dead letters</span></div>
+    <div class="tile"><b>${count(dead)}</b><span>${named(dead, "dead letter")}</span></div>
     <div class="tile"><b>${rate(sum("sent_rate"))}</b><span>sent per second</span></div>
     <div class="tile"><b>${rate(sum("received_rate"))}</b><span>received per second</span></div>
   </div>`;
