@@ -5,11 +5,12 @@ import { html, useState } from "../html.js";
 import { RANGES, useRepeated } from "../metrics.js";
 import { Problem } from "../ui.js";
 
+const RATE = "/s"; // what was counted in a period, over its length
 const CHARTS = [
   ["Messages", "", [["visible", "waiting"], ["in_flight", "in flight"], ["delayed", "delayed"]]],
-  ["Throughput", "", [["sent", "sent"], ["received", "received"], ["deleted", "deleted"]]],
+  ["Throughput per second", RATE, [["sent", "sent"], ["received", "received"], ["deleted", "deleted"]]],
   ["Age of the oldest message", "s", [["oldest_age", "age"]]],
-  ["Receives without a message", "", [["empty_receives", "empty receives"]]],
+  ["Receives without a message per second", RATE, [["empty_receives", "empty receives"]]],
 ];
 const AGE = "oldest_age"; // known by the minute
 const OTHERS = CHARTS.flatMap(([, , metrics]) => metrics.map(([name]) => name)).filter((name) => name !== AGE).join(",");
@@ -32,7 +33,14 @@ function Charts({ name, range, period }) {
   if (!data) return html`<${Problem} error=${error} />`;
   const found = new Map(data.map((each) => [each.metric, each]));
   return html`<${Problem} error=${error} /><div class="grid charts">${CHARTS.map(([title, unit, metrics]) => {
-    const series = metrics.map(([metric, label]) => ({ times: [], values: [], ...found.get(metric), label }));
-    return html`<${Chart} key=${title} title=${title} unit=${unit} series=${series} range=${range} />`;
+    const shown = metrics.map(([metric, label]) => ({ times: [], values: [], ...found.get(metric), label }));
+    return html`<${Chart} key=${title} title=${title} unit=${unit} range=${range}
+      series=${unit === RATE ? shown.map((each) => asRate(each, period)) : shown} />`;
   })}</div>`;
+}
+
+// Without the period that is not over: it would look as if less happened.
+function asRate({ times, values, label }, period) {
+  const ended = times.filter((time) => time + period <= Date.now() / 1000).length;
+  return { label, times: times.slice(0, ended), values: values.slice(0, ended).map((value) => value / period) };
 }
