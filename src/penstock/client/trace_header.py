@@ -19,7 +19,7 @@ def trace_header(environment: Mapping[str, str] = os.environ) -> str | None:
     if trace is not None:
         context = trace.get_current_span().get_span_context()
         if context.is_valid:
-            from penstock.trace_header import format_trace_header  # needs OpenTelemetry
+            from penstock.aws_trace_header import format_trace_header  # needs OpenTelemetry
 
             return format_trace_header(context)
     return environment.get("_X_AMZN_TRACE_ID") or None

@@ -156,7 +156,7 @@ class Console:
         return json_page(request, page)
 
     async def _sign_in(self, request: PageRequest) -> Response:
-        if len(request.body) > _SIGN_IN_BYTES_MAX:  # nobody is known yet, and parsing takes time
+        if len(request.body) > _SIGN_IN_BYTES_MAX:  # the caller is not known yet, and parsing takes time
             raise ConsoleRefusal(413, "RequestTooLarge", "Expected access_key and secret_key only.")
         try:
             given = json.loads(request.body)

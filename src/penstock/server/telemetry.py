@@ -29,11 +29,11 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from penstock import __version__
+from penstock.aws_trace_header import format_trace_header, parse_trace_header
 from penstock.metrics.exposition import MetricFamily
 from penstock.promise import outcome, start
 from penstock.server.http.request import Request
 from penstock.server.routes import Dispatch
-from penstock.trace_header import format_trace_header, parse_trace_header
 from penstock.wire.service import Call, Response
 
 log = logging.getLogger("penstock.server")

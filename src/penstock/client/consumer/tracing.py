@@ -12,12 +12,12 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from penstock.aws_trace_header import parse_trace_header
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.middleware import CallNext
 from penstock.client.consumer.retry import Retry
 from penstock.client.queue_names import queue_name
 from penstock.client.structs import Message
-from penstock.trace_header import parse_trace_header
 
 _W3C = ("traceparent", "tracestate")
 

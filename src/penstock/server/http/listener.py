@@ -69,9 +69,8 @@ class Listener:
         self._clients = clients or ClientAddresses()
         self._sockets: list[socket.socket] = []
         self._connections: dict[Connection, asyncio.Task[None] | None] = {}  # with the task that sets it up
-        self._silent: dict[
-            Connection, float
-        ] = {}  # those that sent no whole request yet, oldest first: since when
+        # Those that sent no whole request yet, oldest first, and since when.
+        self._silent: dict[Connection, float] = {}
         self._by_client: dict[str, int] = {}
         self._shedding = False
         self._refused = self._displaced = 0  # since they were last logged

@@ -216,7 +216,7 @@ def _check_combinations(config: Config) -> None:
 
 
 def _check_test_clock(config: Config) -> None:
-    """Messages that an application needs must not expire because a test has turned the clock."""
+    """Messages that an application needs must not expire because a test has advanced the clock."""
     if not config.test_clock:
         return
     if not config.memory:
