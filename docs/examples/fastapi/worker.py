@@ -9,4 +9,4 @@ worker = Worker()
 
 @worker.handler("orders")
 async def fulfil(order: Order) -> None:
-    print(f"{order.quantity} x {order.item}", flush=True)
+    print(f"{order.quantity} x {order.item}")

@@ -37,7 +37,6 @@ class Reader:
         environment = {
             "AWS_ENDPOINT_URL": server.url,
             "XDG_CONFIG_HOME": str(folder),
-            "PYTHONUNBUFFERED": "1",
         }
         self._environment = {**os.environ, **environment}
 

@@ -37,6 +37,7 @@ class Application:
 
     def __init__(self, folder: Path, source: str, endpoint: str, **environment: str) -> None:
         self.folder = folder
+        self.printed = folder / "printed"  # by handlers, to standard output
         self.environment = {"AWS_ENDPOINT_URL": endpoint, **environment}
         (folder / "notes.py").write_text(NOTES)
         self.write(source)
@@ -66,10 +67,11 @@ class WorkerProcess:
 
     def __init__(self, application: Application, *arguments: str, waits: bool = True) -> None:
         environment = {**os.environ, **application.environment, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "worker", "jobs:app", *arguments], cwd=application.folder,
-            env=environment, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        with application.printed.open("a") as printed:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock", "worker", "jobs:app", *arguments], cwd=application.folder,
+                env=environment, stdout=printed, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
         self.log: list[dict[str, Any]] = []
         self.other_lines: list[str] = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)

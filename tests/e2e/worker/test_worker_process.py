@@ -314,6 +314,27 @@ async def handle_third(body: str):
     )
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_handlers_print_is_seen_at_once_in_whole_lines(
+    queues: Queues, application: Create, unbuffered: str
+) -> None:
+    queue = f"printing{unbuffered}"
+    queues.create(queue)
+    queues.send(queue, *"abcdefgh")
+    jobs = application(f"""{HEAD}
+@app.handler("{queue}", concurrency=8)
+def handle(body: str):
+    for number in range(500):
+        print(f"{{body}} {{number}}")
+""")
+    jobs.environment["PYTHONUNBUFFERED"] = unbuffered
+    with jobs.start() as worker:
+        queues.until_empty(queue)
+        printed = jobs.printed.read_text().splitlines()
+        assert worker.stop() == 0
+    assert sorted(printed) == sorted(f"{body} {number}" for body in "abcdefgh" for number in range(500))
+
+
 def test_two_workers_share_the_work(queues: Queues, application: Create) -> None:
     queues.create("shared")
     jobs = application(f"""{HEAD}

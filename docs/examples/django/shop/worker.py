@@ -17,4 +17,4 @@ worker = Worker()
 def fulfil(message: dict[str, int]) -> None:
     close_old_connections()  # as Django does before each request
     Order.objects.filter(pk=message["order"]).update(fulfilled=True)
-    print(f"order {message['order']} is fulfilled", flush=True)
+    print(f"order {message['order']} is fulfilled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -79,6 +80,7 @@ def command(
         from penstock.cli.messages.reloading import run_reloading
 
         sys.exit(run_reloading([argument for argument in sys.argv[1:] if argument != "--reload"], Path.cwd()))
+    _print_whole_lines()
     worker = _load(application)
     if stop_timeout is not None:
         worker.stop_timeout_s = stop_timeout
@@ -131,6 +133,12 @@ def _set_up_logs(level: str, *, as_json: bool) -> None:
     is_human = sys.stderr.isatty() and not as_json
     handler.setFormatter(HumanFormatter() if is_human else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+def _print_whole_lines() -> None:
+    """What handlers print is seen at once, also in a pipe, and lines of several threads are not mixed."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def _exit(code: int) -> None:
