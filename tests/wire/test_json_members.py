@@ -56,11 +56,11 @@ def filled(before: bytes, unit: bytes, after: bytes) -> bytes:
     ],
 )
 def test_members_by_the_million_are_refused_quickly(body: bytes) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with pytest.raises(Fault) as caught:
         decode(body)
     assert caught.value.shape == "SerializationException"
-    assert time.perf_counter() - begun < 0.25, "made one by one they take several times that"
+    assert time.thread_time() - begun < 0.25, "made one by one they take several times that"
 
 
 VALUES = st.recursive(

@@ -12,10 +12,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import regex
 
 from penstock.errors import FilterInvalid, FilterTooSlow
 from penstock.limits import SECOND
@@ -23,6 +22,9 @@ from penstock.names import Arn
 from penstock.queues.json_path import parse_condition
 from penstock.queues.messages import Attribute, Content, State
 from penstock.store.changes import EntryRow
+
+if TYPE_CHECKING:
+    import regex
 
 STATES = {"visible": State.READY, "delayed": State.DELAYED, "in_flight": State.IN_FLIGHT}
 
@@ -188,6 +190,8 @@ def _is_json_with(body: str, condition: str) -> bool:
 @lru_cache(maxsize=64)
 def compile_pattern(text: str) -> regex.Pattern[str]:
     """Raises FilterInvalid."""
+    import regex  # takes time at the start of a server, and most never search
+
     if _UNSUPPORTED.search(text):
         raise FilterInvalid("regex: write the pattern without the flag x, and without recursion such as (?R)")
     # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.

@@ -7,7 +7,6 @@ whatever it can reach. A redirect is not followed, and proxies of the environmen
 from __future__ import annotations
 
 import asyncio
-import http.client
 import re
 import ssl
 from collections.abc import Sequence
@@ -85,6 +84,8 @@ class Webhooks:
 
 def _post(url: WebhookUrl, body: bytes) -> None:
     """In a thread. Raises ActionFailed."""
+    import http.client  # takes time at the start of a server, and most never call a web hook
+
     connection = (
         http.client.HTTPSConnection(
             url.host, url.port, timeout=_TIMEOUT_S, context=ssl.create_default_context()

@@ -12,7 +12,7 @@ from penstock.services.sqs.limits import ID_LENGTH_MAX, QUEUE_NAME_LENGTH_MAX
 from penstock.wire.faults import invalid_parameter, missing_parameter
 
 # SQS: what XML 1.0 cannot carry is refused in both protocols.
-ILLEGAL_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+ILLEGAL_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 CONTROL_CHARACTERS = bytes(code for code in range(0x20) if ILLEGAL_CHARACTER.match(chr(code)))
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{QUEUE_NAME_LENGTH_MAX}}}")
 _FIFO_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{QUEUE_NAME_LENGTH_MAX - len('.fifo')}}}\.fifo")
