@@ -495,44 +495,38 @@ def test_the_queue_says_that_a_message_is_lost() -> None:
     run(story())
 
 
+async def attempts_s(queue: FakeQueue, sleep_s: int, *, extended_s: int, **settings: Any) -> list[float]:
+    """How long the attempts at a message last. The second one asks for more time."""
+    took = list[float]()
+    queue.put("x")
+
+    async def handle(body: str, context: MessageContext) -> None:
+        started = asyncio.get_running_loop().time()
+        if context.attempt == 2:
+            context.extend(extended_s)
+        try:
+            await asyncio.sleep(sleep_s)
+        finally:
+            took.append(round(asyncio.get_running_loop().time() - started))
+
+    async with Started(queue, handle, **settings):
+        await queue.empty()
+    return took
+
+
 def test_a_call_has_a_longest_time_unless_it_asks_for_more() -> None:
     async def story() -> None:
-        queue, took = FakeQueue(visibility_s=10), list[float]()
-        queue.put("x")
-
-        async def handle(body: str, context: MessageContext) -> None:
-            started = asyncio.get_running_loop().time()
-            if context.attempt == 2:
-                context.extend(500)
-            try:
-                await asyncio.sleep(400)
-            finally:
-                took.append(round(asyncio.get_running_loop().time() - started))
-
-        async with Started(queue, handle, processing_s_max=60):
-            await queue.empty()
-        assert took == [60, 400]
+        queue = FakeQueue(visibility_s=10)
+        assert await attempts_s(queue, 400, extended_s=500, processing_s_max=60) == [60, 400]
 
     run(story())
 
 
 def test_without_heartbeats_a_message_comes_back_unless_it_is_extended() -> None:
     async def story() -> None:
-        queue, took = FakeQueue(visibility_s=10), list[float]()
-        queue.put("x")
-
-        async def handle(body: str, context: MessageContext) -> None:
-            started = asyncio.get_running_loop().time()
-            if context.attempt == 2:
-                context.extend(100)
-            try:
-                await asyncio.sleep(50)
-            finally:
-                took.append(round(asyncio.get_running_loop().time() - started))
-
-        async with Started(queue, handle, heartbeat=False):
-            await queue.empty()
-        assert took == [10, 50] and len(queue.done("extend")) == 1
+        queue = FakeQueue(visibility_s=10)
+        assert await attempts_s(queue, 50, extended_s=100, heartbeat=False) == [10, 50]
+        assert len(queue.done("extend")) == 1
 
     run(story())
 
