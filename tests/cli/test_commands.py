@@ -162,7 +162,7 @@ def test_check_prints_the_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["port = " + "[" * 5000, f"port{'.a' * 5000} = 1", f"queues.q.Policy{'.a' * 5000} = 1"],
+    [f"port = {'[' * 5000}{']' * 5000}", f"port{'.a' * 5000} = 1", f"queues.q.Policy{'.a' * 5000} = 1"],
     ids=["arrays", "a setting", "a policy"],
 )
 def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: str) -> None:
