@@ -5,7 +5,6 @@ Commands are imported when they are called: neither help nor a health check load
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -99,9 +98,6 @@ _PACKAGES = {
 INTERRUPTED = 130  # exit code, as of a process that SIGINT ended
 
 
-# Modules leave no garbage: collecting it often while they are loaded would take a twentieth of a start.
-_GC_THRESHOLD = 100_000
-
 _SUMMARIES = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 
 
@@ -125,7 +121,6 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        gc.set_threshold(_GC_THRESHOLD)
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

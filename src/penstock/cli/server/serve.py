@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import click
@@ -44,9 +45,11 @@ def command(**flags: object) -> None:
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     if not terminal.ends_server:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    gc.disable()  # modules leave no garbage, and looking for it while they are loaded takes time
     from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError, run
     from penstock.server.workers.start import run_workers
 
+    gc.enable()
     try:
         (run if config.workers == 1 else run_workers)(config, terminal)
     except TemporaryStartError as error:
