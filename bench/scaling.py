@@ -15,6 +15,7 @@ import asyncio
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ from penstock.names import QueueName, shard_of
 CONNECTIONS = 64
 WORKERS, SHARDS = 2, 8
 _OPENED_MAX = 1000
+_TESTS = Path(__file__).parent.parent / "tests"  # they start PostgreSQL, too
 
 
 class Round(NamedTuple):
@@ -205,7 +207,8 @@ class Servers:
         }
 
     async def postgres(self) -> dict[str, Target]:
-        from tests.postgres import running_postgres
+        sys.path.append(str(_TESTS))
+        from support.postgres import running_postgres
 
         database = self._stack.enter_context(running_postgres(settings={}))
         server = self._start("--store", database.url(database.new_database()))

@@ -1,0 +1,141 @@
+"""Writes docs/compatibility.md from the tests: what no test uses is not listed. ``make docs`` runs it.
+
+A suite uses an action or an attribute when the code of one of its tests names it: as the wire spells it
+(``SendMessage``) or as a client's method does (``send_message``, ``sendMessage``, ``SendMessageCommand``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from monitoring.differences import ACCEPTED, REFUSED
+from penstock.services.cloudwatch import ACTIONS as CLOUDWATCH_ACTIONS
+from penstock.services.sqs import ACTIONS
+from penstock.services.sqs.attributes import READABLE
+
+TESTS = Path(__file__).parent.parent / "tests"
+PAGE = TESTS.parent / "docs" / "compatibility.md"
+
+
+class Suite(NamedTuple):
+    title: str
+    files: Callable[[], Iterable[Path]]
+    begins: str  # a pattern for the first line of a test, in this language
+
+
+def _glob(*patterns: str) -> Callable[[], list[Path]]:
+    return lambda: sorted(file for pattern in patterns for file in TESTS.glob(pattern))
+
+
+_PYTHON = r"^(?:async )?def test_|^    (?:async )?def test_"
+SUITES = [
+    Suite("boto3 and raw JSON", _glob("e2e/test_[!q]*.py", "e2e/test_queues.py"), _PYTHON),
+    Suite(
+        "error rows, both protocols",
+        _glob("e2e/errors/*.py"),
+        r"^\s*\*?\(?(?:parameter|missing|malformed|sqs|Row)\(",
+    ),
+    Suite("Query", _glob("e2e/test_query_*.py", "support/query_client.py"), _PYTHON),
+    Suite("Python clients", _glob("clients/python/*.py", "clients/aio/*.py"), _PYTHON),
+    Suite("JavaScript", _glob("clients/javascript/*.js"), r"^\s*(?:test|it)\("),
+    Suite("Java", _glob("clients/java/src/**/*.java"), r"^\s*@Test"),
+    Suite("Go", _glob("clients/go/*_test.go"), r"^func Test|t\.Run\("),
+    Suite("Rust", _glob("clients/rust/**/*.rs"), r"#\[tokio::test"),
+]
+
+CLOUDWATCH_SUITES = [
+    Suite(
+        "boto3",
+        _glob("monitoring/test_[!pr]*.py", "monitoring/test_reading.py", "e2e/test_cloudwatch.py"),
+        _PYTHON,
+    ),
+    Suite("error rows", _glob("monitoring/test_requests.py"), r"^    \("),
+    Suite("JSON, CBOR and Query", _glob("monitoring/test_protocols.py"), _PYTHON),
+    Suite("permissions", _glob("monitoring/test_permissions.py"), r'^    "(?=[A-Z])'),
+    Suite("Java", _glob("clients/java/src/**/CloudWatch*.java"), r"^\s*@Test"),
+    Suite("Go", _glob("clients/go/cloudwatch_test.go"), r"^func Test|t\.Run\("),
+]
+
+MESSAGE_ATTRIBUTES = [
+    "AWSTraceHeader", "ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "DeadLetterQueueSourceArn",
+    "MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber",
+]  # fmt: skip
+
+
+def spellings(name: str) -> re.Pattern[str]:
+    """As the wire, Python, JavaScript, Java, Go and Rust spell it."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+    camel = name[0].lower() + name[1:]
+    forms = {name, snake, snake.upper(), camel, f"{name}Command", f"{name}Input", f"{name}Request"}
+    return re.compile(
+        rf"(?<![A-Za-z0-9_])(?:{'|'.join(sorted(forms, key=len, reverse=True))})(?![A-Za-z0-9_])"
+    )
+
+
+def tests_of(suite: Suite) -> list[str]:
+    """The text of each test; helpers and fixtures before the first one are left out."""
+    texts = []
+    for file in suite.files():
+        text = file.read_text(encoding="utf-8")
+        starts = [match.start() for match in re.finditer(suite.begins, text, re.MULTILINE)]
+        texts += [text[a:b] for a, b in pairwise([*starts, len(text)])]
+    return texts
+
+
+def table(title: str, names: Iterable[str], among: Iterable[Suite] = SUITES) -> str:
+    suites = [(suite.title, tests_of(suite)) for suite in among]
+    heads = [title, *(f"{name}" for name, _ in suites)]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + ":-:|" * len(suites)]
+    for name in names:
+        pattern = spellings(name)
+        used = [any(pattern.search(text) for text in texts) for _, texts in suites]
+        if any(used):
+            lines.append(f"| `{name}` | " + " | ".join("✓" if each else "" for each in used) + " |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    return f"""# Compatibility
+
+Which actions and attributes of Amazon SQS and CloudWatch are supported, and which test suites use them with real
+clients: a tick means that the code of a test names it. `tools/compatibility.py` writes this page; what no test uses
+is not listed. `make test` runs the first columns, `make test-clients` the clients of other languages and versions.
+
+## Actions
+
+{table("action", sorted(ACTIONS))}
+
+## Queue attributes
+
+{table("attribute", sorted(READABLE - {"All"}))}
+
+## Message system attributes
+
+{table("attribute", MESSAGE_ATTRIBUTES)}
+
+## CloudWatch
+
+Actions of the [CloudWatch API](cloudwatch.md):
+
+{table("action", sorted(CLOUDWATCH_ACTIONS), CLOUDWATCH_SUITES)}
+
+All other actions are refused with `InvalidAction`. These requests are answered otherwise than by CloudWatch:
+
+{_differences()}
+
+More [differences](cloudwatch.md#differences-from-cloudwatch) do not concern single requests.
+"""
+
+
+def _differences() -> str:
+    rows = [f"| {each.what} | `{each.code}`: {each.text} |" for each in REFUSED]
+    rows += [f"| {what} | {happens} |" for what, happens in ACCEPTED]
+    return "\n".join(["| request | answer |", "|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
