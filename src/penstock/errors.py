@@ -137,6 +137,18 @@ class QuotaReached(PenstockError):
         self.most = most
 
 
+class TooMuchWork(PenstockError):
+    """The request took longer to compute than any may."""
+
+
+class TooManyWaiting(PenstockError):
+    """Too many requests of the account wait for the one that computes."""
+
+
+class ClientGone(PenstockError):
+    """The client has disconnected, and does not wait for what the request computes."""
+
+
 class StoreError(PenstockError):
     """The store refused a change; nothing of it was done."""
 
@@ -151,6 +163,14 @@ class StoreBusy(StoreError):
 
 class StoreAway(StoreError):
     """The database cannot be reached for the time being."""
+
+
+class DataRefused(StoreError):
+    """The store cannot hold something in a commit, such as a text with NUL. Of a request: its own data."""
+
+
+class DecideAgain(StoreError):
+    """The store refused data of another request in the same commit. Nothing was changed: decide again, at once."""
 
 
 class StoreLost(StoreError):

@@ -24,6 +24,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     noisy_quiet_after_ms: int = 5 * MINUTE
     move_rate_max: int = 500
 
+    expiry_pause_ms: int = 10 * MINUTE
+    """After a stop of this length, what expired meanwhile is kept for as long; 0: not at all."""
+
     # Quotas of one account; 0: unlimited.
     quota_queues: int = 0
     quota_messages: int = 0
@@ -49,4 +52,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     metrics_seconds_queues: int = 1000  # so many at a time are looked at every second
 
     # Bounds for what is stored beside messages.
+    tasks_active_max: int = 100  # move tasks, and bulk tasks, of one account in one shard
+    tasks_max: int = 1000  # with those that ended, of which the oldest are forgotten
     metrics_bytes_max: int = 256 * 1024 * 1024  # of all shards; 0: no metrics are kept

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
 
 PARTITION = "aws"
+# AWS: ARNs of these regions, by how their names begin, are in a partition of their own.
+_PARTITIONS = {
+    "cn-": "aws-cn",
+    "us-gov-": "aws-us-gov",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "eu-isoe-": "aws-iso-e",
+    "us-isof-": "aws-iso-f",
+    "eusc-": "aws-eusc",
+}
+PARTITIONS = (PARTITION, *_PARTITIONS.values())
 
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -19,6 +31,23 @@ def is_account(text: str) -> bool:
 
 def is_region(text: str) -> bool:
     return _REGION.fullmatch(text) is not None
+
+
+@lru_cache(1024)
+def partition_of(region: str) -> str:
+    """The second part of the ARNs of a region."""
+    return next((found for prefix, found in _PARTITIONS.items() if region.startswith(prefix)), PARTITION)
+
+
+def without_partition(arn: str) -> str:
+    """What identifies the resource: an account is the same in all partitions. Other texts stay as they are."""
+    parts = arn.split(":", 2)
+    return parts[2] if len(parts) == 3 and parts[0] == "arn" and parts[1] in PARTITIONS else arn
+
+
+def in_partition(partition: str, arn: str) -> str:
+    """The ARN of the same user, role or session in this partition."""
+    return f"arn:{partition}:{without_partition(arn)}"
 
 
 def region_of_host(host: str, pattern: str) -> str | None:
@@ -49,7 +78,7 @@ class QueueName(msgspec.Struct, frozen=True, order=True):
 
     @property
     def arn(self) -> str:
-        return f"arn:{PARTITION}:sqs:{self.region}:{self.account}:{self.name}"
+        return f"arn:{partition_of(self.region)}:sqs:{self.region}:{self.account}:{self.name}"
 
 
 def shard_of(name: QueueName, shards: int) -> int:

@@ -52,6 +52,10 @@ class Promise(msgspec.Struct, Generic[T], eq=False):
             raise self._error
         return self._value  # type: ignore[no-any-return]
 
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
     def on_done(self, callback: Callable[[Promise[T]], None]) -> None:
         if self.done:
             callback(self)

@@ -1,7 +1,8 @@
 """A bucket: what is kept of all values of a metric within a period.
 
 Count, sum, minimum and maximum are exact and can be merged. Percentiles need more than these four: a sketch counts
-values by their logarithm, so that a value read from it is wrong by at most one percent. A bucket whose values are all
+values, few different ones as they are, many by their logarithm, so that a value read from it is wrong by at most one
+percent. A bucket whose values are all
 the same needs none, and most buckets are such.
 """
 
@@ -21,15 +22,18 @@ _ZERO_KEY = 0
 _OFFSET = math.ceil(math.log(VALUE_MAX) / _LOG_BASE) + 1  # keys of all positive values are positive
 _KEYS_MAX = 1024  # from one to half a billion times as much
 
-Sketch = dict[int, float]
-"""How many values there are by key: 0 for zero, else the rounded logarithm."""
+_EXACT_MAX = 32  # different values that are kept as they are
+
+Sketch = dict[int | float, float]
+"""How many values there are, by value while there are few different ones: floats. Else all keys are integers: 0 for
+zero, else the rounded logarithm."""
 
 
 def sketch_key(value: float) -> int:
     return round(math.log(value) / _LOG_BASE) + _OFFSET if value > 1 / VALUE_MAX else _ZERO_KEY
 
 
-def sketched_value(key: int) -> float:
+def sketched_value(key: float) -> float:
     return math.exp((key - _OFFSET) * _LOG_BASE) if key else 0.0
 
 
@@ -58,11 +62,9 @@ class Bucket(msgspec.Struct, array_like=True):
             count += times
             total += value * times
             if sketch is not None:
-                key = sketch_key(value)
-                sketch[key] = sketch.get(key, 0) + times
-        if sketch is not None and len(sketch) > _KEYS_MAX:
-            sketch = _shortened(sketch)
-        return cls(count, total, low, high, sketch)
+                value = float(value)
+                sketch[value] = sketch.get(value, 0) + times
+        return cls(count, total, low, high, None if sketch is None else _bounded(sketch))
 
     @property
     def is_constant(self) -> bool:
@@ -81,10 +83,12 @@ class Bucket(msgspec.Struct, array_like=True):
         sketch: Sketch | None = None
         if self.has_distribution and other.has_distribution and not self._is_same(other):
             sketch = self.sketch if self.sketch is not None else _sketch_of(self)
-            for key, count in (other.sketch or _sketch_of(other)).items():
+            others = other.sketch or _sketch_of(other)
+            if _is_exact(sketch) != _is_exact(others):
+                sketch, others = _rounded(sketch), _rounded(others)
+            for key, count in others.items():
                 sketch[key] = sketch.get(key, 0) + count
-            if len(sketch) > _KEYS_MAX:
-                sketch = _shortened(sketch)
+            sketch = _bounded(sketch)
         self.sketch = sketch
         self.count += other.count
         self.sum += other.sum
@@ -100,16 +104,38 @@ class Bucket(msgspec.Struct, array_like=True):
         if self.sketch is None:
             yield self.min, self.count
             return
+        is_exact = _is_exact(self.sketch)
         for key in sorted(self.sketch):
-            yield min(max(sketched_value(key), self.min), self.max), self.sketch[key]
+            value = key if is_exact else min(max(sketched_value(key), self.min), self.max)
+            yield value, self.sketch[key]
 
 
 def _sketch_of(bucket: Bucket) -> Sketch:
-    return {sketch_key(bucket.min): bucket.count}
+    return {float(bucket.min): bucket.count}
 
 
-def _shortened(sketch: Sketch) -> Sketch:
+def _is_exact(sketch: Sketch) -> bool:
+    return type(next(iter(sketch), 0)) is float
+
+
+def _rounded(sketch: Sketch) -> Sketch:
+    """Counts values by their rounded logarithm instead of exactly."""
+    if not _is_exact(sketch):
+        return sketch
+    rounded: Sketch = {}
+    for value, count in sketch.items():
+        key = sketch_key(value)
+        rounded[key] = rounded.get(key, 0) + count
+    return rounded
+
+
+def _bounded(sketch: Sketch) -> Sketch:
     """The smallest values count as one: of a distribution as wide as this, only the large ones matter."""
+    if len(sketch) <= _EXACT_MAX:
+        return sketch
+    sketch = _rounded(sketch)
+    if len(sketch) <= _KEYS_MAX:
+        return sketch
     keys = sorted(sketch)
     kept = keys[-_KEYS_MAX:]
     shortened = {key: sketch[key] for key in kept}

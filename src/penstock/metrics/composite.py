@@ -115,6 +115,7 @@ class _RuleParser:
     def __init__(self, tokens: list[_RuleToken]) -> None:
         self._tokens = tokens
         self.at = 0
+        self._leaves: dict[InState, InState] = {}  # one object for all that are equal
 
     def any_of(self, depth: int) -> RulePart:
         parts = [self._all(depth)]
@@ -137,7 +138,8 @@ class _RuleParser:
         self.at += 1
         match token:
             case _RuleToken("state", state, alarm):
-                return InState(alarm, state)
+                leaf = InState(alarm, state)
+                return self._leaves.setdefault(leaf, leaf)
             case _RuleToken("word", "TRUE" | "FALSE" as word):
                 return Truth(word == "TRUE")
             case _RuleToken("word", "NOT"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.errors import ExpressionInvalid
+from penstock.turns import Steps
 
 EXPRESSION_LENGTH_MAX = 2048
 _DEPTH_MAX = 32
@@ -35,6 +36,7 @@ _LEVELS: tuple[dict[str, str], ...] = (
     {"+": "+", "-": "-"},
     {"*": "*", "/": "/"},
 )
+_OPERATORS = {text: (name, level) for level, of in enumerate(_LEVELS) for text, name in of.items()}
 _RESERVED = frozenset(("AND", "OR"))
 
 
@@ -87,16 +89,17 @@ def parse_expression(text: str) -> Part:
 
 def parts_of(part: Part) -> Iterator[Part]:
     """The part and everything in it."""
-    yield part
-    match part:
-        case CallPart(_, inner) | ListPart(inner):
-            for each in inner:
-                yield from parts_of(each)
-        case NegativePart(of):
-            yield from parts_of(of)
-        case OperatorPart(_, left, right):
-            yield from parts_of(left)
-            yield from parts_of(right)
+    rest = [part]
+    while rest:
+        part = rest.pop()
+        yield part
+        match part:
+            case CallPart(_, inner) | ListPart(inner):
+                rest += inner
+            case NegativePart(of):
+                rest.append(of)
+            case OperatorPart(_, left, right):
+                rest += (left, right)
 
 
 def ids_of(part: Part) -> set[str]:
@@ -104,23 +107,30 @@ def ids_of(part: Part) -> set[str]:
     return {each.name for each in parts_of(part) if isinstance(each, WordPart) and each.name[0].islower()}
 
 
-def in_order(expressions: Mapping[str, Part], known: frozenset[str]) -> list[str]:
+def in_order(expressions: Mapping[str, Part], known: frozenset[str]) -> Steps[list[str]]:
     """The ids of expressions, each behind those that it refers to. ``known``: the ids of metrics.
 
     Raises ExpressionInvalid if one refers to an id that does not exist, or to itself by way of others."""
-    needed = {id: ids_of(part) - known for id, part in expressions.items()}
-    for id, wanted in needed.items():
+    needed: dict[str, int] = {}  # how many others are still to be put before it
+    users: dict[str, list[str]] = {id: [] for id in expressions}
+    for id, part in expressions.items():
+        wanted = ids_of(part) - known
         for missing in sorted(wanted - expressions.keys()):
             raise ExpressionInvalid(f"the expression {id!r} refers to {missing!r}, which does not exist")
-    ordered: list[str] = []
-    done: set[str] = set()
-    while len(ordered) < len(expressions):
-        ready = [id for id, wanted in needed.items() if id not in done and wanted <= done]
-        if not ready:
-            circle = ", ".join(sorted(needed.keys() - done))
-            raise ExpressionInvalid(f"expressions refer to each other in a circle: {circle}")
-        ordered += ready
-        done.update(ready)
+        needed[id] = len(wanted)
+        for other in wanted:
+            users[other].append(id)
+        yield
+    ordered = [id for id, count in needed.items() if not count]
+    for id in ordered:  # it grows
+        for user in users[id]:
+            needed[user] -= 1
+            if not needed[user]:
+                ordered.append(user)
+        yield
+    if len(ordered) < len(expressions):
+        circle = ", ".join(sorted(id for id, count in needed.items() if count))
+        raise ExpressionInvalid(f"expressions refer to each other in a circle: {circle}")
     return ordered
 
 
@@ -156,19 +166,19 @@ class _ExpressionParser:
 
     def operators(self, level: int, depth: int) -> Part:
         """Operators of this level and of those that bind more."""
-        if level == len(_LEVELS):
-            return self._power(depth)
-        left = self.operators(level + 1, depth)
-        while (operator := self._operator(_LEVELS[level])) is not None:
-            left = OperatorPart(operator, left, self.operators(level + 1, depth))
+        left = self._power(depth)
+        while (found := self._operator(level)) is not None:
+            operator, binding = found
+            left = OperatorPart(operator, left, self.operators(binding + 1, depth))
         return left
 
-    def _operator(self, of: Mapping[str, str]) -> str | None:
+    def _operator(self, level: int) -> tuple[str, int] | None:
         token = self.token
-        if token is None or token.kind not in ("mark", "word") or token.text not in of:
+        found = None if token is None or token.kind == "text" else _OPERATORS.get(token.text)
+        if found is None or found[1] < level:
             return None
         self._at += 1
-        return of[token.text]
+        return found
 
     def _power(self, depth: int) -> Part:
         if depth > _DEPTH_MAX:

@@ -6,15 +6,17 @@ per time. Between two series a value that only one of them has counts as one of 
 
 from __future__ import annotations
 
+import heapq
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from inspect import Parameter, signature
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise, repeat
 
 import msgspec
 
-from penstock.clock import iso_time
 from penstock.errors import ExpressionInvalid
 from penstock.metrics.expressions import (
     CallPart,
@@ -26,23 +28,38 @@ from penstock.metrics.expressions import (
     TextPart,
     WordPart,
 )
+from penstock.turns import Steps, in_pieces
 
 STEPS_MAX = 1_000_000
 """Values that all expressions of a request may compute."""
 
-_SECONDS_OF_DAY = 86_400
+_SERIES_VALUES_MAX = 100_800  # of one series: what a page of GetMetricData has at most
+_LIST_SERIES_MAX = 1000
+_PIECE_VALUES = 512
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _FIRST_WEEKDAY = 4  # 1970-01-01 was a Thursday; Monday is 1
 
 
 class TimeSeries(msgspec.Struct):
-    """Values by the time at which their period begins, in order of time."""
+    """Values, each with the time at which its period begins, in order of time. Numbers in arrays: a hundred thousand
+    of them as objects would take milliseconds to be freed."""
 
-    values: dict[int, float]
+    times: range | array[int]
+    values: array[float]
     period_s: int
     label: str = ""
 
-    def like(self, values: dict[int, float]) -> TimeSeries:
-        return TimeSeries(values, self.period_s, self.label)
+    @classmethod
+    def of(cls, points: Mapping[int, float], period_s: int, label: str = "") -> TimeSeries:
+        """``points``: values by time, in order of time."""
+        return cls(array("q", points), array("d", points.values()), period_s, label)
+
+    def points(self) -> Iterator[tuple[int, float]]:
+        return zip(self.times, self.values, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 Value = float | str | TimeSeries | list[TimeSeries]
@@ -86,21 +103,26 @@ class Environment:
         period_s = self.period_s if of is None else of.period_s
         times = range(self.start_s, self.end_s, max(1, period_s))
         if of is not None and of.values:  # its periods may begin at other times
-            shift_s = (next(iter(of.values)) - self.start_s) % of.period_s
+            shift_s = (of.times[0] - self.start_s) % of.period_s
             times = range(self.start_s + shift_s, self.end_s, of.period_s)
+        if len(times) > _SERIES_VALUES_MAX:
+            raise ExpressionInvalid(
+                f"a time series would have more than {_SERIES_VALUES_MAX} values: ask for a shorter time or longer "
+                "periods"
+            )
         self.spend(len(times))
         return times
 
 
-def compute(part: Part, given: Environment) -> Value:
+def compute(part: Part, given: Environment) -> Steps[Value]:
     """Raises ExpressionInvalid."""
     try:
-        return _compute(part, given)
+        return (yield from _compute(part, given))
     except OverflowError:
         raise ExpressionInvalid("a value is too large") from None
 
 
-def _compute(part: Part, given: Environment) -> Value:
+def _compute(part: Part, given: Environment) -> Steps[Value]:
     match part:
         case NumberPart(value):
             return value
@@ -112,31 +134,59 @@ def _compute(part: Part, given: Environment) -> Value:
                 raise ExpressionInvalid(f"{name!r} does not exist: expected the id of a metric or expression")
             return found
         case NegativePart(of):
-            return _each(_compute(of, given), given, operator.neg)
+            return (yield from _each((yield from _compute(of, given)), given, operator.neg))
         case ListPart(members):
-            return _flat([_compute(member, given) for member in members])
+            values: list[Value] = []
+            for member in members:
+                values.append((yield from _compute(member, given)))
+            return _flat(values)
         case OperatorPart(symbol, left, right):
-            return _operate(symbol, _compute(left, given), _compute(right, given), given)
+            one = yield from _compute(left, given)
+            other = yield from _compute(right, given)
+            return (yield from _operate(symbol, one, other, given))
         case CallPart():
-            return _call(part, given)
+            return (yield from _call(part, given))
 
 
-def _call(call: CallPart, given: Environment) -> Value:
+def _call(call: CallPart, given: Environment) -> Steps[Value]:
     if call.function == "SEARCH":
         return given.searches[call]
     function = FUNCTIONS.get(call.function)
     if function is None:
         raise ExpressionInvalid(f"the function {call.function} is not supported")
     keywords = KEYWORDS.get(call.function, frozenset())
-    arguments = [
-        each.name if isinstance(each, WordPart) and each.name in keywords else _compute(each, given)
-        for each in call.arguments
-    ]
+    arguments: list[Value] = []
+    for each in call.arguments:
+        is_keyword = isinstance(each, WordPart) and each.name in keywords
+        arguments.append(each.name if is_keyword else (yield from _compute(each, given)))  # type: ignore[union-attr]
     least, most = _ARGUMENTS[call.function]
     if not least <= len(arguments) <= most:
         counts = str(least) if least == most else f"{least} to {most}"
         raise ExpressionInvalid(f"{call.function} has {len(arguments)} arguments: expected {counts}")
-    return function(given, *arguments)
+    result = function(given, *arguments)
+    if isinstance(result, Generator):
+        return (yield from result)
+    yield
+    return result
+
+
+def _collected(
+    points: Iterable[tuple[int, float | None]], period_s: int, label: str, width: int = 1
+) -> Steps[TimeSeries]:
+    """A series of these points; those without a finite value are left out. ``width``: how many values each is
+    computed from."""
+    times, values = array("q"), array("d")
+    for piece in in_pieces(points, max(1, _PIECE_VALUES // width)):
+        for at_s, value in piece:
+            if value is not None and math.isfinite(value):
+                times.append(at_s)
+                values.append(value)
+        yield
+    return TimeSeries(times, values, period_s, label)
+
+
+def _like(series: TimeSeries, points: Iterable[tuple[int, float | None]]) -> Steps[TimeSeries]:
+    return _collected(points, series.period_s, series.label)
 
 
 # -- operators -----------------------------------------------------------------------------------------------
@@ -171,21 +221,22 @@ _OPERATORS: dict[str, Callable[[float, float], float | None]] = {
 }
 
 
-def _operate(symbol: str, left: Value, right: Value, given: Environment) -> Value:
+def _operate(symbol: str, left: Value, right: Value, given: Environment) -> Steps[Value]:
     if isinstance(left, str) or isinstance(right, str):
         raise ExpressionInvalid(f"text cannot be used with {symbol}")
     if isinstance(left, list) and isinstance(right, list):
         raise ExpressionInvalid(
             f"two lists of time series cannot be used with {symbol}: apply SUM or AVG first"
         )
-    if isinstance(left, list):
-        return [_operate_two(symbol, each, right, given) for each in left]  # type: ignore[misc,arg-type]
-    if isinstance(right, list):
-        return [_operate_two(symbol, left, each, given) for each in right]  # type: ignore[misc]
-    return _operate_two(symbol, left, right, given)
+    if not isinstance(left, list) and not isinstance(right, list):
+        return (yield from _operate_two(symbol, left, right, given))
+    found: list[TimeSeries] = []
+    for one, other in zip(left, repeat(right)) if isinstance(left, list) else zip(repeat(left), right):  # type: ignore[arg-type]
+        found.append((yield from _operate_two(symbol, one, other, given)))  # type: ignore[arg-type]
+    return found
 
 
-def _operate_two(symbol: str, left: Numeric, right: Numeric, given: Environment) -> Numeric:
+def _operate_two(symbol: str, left: Numeric, right: Numeric, given: Environment) -> Steps[Numeric]:
     apply = _OPERATORS[symbol]
     if isinstance(left, float) and isinstance(right, float):
         result = apply(left, right)
@@ -194,22 +245,71 @@ def _operate_two(symbol: str, left: Numeric, right: Numeric, given: Environment)
         return result
     shape = left if isinstance(left, TimeSeries) else right
     assert isinstance(shape, TimeSeries)
-    times = _all_times([each for each in (left, right) if isinstance(each, TimeSeries)])
-    given.spend(len(times))
-    values = {at_s: apply(_at(left, at_s), _at(right, at_s)) for at_s in times}
-    return shape.like(_finite(values))
+    given.spend(max(len(each) for each in (left, right) if isinstance(each, TimeSeries)))
+    points = ((at_s, apply(one, other)) for at_s, one, other in _pairs(left, right))
+    return (yield from _like(shape, points))
 
 
-def _at(value: Numeric, at_s: int) -> float:
-    return value.values.get(at_s, 0.0) if isinstance(value, TimeSeries) else value
+def _pairs(left: Numeric, right: Numeric) -> Iterator[tuple[int, float, float]]:
+    """Both values at each time of either; what one series does not have counts as 0."""
+    if isinstance(left, float):
+        assert isinstance(right, TimeSeries)
+        return zip(right.times, repeat(left), right.values)
+    if isinstance(right, float):
+        return zip(left.times, left.values, repeat(right))
+    if _are_same(left.times, right.times):
+        return zip(left.times, left.values, right.values, strict=True)
+    return _merged_pairs(left, right)
 
 
-def _finite(values: Mapping[int, float | None]) -> dict[int, float]:
-    return {at_s: value for at_s, value in values.items() if value is not None and math.isfinite(value)}
+def _are_same(times: range | array[int], others: range | array[int]) -> bool:
+    if isinstance(times, range) and isinstance(others, range):
+        return times == others
+    return len(times) == len(others) and array("q", times) == array("q", others)
 
 
-def _all_times(series: Sequence[TimeSeries]) -> list[int]:
-    return sorted(set[int]().union(*(each.values for each in series)))
+def _merged_pairs(left: TimeSeries, right: TimeSeries) -> Iterator[tuple[int, float, float]]:
+    for at_s, present in _by_time([left, right]):
+        one = other = 0.0
+        for _, which, value in present:
+            if which:
+                other = value
+            else:
+                one = value
+        yield at_s, one, other
+
+
+def _by_time(series: Sequence[TimeSeries]) -> Iterator[tuple[int, list[tuple[int, int, float]]]]:
+    """Each time of any of the series, with the values that there are: time, number of the series, value."""
+    numbered = [
+        zip(each.times, repeat(number), each.values) for number, each in enumerate(series) if each.values
+    ]
+    for at_s, present in groupby(heapq.merge(*numbered), key=operator.itemgetter(0)):
+        yield at_s, list(present)
+
+
+def _rows(series: Sequence[TimeSeries]) -> Iterator[tuple[int, Sequence[float]]]:
+    """Each time of any of the series, with the values that there are."""
+    if series and all(_are_same(each.times, series[0].times) for each in series[1:]):
+        return zip(series[0].times, zip(*(each.values for each in series), strict=True), strict=True)
+    return ((at_s, [value for _, _, value in present]) for at_s, present in _by_time(series))
+
+
+def _values_at(value: Numeric | None, times: range | array[int]) -> Iterator[float | None]:
+    """The value at each of these times, which are in order; None where there is none."""
+    if not isinstance(value, TimeSeries):
+        return repeat(value)
+    return iter(value.values) if _are_same(value.times, times) else _walked(value, times)
+
+
+def _walked(series: TimeSeries, times: Iterable[int]) -> Iterator[float | None]:
+    points = series.points()
+    end = math.inf, 0.0
+    at_s, value = next(points, end)
+    for wanted_s in times:
+        while at_s < wanted_s:
+            at_s, value = next(points, end)
+        yield value if at_s == wanted_s else None
 
 
 def _flat(values: Iterable[Value]) -> list[TimeSeries]:
@@ -219,6 +319,8 @@ def _flat(values: Iterable[Value]) -> list[TimeSeries]:
             found += value
         else:
             found.append(_series(value, "a list"))
+    if len(found) > _LIST_SERIES_MAX:
+        raise ExpressionInvalid(f"a list has more than {_LIST_SERIES_MAX} time series")
     return found
 
 
@@ -246,7 +348,7 @@ def _kind(value: Value) -> str:
     ]
 
 
-def _each(value: Value, given: Environment, apply: Callable[[float], float | None]) -> Value:
+def _each(value: Value, given: Environment, apply: Callable[[float], float | None]) -> Steps[Value]:
     """A function of every single value."""
     match value:
         case float():
@@ -255,75 +357,91 @@ def _each(value: Value, given: Environment, apply: Callable[[float], float | Non
                 raise ExpressionInvalid(f"the function has no value for {value}")
             return result
         case TimeSeries():
-            given.spend(len(value.values))
-            return value.like(_finite({at_s: apply(each) for at_s, each in value.values.items()}))
+            return (yield from _each_of(value, given, apply))
         case list():
-            return [_each(each, given, apply) for each in value]  # type: ignore[misc]
+            found: list[TimeSeries] = []
+            for each in value:
+                found.append((yield from _each_of(each, given, apply)))
+            return found
     raise ExpressionInvalid("text cannot be computed with")
+
+
+def _each_of(
+    series: TimeSeries, given: Environment, apply: Callable[[float], float | None]
+) -> Steps[TimeSeries]:
+    given.spend(len(series))
+    return _like(series, zip(series.times, map(apply, series.values), strict=True))
 
 
 # -- functions -----------------------------------------------------------------------------------------------
 
-Function = Callable[..., Value]
+Function = Callable[..., Value | Steps[Value]]
 
 
 def _of_every(apply: Callable[[float], float | None]) -> Function:
     return lambda given, value: _each(value, given, apply)
 
 
-def _of_all(name: str, apply: Callable[[list[float]], float]) -> Function:
+def _of_all(name: str, apply: Callable[[Sequence[float]], float]) -> Function:
     """A number of one series; a series of a list."""
 
-    def function(given: Environment, value: Value) -> Value:
+    def function(given: Environment, value: Value) -> Value | Steps[Value]:
         if isinstance(value, float):
             return apply([value])
         if isinstance(value, TimeSeries):
-            given.spend(len(value.values))
-            return apply(list(value.values.values())) if value.values else value
-        lists = _list(value, name)
-        times = _all_times(lists)
-        given.spend(sum(len(each.values) for each in lists))
-        found = {at_s: apply([each.values[at_s] for each in lists if at_s in each.values]) for at_s in times}
-        return TimeSeries(found, max((each.period_s for each in lists), default=given.period_s), name)
+            given.spend(len(value))
+            return apply(value.values) if value.values else value
+        return _per_time(given, _list(value, name), name, apply)
 
     return function
 
 
-def _of_series(name: str, apply: Callable[[Environment, TimeSeries], TimeSeries]) -> Function:
+def _per_time(
+    given: Environment, series: list[TimeSeries], name: str, apply: Callable[[Sequence[float]], float]
+) -> Steps[TimeSeries]:
+    given.spend(sum(len(each) for each in series))
+    period_s = max((each.period_s for each in series), default=given.period_s)
+    points = ((at_s, apply(row)) for at_s, row in _rows(series))
+    return _collected(points, period_s, name, len(series) or 1)
+
+
+def _of_series(name: str, apply: Callable[[Environment, TimeSeries], Steps[TimeSeries]]) -> Function:
     """A series of one; or of each of a list."""
 
-    def function(given: Environment, value: Value) -> Value:
-        if isinstance(value, list):
-            return [apply(given, each) for each in value]
-        return apply(given, _series(value, name))
+    def function(given: Environment, value: Value) -> Steps[Value]:
+        if not isinstance(value, list):
+            return (yield from apply(given, _series(value, name)))
+        found: list[TimeSeries] = []
+        for each in value:
+            found.append((yield from apply(given, each)))
+        return found
 
     return function
 
 
-def _differences(change: Callable[[float, int], float]) -> Callable[[Environment, TimeSeries], TimeSeries]:
+def _differences(
+    change: Callable[[float, int], float],
+) -> Callable[[Environment, TimeSeries], Steps[TimeSeries]]:
     """``change``: of the difference of a value to the one before, and of the seconds between them."""
 
-    def apply(given: Environment, series: TimeSeries) -> TimeSeries:
-        given.spend(len(series.values))
-        points = list(series.values.items())
-        return series.like(
-            {at: change(value - before, at - earlier) for (earlier, before), (at, value) in pairwise(points)}
+    def apply(given: Environment, series: TimeSeries) -> Steps[TimeSeries]:
+        given.spend(len(series))
+        points = (
+            (at, change(value - before, at - earlier))
+            for (earlier, before), (at, value) in pairwise(series.points())
         )
+        return _like(series, points)
 
     return apply
 
 
-def _running_sum(given: Environment, series: TimeSeries) -> TimeSeries:
-    given.spend(len(series.values))
-    total, found = 0.0, dict[int, float]()
-    for at_s, value in series.values.items():
-        total += value
-        found[at_s] = total
-    return series.like(_finite(found))
+def _running_sum(given: Environment, series: TimeSeries) -> Steps[TimeSeries]:
+    given.spend(len(series))
+    return _like(series, zip(series.times, accumulate(series.values), strict=True))
 
 
-def _of_time(apply: Callable[[int], int]) -> Callable[[Environment, TimeSeries], TimeSeries]:
-    return lambda given, series: series.like({at_s: float(apply(at_s)) for at_s in given.times(series)})
+def _of_time(apply: Callable[[int], int]) -> Callable[[Environment, TimeSeries], Steps[TimeSeries]]:
+    return lambda given, series: _like(series, ((at_s, float(apply(at_s))) for at_s in given.times(series)))
 
 
 def _period(given: Environment, value: Value) -> Value:
@@ -331,58 +449,60 @@ def _period(given: Environment, value: Value) -> Value:
 
 
 def _time_series(given: Environment, value: Value) -> Value:
-    number = _number(value, "TIME_SERIES")
-    return TimeSeries(dict.fromkeys(given.times(), number), given.period_s, "TIME_SERIES")
+    number, times = _number(value, "TIME_SERIES"), given.times()
+    return TimeSeries(times, array("d", [number]) * len(times), given.period_s, "TIME_SERIES")
 
 
-def _datapoint_count(given: Environment, value: Value) -> Value:
+def _datapoint_count(given: Environment, value: Value) -> Value | Steps[Value]:
     if isinstance(value, list):
-        times = _all_times(value)
-        given.spend(sum(len(each.values) for each in value))
-        counts = {at_s: float(sum(at_s in each.values for each in value)) for at_s in times}
-        return TimeSeries(counts, max((each.period_s for each in value), default=given.period_s))
-    return float(len(_series(value, "DATAPOINT_COUNT").values))
+        return _per_time(given, value, "", lambda row: float(len(row)))
+    return float(len(_series(value, "DATAPOINT_COUNT")))
 
 
-def _fill(given: Environment, value: Value, filler: Value) -> Value:
+def _fill(given: Environment, value: Value, filler: Value) -> Steps[Value]:
     if isinstance(value, list):
-        return [_fill(given, each, filler) for each in value]  # type: ignore[misc]
-    series = _series(value, "FILL")
-    times, present = given.times(series), series.values
+        found: list[TimeSeries] = []
+        for each in value:
+            found.append((yield from _filled(given, each, filler)))
+        return found
+    return (yield from _filled(given, _series(value, "FILL"), filler))
+
+
+def _filled(given: Environment, series: TimeSeries, filler: Value) -> Steps[TimeSeries]:
+    times = given.times(series)
     match filler:
-        case float():
-            return series.like({at_s: present.get(at_s, filler) for at_s in times})
-        case TimeSeries():
-            filled = {at_s: present.get(at_s, filler.values.get(at_s)) for at_s in times}
-            return series.like(_finite(filled))
+        case float() | TimeSeries():
+            both = zip(times, _values_at(series, times), _values_at(filler, times), strict=False)
+            return _like(series, ((at_s, other if value is None else value) for at_s, value, other in both))
         case "REPEAT":
-            last: float | None = None
-            repeated: dict[int, float | None] = {}
-            for at_s in times:
-                last = repeated[at_s] = present.get(at_s, last)
-            return series.like(_finite(repeated))
+            return _like(series, zip(times, _repeated(_values_at(series, times)), strict=True))
         case "LINEAR":
-            return series.like(_interpolated(times, present))
+            return _like(series, _interpolated(times, series))
     raise ExpressionInvalid("FILL takes a time series and a number, REPEAT, LINEAR or another time series")
 
 
-def _interpolated(times: Iterable[int], present: Mapping[int, float]) -> dict[int, float]:
+def _repeated(values: Iterable[float | None]) -> Iterator[float | None]:
+    last: float | None = None
+    for value in values:
+        last = last if value is None else value
+        yield last
+
+
+def _interpolated(times: Iterable[int], series: TimeSeries) -> Iterator[tuple[int, float]]:
     """On lines between the values; before the first and after the last there are none."""
-    points = iter(present.items())
+    points = series.points()
     before, after = None, next(points, None)
-    found: dict[int, float] = {}
     for at_s in times:
         while after is not None and after[0] <= at_s:
             before, after = after, next(points, None)
         if before is not None and before[0] == at_s:
-            found[at_s] = before[1]
+            yield at_s, before[1]
         elif before is not None and after is not None:
             share = (at_s - before[0]) / (after[0] - before[0])
-            found[at_s] = before[1] + share * (after[1] - before[1])
-    return found
+            yield at_s, before[1] + share * (after[1] - before[1])
 
 
-def _if(given: Environment, condition: Value, yes: Value, no: Value | None = None) -> Value:
+def _if(given: Environment, condition: Value, yes: Value, no: Value | None = None) -> Value | Steps[Value]:
     """CloudWatch: where the condition is missing there is no value; if it holds, a missing value is 0."""
     if isinstance(condition, float):
         if condition:
@@ -390,18 +510,17 @@ def _if(given: Environment, condition: Value, yes: Value, no: Value | None = Non
         if no is None:
             raise ExpressionInvalid("IF needs a third argument if its condition is a number")
         return no
-    times = _series(condition, "IF").values
-    given.spend(len(times))
-    shape = next((each for each in (yes, no) if isinstance(each, TimeSeries)), condition)
-    assert isinstance(shape, TimeSeries)
-    found: dict[int, float | None] = {}
-    for at_s, holds in times.items():
-        if holds:
-            found[at_s] = _at(_numeric(yes), at_s)
-        elif no is not None:
-            other = _numeric(no)
-            found[at_s] = other.values.get(at_s) if isinstance(other, TimeSeries) else other
-    return shape.like(_finite(found))
+    series = _series(condition, "IF")
+    given.spend(len(series))
+    one, other = _numeric(yes), None if no is None else _numeric(no)
+    shape = next((each for each in (one, other) if isinstance(each, TimeSeries)), series)
+    points = zip(
+        series.points(), _values_at(one, series.times), _values_at(other, series.times), strict=False
+    )
+    return _like(
+        shape,
+        ((at_s, (found or 0.0) if holds else otherwise) for (at_s, holds), found, otherwise in points),
+    )
 
 
 def _numeric(value: Value) -> Numeric:
@@ -425,11 +544,11 @@ def _slice(given: Environment, value: Value, start: Value, end: Value | None = N
     return found[first]
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-_SORTED_BY: dict[str, Callable[[list[float]], float]] = {
+_SORTED_BY: dict[str, Callable[[Sequence[float]], float]] = {
     "AVG": _mean,
     "MIN": min,
     "MAX": max,
@@ -439,17 +558,21 @@ _SORTED_BY: dict[str, Callable[[list[float]], float]] = {
 
 def _sort(
     given: Environment, value: Value, by: Value, order: Value = "ASC", limit: Value | None = None
-) -> Value:
+) -> Steps[Value]:
     function = _SORTED_BY.get(by) if isinstance(by, str) else None
     if function is None or order not in ("ASC", "DESC"):
         raise ExpressionInvalid(
             "SORT takes a list, AVG, MIN, MAX or SUM, ASC or DESC, and optionally a number"
         )
     found = _list(value, "SORT")
-    given.spend(sum(len(each.values) for each in found))
-    full = [each for each in found if each.values]
-    full.sort(key=lambda each: function(list(each.values.values())), reverse=order == "DESC")
-    full += [each for each in found if not each.values]
+    given.spend(sum(len(each) for each in found))
+    keyed: list[tuple[float, TimeSeries]] = []
+    for each in found:
+        if each.values:
+            keyed.append((function(each.values), each))
+        yield
+    keyed.sort(key=operator.itemgetter(0), reverse=order == "DESC")
+    full = [each for _, each in keyed] + [each for each in found if not each.values]
     return full if limit is None else full[: max(0, int(_number(limit, "SORT")))]
 
 
@@ -463,17 +586,32 @@ def _member(name: str, index: int) -> Function:
     return function
 
 
-def _deviation(values: list[float]) -> float:
-    mean = _mean(values)
-    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
+def _deviation(values: Sequence[float]) -> float:
+    count = len(values)
+    deviation = math.dist(values, [_mean(values)] * count) / math.sqrt(count)
+    if math.isinf(deviation):
+        raise OverflowError
+    return deviation
 
 
 def _logarithm(function: Callable[[float], float]) -> Function:
     return _of_every(lambda value: function(value) if value > 0 else None)
 
 
-def _part_of_date(begin: int, end: int) -> Callable[[int], int]:
-    return lambda at_s: int(iso_time(at_s)[begin:end])
+@lru_cache(maxsize=1024)
+def _date(day: int) -> tuple[int, int, int]:
+    """Year, month and day of the month of a day since 1970, in the Gregorian calendar."""
+    # Years are counted from March on, so that the day that a leap year has more is its last.
+    era, day_of_era = divmod(day + 719_468, 146_097)  # of 400 years
+    year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * day_of_year + 2) // 153
+    date = day_of_year - (153 * month + 2) // 5 + 1
+    return 400 * era + year + (month >= 10), (month + 2) % 12 + 1, date
+
+
+def _part_of_date(part: int) -> Callable[[int], int]:
+    return lambda at_s: _date(at_s // _DAY_S)[part]
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -496,12 +634,12 @@ FUNCTIONS: dict[str, Function] = {
     "RATE": _of_series("RATE", _differences(lambda difference, seconds: difference / seconds)),
     "RUNNING_SUM": _of_series("RUNNING_SUM", _running_sum),
     "EPOCH": _of_series("EPOCH", _of_time(lambda at_s: at_s)),
-    "MINUTE": _of_series("MINUTE", _of_time(_part_of_date(14, 16))),
-    "HOUR": _of_series("HOUR", _of_time(_part_of_date(11, 13))),
-    "DAY": _of_series("DAY", _of_time(lambda at_s: (at_s // _SECONDS_OF_DAY + _FIRST_WEEKDAY - 1) % 7 + 1)),
-    "DATE": _of_series("DATE", _of_time(_part_of_date(8, 10))),
-    "MONTH": _of_series("MONTH", _of_time(_part_of_date(5, 7))),
-    "YEAR": _of_series("YEAR", _of_time(_part_of_date(0, 4))),
+    "MINUTE": _of_series("MINUTE", _of_time(lambda at_s: at_s // _MINUTE_S % 60)),
+    "HOUR": _of_series("HOUR", _of_time(lambda at_s: at_s // _HOUR_S % 24)),
+    "DAY": _of_series("DAY", _of_time(lambda at_s: (at_s // _DAY_S + _FIRST_WEEKDAY - 1) % 7 + 1)),
+    "DATE": _of_series("DATE", _of_time(_part_of_date(2))),
+    "MONTH": _of_series("MONTH", _of_time(_part_of_date(1))),
+    "YEAR": _of_series("YEAR", _of_time(_part_of_date(0))),
     "PERIOD": _period,
     "TIME_SERIES": _time_series,
     "FILL": _fill,

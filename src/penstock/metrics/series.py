@@ -8,15 +8,18 @@ as in the store. So a series of a year takes some hundred kilobytes, and storing
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.metrics.buckets import Bucket, Sketch
+from penstock.turns import Steps, in_pieces
 
 SECOND_S, MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S = 1, 60, 300, 3600, 86_400
 
 CHUNK_BUCKETS = 120
+_BUCKETS_PER_STEP = 60
 
 Point = tuple[int, Bucket]
 """When the period of a bucket begins, in seconds since 1970."""
@@ -54,19 +57,51 @@ class ChunkId(NamedTuple):
     number: int  # the time of its first bucket, in chunks since 1970
 
 
-def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: int) -> list[Point]:
+def merged_points(points: Iterable[Point], start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
     """Buckets of a coarser period, which begin at ``start_s`` and every ``period_s`` after it. Periods without values
     are left out; buckets that begin outside of [start, end) are ignored. The points may come in any order."""
     merged: dict[int, Bucket] = {}
-    for at_s, bucket in points:
-        if start_s <= at_s < end_s:
-            begin_s = at_s - (at_s - start_s) % period_s
-            present = merged.get(begin_s)
-            if present is None:
-                merged[begin_s] = bucket.copy()
-            else:
-                present.merge(bucket)
+    for piece in in_pieces(points, _BUCKETS_PER_STEP):
+        for at_s, bucket in piece:
+            if start_s <= at_s < end_s:
+                begin_s = at_s - (at_s - start_s) % period_s
+                present = merged.get(begin_s)
+                if present is None:
+                    merged[begin_s] = bucket.copy()
+                else:
+                    present.merge(bucket)
+        yield
     return sorted(merged.items(), key=lambda point: point[0])
+
+
+class _Taken(NamedTuple):
+    """What a level has of [start, end), apart from the series: it stays as it is when values are added."""
+
+    bucket_s: int
+    start_s: int
+    end_s: int
+    packed: list[bytes]
+    copies: dict[int, Bucket]  # of the open chunk
+
+
+def _points(taken: _Taken) -> Iterator[Point]:
+    yield from taken.copies.items()
+    for packed in taken.packed:
+        for at_s, bucket in unpack_buckets(packed).items():
+            if taken.start_s <= at_s < taken.end_s:
+                yield at_s, bucket
+
+
+def _fine_points(levels: Iterable[_Taken]) -> Iterator[Point]:
+    """Seconds, and the minutes that have none."""
+    fine_minutes: set[int] = set()
+    for taken in levels:
+        for at_s, bucket in _points(taken):
+            if taken.bucket_s < MINUTE_S:
+                fine_minutes.add(at_s - at_s % MINUTE_S)
+            elif at_s in fine_minutes:
+                continue
+            yield at_s, bucket
 
 
 class Series:
@@ -101,31 +136,44 @@ class Series:
                 present.merge(bucket)
         self.newest_s = max(self.newest_s, int(at_s // MINUTE_S) * MINUTE_S)
 
-    def read(self, start_s: int, end_s: int, period_s: int) -> list[Point]:
+    def read(self, start_s: int, end_s: int, period_s: int) -> Steps[list[Point]]:
         """Buckets of this period, the first of which begins at ``start_s``; those without values are left out.
 
-        Of each time the finest level is taken that still has it and divides the period. Periods of less than a
-        minute have only values of high resolution."""
-        points: list[Point] = []
-        upto_s = end_s
+        Of each time the finest level is taken that still has it and divides the period. In periods of less than a
+        minute, a minute without values of high resolution is one point, at its beginning."""
+        # Values may be added at every pause of the reader: it takes what it reads before the first one.
+        if period_s < MINUTE_S:
+            taken = [
+                self._taken(level, start_s, end_s) for level in self._levels if level.bucket_s <= MINUTE_S
+            ]
+            points = _fine_points(taken)
+        else:
+            points = chain.from_iterable(map(_points, self._taken_by_age(start_s, end_s, period_s)))
+        return (yield from merged_points(points, start_s, end_s, period_s))
+
+    def _taken_by_age(self, start_s: int, end_s: int, period_s: int) -> list[_Taken]:
+        taken: list[_Taken] = []
         for level in self._levels:
-            if period_s % level.bucket_s or (level.bucket_s < MINUTE_S <= period_s):
+            if period_s % level.bucket_s or level.bucket_s < MINUTE_S:
                 continue
             from_s = max(start_s, self._trimmed_to_s.get(level.bucket_s, 0))
-            if from_s < upto_s:
-                points += self._points(level.bucket_s, from_s, upto_s)
-                upto_s = from_s
-        return merged_points(points, start_s, end_s, period_s)
+            if from_s < end_s:
+                taken.append(self._taken(level, from_s, end_s))
+                end_s = from_s
+        return taken
 
-    def _points(self, bucket_s: int, start_s: int, end_s: int) -> Iterator[Point]:
-        open_index, open_buckets = self._open.get(bucket_s, (-1, {}))
-        span_s = CHUNK_BUCKETS * bucket_s
-        indexes = {chunk.number for chunk in self._chunks if chunk.bucket_s == bucket_s} | {open_index}
-        for index in indexes:
-            if index * span_s < end_s and (index + 1) * span_s > start_s:
-                packed = self._chunks.get(ChunkId(bucket_s, index))
-                buckets = open_buckets if packed is None else unpack_buckets(packed)
-                yield from ((at_s, each) for at_s, each in buckets.items() if start_s <= at_s < end_s)
+    def _taken(self, level: Level, start_s: int, end_s: int) -> _Taken:
+        """Copying the open buckets takes 0.2 ms if they have 100 different values each, and 4 ms if they have as many
+        as a sketch can hold."""
+        span_s = CHUNK_BUCKETS * level.bucket_s
+        packed = [
+            data
+            for (bucket_s, number), data in self._chunks.items()
+            if bucket_s == level.bucket_s and number * span_s < end_s and (number + 1) * span_s > start_s
+        ]
+        _, buckets = self._open.get(level.bucket_s, (-1, {}))
+        copies = {at_s: each.copy() for at_s, each in buckets.items() if start_s <= at_s < end_s}
+        return _Taken(level.bucket_s, start_s, end_s, packed, copies)
 
     # -- chunks ----------------------------------------------------------------------------------------------
 

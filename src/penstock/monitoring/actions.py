@@ -25,7 +25,7 @@ from penstock.monitoring.alarm_records import (
     PendingAction,
     alarms_home,
 )
-from penstock.names import Arn, QueueName, Space
+from penstock.names import Arn, QueueName, Space, without_partition
 from penstock.promise import run_detached, start
 from penstock.queues.messages import Outgoing
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.monitoring")
 
-WEBHOOK_PREFIX = "arn:aws:penstock:::webhook/"
+_WEBHOOK_PREFIX = "penstock:::webhook/"
 _TRIES_MAX = 4
 _PAUSE_MS = (1 * SECOND, 5 * SECOND, 30 * SECOND)
 _RUNNING_MAX = 8  # of one account
@@ -45,7 +45,7 @@ _GROUP_MAX = 128
 
 def webhook_url(action: str) -> str | None:
     """The URL of an action that is a web hook: a URL, or one in the form of an ARN; None: it is something else."""
-    url = action.removeprefix(WEBHOOK_PREFIX)
+    url = without_partition(action).removeprefix(_WEBHOOK_PREFIX)
     return url if url.startswith(("https://", "http://")) else None
 
 
@@ -76,8 +76,8 @@ class AlarmTexts(Protocol):
 ActionOf = tuple[Space, str, str]
 """Of which alarm it is, and what: an ARN or a URL."""
 
-PostWebhook = Callable[[str, str], Coroutine[Any, None, None]]
-"""(URL, body): raises ActionFailed."""
+PostWebhook = Callable[[str, str, str], Coroutine[Any, None, None]]
+"""(account, URL, body): raises ActionFailed."""
 
 
 class AlarmActions:
@@ -177,13 +177,19 @@ class AlarmActions:
                 await self._try(key, pending)
                 return
             except ActionFailed as failure:
+                self._check_not_stopped()
                 if not failure.can_repeat or tries == _TRIES_MAX - 1:
                     self._end(key, pending, str(failure))
                     await self._shard.settled()
                     return
             await self._shard.pause(_PAUSE_MS[tries])
-            if self._stopped:
-                raise StoreClosed("the server stops")
+            self._check_not_stopped()
+
+    def _check_not_stopped(self) -> None:
+        """Nothing is decided after a stop: the action is still stored, and is carried out at the next start or by the
+        next owner of the shard."""
+        if self._stopped:
+            raise StoreClosed("the shard is closed")
 
     async def _try(self, key: str, pending: PendingAction) -> None:
         """Raises ActionFailed, or StoreError if it may have been carried out."""
@@ -191,7 +197,12 @@ class AlarmActions:
         if queue is not None:
             await self._send(key, pending, queue)
         elif url is not None:
-            await self._post(url, self._texts.notification(pending.alarm, pending.before))
+            account, body = (
+                pending.alarm.space.account,
+                self._texts.notification(pending.alarm, pending.before),
+            )
+            await self._post(account, url, body)
+            self._check_not_stopped()
             self._end(key, pending, None)
             await self._shard.settled()
         else:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.metrics.alarms import AlarmRule, AlarmState
 from penstock.metrics.series import MetricKey
-from penstock.names import PARTITION, Home, Space
+from penstock.names import Home, Space, partition_of, without_partition
 from penstock.store.changes import RecordKind
 
 
@@ -94,7 +94,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: AlarmStatus
     tags: dict[str, str] = {}
     suppressed: Suppression | None = None
-    before: AlarmStatus | None = None  # of a suppressed alarm: the status before, for its actions
+    before: AlarmStatus | None = None  # of an alarm that is suppressed or undecided: for its actions
+    undecided: bool = False  # its state has changed; whether its actions are suppressed is not decided yet
 
     @property
     def name(self) -> str:
@@ -103,6 +104,12 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def arn(self) -> str:
         return alarm_arn(self.space, self.config.name)
+
+    @property
+    def cost(self) -> int:
+        """In bytes of memory, about, without its status. The rule of a composite alarm is kept parsed, too."""
+        rule = self.config.composite_rule or ""
+        return len(_encode(self.config)) + len(_encode(self.tags)) + _PARSED_RULE_FACTOR * len(rule)
 
 
 HistoryKind = Literal["state", "configuration", "action"]
@@ -140,6 +147,7 @@ class PendingAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ITEM_BYTES = 1000
+_PARSED_RULE_FACTOR = 4
 _encode = msgspec.msgpack.Encoder().encode
 
 ALARMS = RecordKind("alarm", Alarm)
@@ -153,12 +161,12 @@ def alarms_home(space: Space) -> Home:
 
 
 def alarm_arn(space: Space, name: str) -> str:
-    return f"arn:{PARTITION}:cloudwatch:{space.region}:{space.account}:alarm:{name}"
+    return f"arn:{partition_of(space.region)}:cloudwatch:{space.region}:{space.account}:alarm:{name}"
 
 
 def alarm_named(space: Space, name_or_arn: str) -> str | None:
     """The name of an alarm of this space; None for the ARN of another."""
     if not name_or_arn.startswith("arn:"):
         return name_or_arn
-    prefix = alarm_arn(space, "")
-    return name_or_arn.removeprefix(prefix) if name_or_arn.startswith(prefix) else None
+    named, prefix = without_partition(name_or_arn), without_partition(alarm_arn(space, ""))
+    return named.removeprefix(prefix) if named.startswith(prefix) else None

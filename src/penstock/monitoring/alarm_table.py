@@ -1,14 +1,18 @@
 """The alarms of one shard: which there are, in which state, and what follows from a change of a state.
 
-A change of a state is one commit with everything that follows from it: its item of the history, the composite alarms
-that it changes, and the actions that have to be carried out.
+A change of a state is one commit with its item of the history. What follows from it, the states of composite alarms
+and actions, may be much, and is decided in turns (:meth:`AlarmTable.follow`), in further commits. What is still to
+be decided can be seen from the records: a composite alarm is judged again if an alarm that it looks at has changed
+since, and an alarm whose actions are not decided yet says so (``Alarm.undecided``). So a start goes on where a crash
+has ended it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 import msgspec
@@ -18,6 +22,7 @@ from penstock.errors import AlarmMissing, QuotaReached
 from penstock.limits import SECOND
 from penstock.metrics.alarms import AlarmState
 from penstock.metrics.composite import CompositeRule, parse_rule
+from penstock.monitoring.actions import AlarmActions
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import (
     ALARMS,
@@ -30,30 +35,52 @@ from penstock.monitoring.alarm_records import (
     alarm_named,
     alarms_home,
 )
+from penstock.monitoring.limits import MonitoringLimits
 from penstock.names import Space
+from penstock.promise import Promise, run_detached
+from penstock.turns import Steps, Turns
+
+log = logging.getLogger("penstock.monitoring")
 
 _UNCHECKED = "Unchecked: Initial alarm creation"
 
 AlarmName = tuple[Space, str]
 
-Act = Callable[[Alarm, AlarmStatus], None]
-"""(alarm, its status before): carry its actions out, as part of the open commit."""
+
+class _Changed(msgspec.Struct):
+    """Alarms of a space whose changes have not been followed yet."""
+
+    names: dict[str, None] = {}
+    done: Promise[None] = msgspec.field(default_factory=Promise)
 
 
 class AlarmTable:
-    def __init__(self, shard: Shard, history: AlarmHistory, act: Act, alarms_max: int) -> None:
-        """``alarms_max``: of an account in a region."""
+    def __init__(
+        self,
+        shard: Shard,
+        history: AlarmHistory,
+        actions: AlarmActions,
+        limits: MonitoringLimits,
+        turns: Turns,
+    ) -> None:
         self._shard = shard
         self._history = history
-        self._act = act
-        self._alarms_max = alarms_max
+        self._actions = actions
+        self._limits = limits
         self._records = shard.table(ALARMS, self._undone)
         self._by_space: dict[Space, dict[str, Alarm]] = {}
+        self._costs: dict[AlarmName, int] = {}
+        self._bytes: Counter[str] = Counter()  # of each account
         self._rules: dict[AlarmName, CompositeRule] = {}
         # By the name of an alarm: those that look at it, and those whose actions it suppresses.
         self._parents: defaultdict[AlarmName, set[str]] = defaultdict(set)
         self._suppressed: defaultdict[AlarmName, set[str]] = defaultdict(set)
-        self._waiting: set[AlarmName] = set()  # their actions were put off
+        self._turns = turns
+        self._waiting: defaultdict[Space, set[str]] = defaultdict(set)  # their actions were put off
+        self._undecided: defaultdict[Space, set[str]] = defaultdict(set)  # whether they act is to be decided
+        self._changed: dict[Space, _Changed] = {}
+        self._following: set[Space] = set()
+        self._stopped = False
         self.on_first: Callable[[], None] = lambda: None  # called when the shard gets an alarm
         for _, alarm in self._records:
             self._enter(alarm)
@@ -93,31 +120,41 @@ class AlarmTable:
         """The composite alarms that look at an alarm."""
         return [self.find(space, parent) for parent in sorted(self._parents.get((space, name), ()))]
 
+    def has_other_parents(self, space: Space, name: str, names: Set[str]) -> bool:
+        """Whether composite alarms besides those of these names look at an alarm."""
+        return not self._parents.get((space, name), set()) <= names
+
     # -- changes, in the open commit -------------------------------------------------------------------------
 
     def put(self, space: Space, config: AlarmConfig, tags: dict[str, str]) -> None:
         """Create an alarm with these tags, or configure one again, which keeps its state and tags. Raises
-        QuotaReached."""
+        QuotaReached. Then :meth:`follow`."""
         wall_ms = self._shard.clock.wall_ms()
         present = self.get(space, config.name)
         change: ConfigChange = "Create" if present is None else "Update"
         if present is None:
-            if len(self._by_space.get(space, ())) >= self._alarms_max:
-                raise QuotaReached("alarms in a region", self._alarms_max)
+            if len(self._by_space.get(space, ())) >= self._limits.alarms_max:
+                raise QuotaReached("alarms in a region", self._limits.alarms_max)
             status = AlarmStatus(
                 state="INSUFFICIENT_DATA", reason=_UNCHECKED, updated_ms=wall_ms, changed_ms=wall_ms
             )
             alarm = Alarm(space=space, config=config, configured_ms=wall_ms, status=status, tags=tags)
         else:
             alarm = msgspec.structs.replace(present, config=config, configured_ms=wall_ms)
+        self._check_bytes(alarm)
         self._save(alarm)
         self._note_config(alarm, change, wall_ms)
         if alarm.config.is_composite:
             done = "created" if present is None else "updated"
             reason = f"{alarm.arn} was {done} and its alarm rule evaluates to"
-            if self._judge_composite(alarm, reason, wall_ms):
-                self._spread(alarm, wall_ms)
+            self._judge_composite(alarm, reason)
         self.on_first()
+
+    def _check_bytes(self, alarm: Alarm) -> None:
+        """Raises QuotaReached. An alarm may always become smaller."""
+        more = alarm.cost - self._costs.get((alarm.space, alarm.name), 0)
+        if more > 0 and self._bytes[alarm.space.account] + more > self._limits.alarm_bytes_max:
+            raise QuotaReached("bytes of alarms in one shard", self._limits.alarm_bytes_max)
 
     def remove(self, alarm: Alarm) -> None:
         self._note_config(alarm, "Delete", self._shard.clock.wall_ms())
@@ -135,15 +172,10 @@ class AlarmTable:
         self._note_config(changed, "Update", wall_ms)
 
     def set_state(self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None) -> None:
-        """With everything that follows from it."""
+        """Then :meth:`follow`."""
         wall_ms = self._shard.clock.wall_ms()
-        if self._set_state(alarm, state, reason, reason_data, wall_ms):
-            self._spread(alarm, wall_ms)
-
-    def _set_state(
-        self, alarm: Alarm, state: AlarmState, reason: str, reason_data: str | None, wall_ms: int
-    ) -> bool:
-        """Whether it is another one. Then :meth:`_spread`."""
+        if alarm.undecided and state != alarm.status.state:  # two changes, and each may have actions
+            alarm = self._decide_actions(alarm, wall_ms)
         before = alarm.status
         status = AlarmStatus(
             state=state,
@@ -152,10 +184,9 @@ class AlarmTable:
             updated_ms=wall_ms,
             changed_ms=before.changed_ms if state == before.state else wall_ms,
         )
-        alarm = msgspec.structs.replace(alarm, status=status)
         if state == before.state:
-            self._save(alarm)
-            return False
+            self._save(msgspec.structs.replace(alarm, status=status))
+            return
         self._history.add(
             HistoryItem(
                 space=alarm.space,
@@ -167,45 +198,8 @@ class AlarmTable:
                 after=status,
             )
         )
-        self._save(alarm)
-        return True
-
-    def _spread(self, first: Alarm, wall_ms: int) -> None:
-        """What follows from the change of an alarm, which is given as it was before. First all states, each alarm
-        once and after those that it looks at; then the actions, since another alarm of these may suppress them."""
-        space = first.space
-        at = time.strftime("%A %d %B, %Y %H:%M:%S UTC", time.gmtime(wall_ms / SECOND))
-        changed = {first.name: first.status}  # the status before
-        for name in self._above(space, first.name):
-            alarm = self.find(space, name)
-            causes = [child for child in self.children(alarm) if child in changed]
-            if causes:
-                cause = self.find(space, causes[-1])
-                reason = f"{cause.arn} transitioned to {cause.status.state} at {at}"
-                if self._judge_composite(alarm, reason, wall_ms):
-                    changed[name] = alarm.status
-        for name, before in changed.items():
-            self._begin_actions(self.find(space, name), before, wall_ms)
-        for name in changed:
-            self._suppressor_changed(self.find(space, name), wall_ms)
-        self.end_waits(wall_ms)
-
-    def _above(self, space: Space, name: str) -> list[str]:
-        """The alarms that look at an alarm, at those, and so on: each after all that it looks at. Of alarms that look
-        at each other in a circle, one has to be the first."""
-        finished: list[str] = []
-        seen = {name}
-        path = [(name, iter(sorted(self._parents.get((space, name), ()))))]
-        while path:
-            each, parents = path[-1]
-            parent = next((parent for parent in parents if parent not in seen), None)
-            if parent is None:
-                finished.append(each)
-                path.pop()
-            else:
-                seen.add(parent)
-                path.append((parent, iter(sorted(self._parents.get((space, parent), ())))))
-        return finished[-2::-1]  # without the alarm itself, which is finished last
+        self._save(msgspec.structs.replace(alarm, status=status, before=before, undecided=True))
+        self._note_changed(alarm.space, [alarm.name])
 
     def _save(self, alarm: Alarm) -> None:
         self._records.put(_key(alarm), alarm)
@@ -224,18 +218,124 @@ class AlarmTable:
             )
         )
 
-    # -- composite alarms ------------------------------------------------------------------------------------
+    # -- what follows from changes ---------------------------------------------------------------------------
 
-    def _judge_composite(self, alarm: Alarm, reason: str, wall_ms: int) -> bool:
-        """Whether its state has changed. Then :meth:`_spread`."""
-        holds = self._rules[alarm.space, alarm.name].holds(lambda child: self._state_of(alarm.space, child))
-        state: AlarmState = "ALARM" if holds else "OK"
+    def _note_changed(self, space: Space, names: Iterable[str]) -> None:
+        self._changed.setdefault(space, _Changed()).names.update(dict.fromkeys(names))
+
+    def follow(self, space: Space) -> Promise[None]:
+        """Decide in turns what follows from the changes so far, and carry out actions. Kept when it is decided."""
+        changed = self._changed.get(space)
+        if changed is None:
+            done: Promise[None] = Promise()
+            done.resolve(None)
+            return done
+        if space not in self._following:
+            run_detached(self._follow(space))
+        return changed.done
+
+    async def _follow(self, space: Space) -> None:
+        self._following.add(space)
+        while (changed := self._changed.pop(space, None)) is not None:
+            try:
+                await self._run(self._spread(space, changed.names), space)
+            except Exception:
+                log.exception("composite alarms of account %s could not be judged", space.account)
+            self._actions.run()
+            changed.done.resolve(None)
+        self._following.discard(space)
+
+    def follow_all(self) -> None:
+        """Go on with what a refused commit has left."""
+        for space in list(self._changed):
+            self.follow(space)
+
+    async def start(self) -> None:
+        """Find what was not decided when the shard was closed, and decide it."""
+        for space in list(self._by_space):
+            await self._run(self._note_outdated(space), space)
+            self.follow(space)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    async def _run(self, steps: Steps[None], space: Space) -> None:
+        await self._turns.run(self._while_open(steps), space.account)
+
+    def _while_open(self, steps: Steps[None]) -> Steps[None]:
+        """Nothing is decided after a stop: the next owner of the shard goes on."""
+        for _ in steps:
+            yield
+            if self._stopped or self._shard.released or self._shard.ended is not None:
+                return
+
+    def _note_outdated(self, space: Space) -> Steps[None]:
+        if space in self._undecided:
+            self._note_changed(space, ())
+        for alarm in list(self._by_space.get(space, {}).values()):
+            since_ms = alarm.status.updated_ms
+            found = (self.get(space, name) for name in self.children(alarm))
+            changed = [child.name for child in found if child and child.status.changed_ms >= since_ms]
+            if changed:
+                self._note_changed(space, changed)
+            yield
+
+    def _spread(self, space: Space, changed: dict[str, None]) -> Steps[None]:
+        """First all states, each alarm once and after those that it looks at; then the actions, since another alarm
+        of these may suppress them. Alarms may be changed at each pause: those changes are followed afterwards."""
+        above = yield from self._above(space, changed)
+        known = set(above)
+        for name in above:
+            alarm = self.get(space, name)
+            causes = [] if alarm is None else [child for child in self.children(alarm) if child in changed]
+            cause = self.get(space, causes[-1]) if causes else None
+            if alarm is None or cause is None:
+                continue
+            if self._judge_composite(alarm, _transition(cause)):
+                self._changed[space].names.pop(name)  # it is followed here
+                changed[name] = None
+                if self.has_other_parents(space, name, known):  # they are new
+                    self._note_changed(space, [name])
+            yield
+        for name in sorted(self._undecided.get(space, ())):
+            yield from self._follow_undecided(space, name)
+        yield from self._end_waits(space)
+
+    def _above(self, space: Space, names: Iterable[str]) -> Steps[list[str]]:
+        """The alarms that look at these alarms, at those, and so on: each after all that it looks at. Of alarms that
+        look at each other in a circle, one has to be the first."""
+        finished: list[str] = []
+        seen: set[str] = set()
+        for first in list(names):
+            if first in seen:
+                continue
+            seen.add(first)
+            path = [(first, iter(sorted(self._parents.get((space, first), ()))))]
+            while path:
+                name, parents = path[-1]
+                parent = next((parent for parent in parents if parent not in seen), None)
+                if parent is None:
+                    finished.append(name)
+                    path.pop()
+                else:
+                    seen.add(parent)
+                    path.append((parent, iter(sorted(self._parents.get((space, parent), ())))))
+                yield
+        finished.reverse()
+        return finished
+
+    def _judge_composite(self, alarm: Alarm, reason: str) -> bool:
+        """Whether its state has changed."""
+        space, rule = alarm.space, self._rules[alarm.space, alarm.name]
+        states = {child: self._state_of(space, child) for child in rule.children}
+        state: AlarmState = "ALARM" if rule.holds(states.get) else "OK"
         if state == alarm.status.state:
             return False
         if reason.endswith("evaluates to"):
             reason = f"{reason} {state}"
         data = {"triggeringAlarms": self.triggering(alarm)}
-        return self._set_state(alarm, state, reason, msgspec.json.encode(data).decode(), wall_ms)
+        self.set_state(alarm, state, reason, msgspec.json.encode(data).decode())
+        return True
 
     def triggering(self, alarm: Alarm) -> list[dict[str, Any]]:
         """The alarms in ALARM that a composite alarm looks at."""
@@ -256,18 +356,34 @@ class AlarmTable:
 
     # -- actions that another alarm suppresses ---------------------------------------------------------------
 
-    def _begin_actions(self, alarm: Alarm, before: AlarmStatus, wall_ms: int) -> None:
-        """Carry the actions out, or put them off."""
-        was_suppressed = alarm.suppressed is not None
-        why = self._suppression(alarm, wall_ms)
-        if not was_suppressed and why is None:
-            self._act(alarm, before)
+    def _follow_undecided(self, space: Space, name: str) -> Steps[None]:
+        """First the alarms whose actions it suppresses: until it is decided itself, a start does all this again."""
+        changed = self.get(space, name)
+        if changed is None or not changed.undecided:
             return
-        if alarm.config.suppressor is not None and was_suppressed and alarm.status.state != "ALARM":
+        for suppressed in sorted(self._suppressed.get((space, name), ())):
+            self._suppressor_changed(suppressed, changed)
+            yield
+        alarm = self.get(space, name)
+        if alarm is not None and alarm.undecided and alarm.status is changed.status:
+            self._decide_actions(alarm, self._shard.clock.wall_ms())
+        yield
+
+    def _decide_actions(self, alarm: Alarm, wall_ms: int) -> Alarm:
+        """Carry the actions of a change out, or put them off. Returns the alarm after it."""
+        before, why = alarm.before, self._suppression(alarm, wall_ms)
+        assert before is not None
+        if alarm.suppressed is not None and alarm.config.suppressor and alarm.status.state != "ALARM":
             why = None  # no notification of it was sent: it is over
         elif why is None:
-            self._act(msgspec.structs.replace(alarm, suppressed=None, before=None), before)
-        self._save(msgspec.structs.replace(alarm, suppressed=why, before=None if why is None else before))
+            self._actions.add(
+                msgspec.structs.replace(alarm, suppressed=None, before=None, undecided=False), before
+            )
+        decided = msgspec.structs.replace(
+            alarm, suppressed=why, before=None if why is None else before, undecided=False
+        )
+        self._save(decided)
+        return decided
 
     def _suppression(self, alarm: Alarm, wall_ms: int) -> Suppression | None:
         """Why the actions of an alarm that has just changed wait; None: they do not."""
@@ -281,29 +397,37 @@ class AlarmTable:
             return Suppression("WaitPeriod", "waiting for the suppressor alarm", until_ms)
         return None
 
-    def _suppressor_changed(self, suppressor: Alarm, wall_ms: int) -> None:
-        for name in sorted(self._suppressed.get((suppressor.space, suppressor.name), ())):
-            alarm = self.find(suppressor.space, name)
-            given, waiting = alarm.config.suppressor, alarm.suppressed
-            if given is None or waiting is None:
-                continue
-            if suppressor.status.state == "ALARM":
-                waiting = Suppression("Alarm", "the suppressor alarm is in ALARM", None)
-            elif waiting.by == "Alarm":
-                until_ms = wall_ms + given.extension_s * SECOND
-                waiting = Suppression("ExtensionPeriod", "the suppressor alarm has left ALARM", until_ms)
+    def _suppressor_changed(self, name: str, suppressor: Alarm) -> None:
+        alarm = self.get(suppressor.space, name)
+        if alarm is None or alarm.config.suppressor is None or alarm.suppressed is None:
+            return
+        waiting = alarm.suppressed
+        if suppressor.status.state == "ALARM":
+            waiting = Suppression("Alarm", "the suppressor alarm is in ALARM", None)
+        elif waiting.by == "Alarm":
+            until_ms = self._shard.clock.wall_ms() + alarm.config.suppressor.extension_s * SECOND
+            waiting = Suppression("ExtensionPeriod", "the suppressor alarm has left ALARM", until_ms)
+        if waiting != alarm.suppressed:
             self._save(msgspec.structs.replace(alarm, suppressed=waiting))
 
-    def end_waits(self, wall_ms: int) -> None:
+    async def end_all_waits(self) -> None:
+        for space in list(self._waiting):
+            await self._run(self._end_waits(space), space)
+
+    def _end_waits(self, space: Space) -> Steps[None]:
         """Carry out actions that were put off until now."""
-        for space, name in sorted(self._waiting, key=lambda each: each[1]):
-            alarm = self.find(space, name)
-            waiting, before = alarm.suppressed, alarm.before
-            if waiting is not None and waiting.until_ms is not None and waiting.until_ms <= wall_ms:
+        for name in sorted(self._waiting.get(space, ())):
+            alarm = self.get(space, name)
+            waiting = None if alarm is None else alarm.suppressed
+            if alarm is None or alarm.undecided or waiting is None or waiting.until_ms is None:
+                continue
+            if waiting.until_ms <= self._shard.clock.wall_ms():
+                before = alarm.before
                 alarm = msgspec.structs.replace(alarm, suppressed=None, before=None)
                 self._save(alarm)
                 if before is not None:
-                    self._act(alarm, before)
+                    self._actions.add(alarm, before)
+            yield
 
     # -- memory ----------------------------------------------------------------------------------------------
 
@@ -321,26 +445,41 @@ class AlarmTable:
             if config.suppressor is not None:
                 for suppressor in _named(alarm.space, (config.suppressor.alarm,)):
                     self._suppressed[alarm.space, suppressor].add(alarm.name)
+        if present is None or present.config is not alarm.config or present.tags is not alarm.tags:
+            self._set_cost(alarm, alarm.cost)
         self._by_space.setdefault(alarm.space, {})[alarm.name] = alarm
-        (self._waiting.discard if alarm.suppressed is None else self._waiting.add)(name)
+        _keep(self._waiting, alarm, alarm.suppressed is not None)
+        _keep(self._undecided, alarm, alarm.undecided)
+
+    def _set_cost(self, alarm: Alarm, cost: int) -> None:
+        name, account = (alarm.space, alarm.name), alarm.space.account
+        self._bytes[account] += cost - self._costs.pop(name, 0)
+        if cost:
+            self._costs[name] = cost
+        if not self._bytes[account]:
+            del self._bytes[account]
 
     def _leave(self, alarm: Alarm) -> None:
         name = alarm.space, alarm.name
+        self._set_cost(alarm, 0)
         for child in self.children(alarm):
             _discard(self._parents, (alarm.space, child), alarm.name)
         if alarm.config.suppressor is not None:
             for suppressor in _named(alarm.space, (alarm.config.suppressor.alarm,)):
                 _discard(self._suppressed, (alarm.space, suppressor), alarm.name)
         self._rules.pop(name, None)
-        self._waiting.discard(name)
+        _keep(self._waiting, alarm, False)
+        _keep(self._undecided, alarm, False)
         del self._by_space[alarm.space][alarm.name]
         if not self._by_space[alarm.space]:
             del self._by_space[alarm.space]
 
     def _undone(self, key: str, alarm: Alarm | None) -> None:
-        """A refused commit had changed this alarm: it is again what it was."""
+        """A refused commit had changed this alarm: it is again what it was. Both it and those that look at it are
+        judged again, later: the store may refuse more."""
         if alarm is not None:
             self._enter(alarm)
+            self._note_changed(alarm.space, [*self.children(alarm), alarm.name])
         else:
             for each in list(self):
                 if _key(each) == key:
@@ -351,6 +490,20 @@ def _named(space: Space, names_or_arns: Iterable[str]) -> list[str]:
     """The names of alarms of this space."""
     named = (alarm_named(space, each) for each in names_or_arns)
     return [name for name in named if name is not None]
+
+
+def _transition(cause: Alarm) -> str:
+    at = time.strftime("%A %d %B, %Y %H:%M:%S UTC", time.gmtime(cause.status.changed_ms / SECOND))
+    return f"{cause.arn} transitioned to {cause.status.state} at {at}"
+
+
+def _keep(index: defaultdict[Space, set[str]], alarm: Alarm, kept: bool) -> None:
+    if kept:
+        index[alarm.space].add(alarm.name)
+    elif alarm.space in index:
+        index[alarm.space].discard(alarm.name)
+        if not index[alarm.space]:
+            del index[alarm.space]
 
 
 def _discard(index: dict[AlarmName, set[str]], key: AlarmName, name: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -29,6 +29,7 @@ from penstock.metrics.series import CHUNK_BUCKETS, ChunkId, MetricKey, Series
 from penstock.names import Home, Space
 from penstock.promise import Promise, run_detached
 from penstock.store.changes import RecordKind
+from penstock.turns import Steps, Turns, finished
 
 log = logging.getLogger("penstock.monitoring")
 
@@ -127,6 +128,10 @@ class CustomMetric:
         return max((series.newest_s for series in self.series.values()), default=0)
 
     @property
+    def is_empty(self) -> bool:
+        return not any(series.chunks() for series in self.series.values())
+
+    @property
     def size(self) -> int:
         return _METRIC_BYTES + sum(series.size for series in self.series.values())
 
@@ -138,9 +143,10 @@ class CustomMetric:
 
 
 class CustomMetrics:
-    def __init__(self, shard: Shard, budget: MetricBudget, metrics_max: int) -> None:
+    def __init__(self, shard: Shard, budget: MetricBudget, metrics_max: int, turns: Turns) -> None:
         """``metrics_max``: of one account in this shard."""
         self._shard = shard
+        self._turns = turns
         self._budget = budget
         self._metrics_max = metrics_max
         self._by_space: dict[Space, dict[MetricKey, CustomMetric]] = {}
@@ -152,6 +158,7 @@ class CustomMetrics:
         self._chunks: RecordTable[bytes] = shard.table(CHUNKS)
         self._old: list[str] = []  # chunks that are to be removed from the store
         self._storing: Promise[None] | None = None
+        self._joining: Promise[None] | None = None  # of one request at a time
         self._timer: Timer | None = None
         self._relieved_ms = 0
         self._stopped = False
@@ -171,7 +178,7 @@ class CustomMetrics:
         self._undone()
         for metric in self:
             self._trim(metric)
-        self._measure()
+        finished(self._measure())
 
     # -- work that no request asks for -----------------------------------------------------------------------
 
@@ -214,10 +221,15 @@ class CustomMetrics:
         self._sent.put(key, sent)
         self._sent_bytes += sent.cost
         await shard.settled()
-        while self._storing is not None:
-            await self._storing
+        while (busy := self._storing or self._joining) is not None:
+            await busy
         if key not in self._joined and self._sent.get(key) is not None:
-            self._join(key, sent)
+            self._joining = done = Promise[None]()
+            try:
+                await self._turns.run(self._join(key, sent), space.account)
+            finally:
+                self._joining = None
+                done.resolve(None)
         self._set_timer()
         if self._sent_bytes > _SENT_BYTES_MAX:
             self._store_soon()
@@ -242,9 +254,9 @@ class CustomMetrics:
         """Everything that was sent and is durable becomes part of the series."""
         for key, sent in self._sent:
             if key not in self._joined:
-                self._join(key, sent)
+                finished(self._join(key, sent))
 
-    def _join(self, key: str, sent: SentData) -> None:
+    def _join(self, key: str, sent: SentData) -> Steps[None]:
         self._joined.add(key)
         # Values of one series in order of time: going to and fro between its chunks takes long.
         for datum in sorted(sent.data, key=lambda each: (each.name, each.dimensions, each.unit, each.at_s)):
@@ -253,6 +265,9 @@ class CustomMetrics:
             series.add(datum.bucket, datum.at_s, high_resolution=datum.high_resolution)
             metric.cost += datum.cost
             self._budget.add(sent.space.account, datum.cost)
+            yield
+            if self._stopped:
+                return  # it is stored as it was sent
 
     def _metric(self, space: Space, key: MetricKey) -> CustomMetric:
         metrics = self._by_space.setdefault(space, {})
@@ -271,6 +286,8 @@ class CustomMetrics:
         self._storing = done = Promise[None]()
         try:
             await self._shard.settled()
+            while self._joining is not None:
+                await self._joining
             self._join_all()  # also what was sent by requests whose commit was made although they were refused
             await self._store()
         except StoreError as error:
@@ -284,10 +301,13 @@ class CustomMetrics:
         shard = self._shard
         packed: dict[str, bytes] = {}
         changed: list[tuple[CustomMetric, Series, set[ChunkId]]] = []
+        empty: list[CustomMetric] = []
         for number, metric in enumerate(list(self)):
             if number % _METRICS_PER_TURN == _METRICS_PER_TURN - 1:
                 await shard.turn()
             self._trim(metric)
+            if metric.is_empty:
+                empty.append(metric)
             for unit, series in metric.series.items():
                 if series.changed:
                     packed |= {
@@ -303,7 +323,7 @@ class CustomMetrics:
         for key, data in packed.items():
             self._chunks.put(key, data)
         old, self._old = self._old, []
-        self._forget(old)
+        self._forget(old, empty)
         joined, self._joined = self._joined, set()
         for key in joined:
             self._sent.remove(key)
@@ -317,7 +337,7 @@ class CustomMetrics:
                 series.changed |= chunks
             self._old += old
             raise
-        self._measure()
+        await self._turns.run(self._measure())
 
     def _trim(self, metric: CustomMetric) -> None:
         """Forget what is older than is kept."""
@@ -325,13 +345,12 @@ class CustomMetrics:
         for unit, series in metric.series.items():
             self._old += [metric.chunk_key(unit, chunk) for chunk in series.trim(now_s)]
 
-    def _forget(self, chunk_keys: Sequence[str]) -> None:
+    def _forget(self, chunk_keys: Sequence[str], empty: Iterable[CustomMetric]) -> None:
         for key in chunk_keys:
             if self._chunks.get(key) is not None:
                 self._chunks.remove(key)
-        for metric in list(self):
-            if not any(series.chunks() for series in metric.series.values()):
-                self._remove(metric)
+        for metric in empty:
+            self._remove(metric)
 
     def _remove(self, metric: CustomMetric) -> None:
         self._budget.add(metric.space.account, -metric.cost)
@@ -347,10 +366,12 @@ class CustomMetrics:
 
     # -- memory ----------------------------------------------------------------------------------------------
 
-    def _measure(self) -> None:
+    def _measure(self) -> Steps[None]:
         for metric in self:
-            before, metric.cost = metric.cost, metric.size
-            self._budget.add(metric.space.account, metric.cost - before)
+            if not self._stopped and self.get(metric.space, metric.key) is metric:
+                before, metric.cost = metric.cost, metric.size
+                self._budget.add(metric.space.account, metric.cost - before)
+            yield
 
     def _relieve(self) -> None:
         """Forget the oldest chunks of accounts above their share, until a tenth of the budget is free."""
@@ -358,7 +379,7 @@ class CustomMetrics:
         if now_ms < self._relieved_ms + _RELIEF_PAUSE_MS:
             return
         self._relieved_ms = now_ms
-        self._measure()
+        finished(self._measure())
         wanted = self._budget.bytes_max * 9 // 10
         if not self._budget.is_spent or self._storing is not None:
             return
@@ -382,7 +403,7 @@ class CustomMetrics:
             self._budget.add(metric.space.account, -freed)
             metric.cost -= freed
             forgotten.append(metric.chunk_key(unit, chunk))
-        self._forget(forgotten)
+        self._forget(forgotten, [metric for metric in metrics if metric.is_empty])
         log.warning(
             "metrics take more memory than they may: %d of the oldest chunks were forgotten", len(forgotten)
         )

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.broker.shard import Shard
 from penstock.errors import DashboardMissing, QuotaReached
-from penstock.names import PARTITION, Home
+from penstock.names import Home
 from penstock.store.changes import RecordKind
 
 
@@ -17,10 +17,6 @@ class Dashboard(msgspec.Struct, frozen=True):
     modified_ms: int
     tags: dict[str, str] = {}
 
-    @property
-    def arn(self) -> str:
-        return dashboard_arn(self.account, self.name)
-
 
 DASHBOARDS = RecordKind("dashboard", Dashboard)
 
@@ -29,8 +25,8 @@ def dashboards_home(account: str) -> Home:
     return Home.of("dashboards", account)
 
 
-def dashboard_arn(account: str, name: str) -> str:
-    return f"arn:{PARTITION}:cloudwatch::{account}:dashboard/{name}"
+def dashboard_arn(partition: str, account: str, name: str) -> str:
+    return f"arn:{partition}:cloudwatch::{account}:dashboard/{name}"
 
 
 class Dashboards:

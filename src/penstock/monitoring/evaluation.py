@@ -17,7 +17,7 @@ from penstock.broker.shard import Shard
 from penstock.errors import ExpressionInvalid, PenstockError, StoreError
 from penstock.limits import SECOND
 from penstock.metrics.alarms import AlarmPoint, AlarmRule, judge, reason_data
-from penstock.metrics.expressions import in_order, parse_expression
+from penstock.metrics.expressions import Part, in_order, parse_expression
 from penstock.metrics.functions import Environment, TimeSeries, compute
 from penstock.metrics.series import MINUTE_S
 from penstock.monitoring.actions import AlarmActions
@@ -28,6 +28,7 @@ from penstock.monitoring.due_alarms import DueAlarms
 from penstock.monitoring.reading import MetricReader, StatQuery, UnitPoints
 from penstock.names import Space
 from penstock.promise import run_detached
+from penstock.turns import Steps, Turns
 
 log = logging.getLogger("penstock.monitoring")
 
@@ -44,12 +45,14 @@ class Evaluation:
         actions: AlarmActions,
         history: AlarmHistory,
         reader: MetricReader,
+        turns: Turns,
     ) -> None:
         self._shard = shard
         self._alarms = alarms
         self._actions = actions
         self._history = history
         self._reader = reader
+        self._turns = turns
         self._due = DueAlarms()
         self._end_s = 0  # of the last look
         self._working = False
@@ -60,6 +63,7 @@ class Evaluation:
     def start(self) -> None:
         if len(self._alarms):
             self._set_timer()
+            run_detached(self._alarms.start())
 
     def stop(self) -> None:
         self._stopped = True
@@ -91,7 +95,10 @@ class Evaluation:
             await self._shard.turn()
         if self._stopped:
             return
-        self._alarms.end_waits(wall_ms)
+        self._alarms.follow_all()
+        await self._alarms.end_all_waits()
+        if self._stopped:
+            return
         if self._end_s % _FORGET_EVERY_S == 0:
             self._history.forget_old(wall_ms)
         self._actions.run()
@@ -137,11 +144,13 @@ class Evaluation:
         for alarm, queries, end_s in zip(alarms, asked, ends_s, strict=True):
             found = {id: next(answers) for id, _ in queries}
             await self._shard.turn()
-            present = self._alarms.get(alarm.space, alarm.name)
-            if present is None or present.config != alarm.config or self._shard.released:
-                continue  # it was changed meanwhile
             try:
-                self._judge(present, found, end_s)
+                points = await self._points(alarm, found, end_s)
+                present = self._alarms.get(alarm.space, alarm.name)
+                if present is None or present.config != alarm.config or self._shard.released:
+                    continue  # it was changed meanwhile
+                self._judge(present, points, end_s)
+                self._alarms.follow(alarm.space)  # not waited for: other accounts have their turn
             except PenstockError:
                 raise
             except Exception as error:
@@ -154,14 +163,18 @@ class Evaluation:
         assert rule is not None
         return self._end_s - self._end_s % (MINUTE_S if rule.period_s >= MINUTE_S else TICK_S)
 
-    def _judge(self, alarm: Alarm, found: dict[str, list[UnitPoints]], end_s: int) -> None:
-        config, rule = alarm.config, alarm.config.rule
+    async def _points(self, alarm: Alarm, found: dict[str, list[UnitPoints]], end_s: int) -> list[AlarmPoint]:
+        rule = alarm.config.rule
         assert rule is not None
         try:
-            points = _points(alarm, rule, found, end_s)
+            return await self._turns.run(_points(alarm, rule, found, end_s), alarm.space.account)
         except ExpressionInvalid as error:
             log.warning("the alarm %s cannot be evaluated: %s", alarm.name, error)
-            points = []
+            return []
+
+    def _judge(self, alarm: Alarm, points: list[AlarmPoint], end_s: int) -> None:
+        config, rule = alarm.config, alarm.config.rule
+        assert rule is not None
         judgement = judge(rule, points, alarm.status.state, end_s)
         if judgement.state == alarm.status.state:
             return
@@ -199,7 +212,7 @@ def _stat_query(space: Space, stat: MetricStat, rule: AlarmRule, end_s: int) -> 
 
 def _points(
     alarm: Alarm, rule: AlarmRule, found: dict[str, list[UnitPoints]], end_s: int
-) -> list[AlarmPoint]:
+) -> Steps[list[AlarmPoint]]:
     """Raises ExpressionInvalid."""
     if alarm.config.stat is not None:
         chosen = one_unit(found[""])
@@ -207,8 +220,8 @@ def _points(
             return []
         samples = chosen.values(1)
         return [AlarmPoint(at_s, value, samples.get(at_s)) for at_s, value in chosen.values().items()]
-    series = _computed(alarm.config.queries, found, end_s - rule.range_s, end_s, rule.period_s)
-    return [AlarmPoint(at_s, value) for at_s, value in sorted(series.values.items())]
+    series = yield from _computed(alarm.config.queries, found, end_s - rule.range_s, end_s, rule.period_s)
+    return [AlarmPoint(at_s, value) for at_s, value in series.points()]
 
 
 def one_unit(units: Iterable[UnitPoints]) -> UnitPoints | None:
@@ -218,18 +231,23 @@ def one_unit(units: Iterable[UnitPoints]) -> UnitPoints | None:
 
 def _computed(
     queries: Sequence[AlarmQuery], found: dict[str, list[UnitPoints]], start_s: int, end_s: int, period_s: int
-) -> TimeSeries:
+) -> Steps[TimeSeries]:
     """The query whose result is compared with the threshold. Raises ExpressionInvalid."""
     metrics: dict[str, TimeSeries] = {}
     for query in queries:
         if query.stat is not None:
             chosen = one_unit(found[query.id])
             values = {} if chosen is None else chosen.values()
-            metrics[query.id] = TimeSeries(values, query.stat.period_s, query.id)
+            metrics[query.id] = TimeSeries.of(values, query.stat.period_s, query.id)
+            yield
     given = Environment(start_s, end_s, period_s, metrics, list(metrics.items()))
-    expressions = {query.id: parse_expression(query.expression) for query in queries if query.expression}
-    for id in in_order(expressions, frozenset(metrics)):
-        value = compute(expressions[id], given)
+    expressions: dict[str, Part] = {}
+    for query in queries:
+        if query.expression:
+            expressions[query.id] = parse_expression(query.expression)
+            yield
+    for id in (yield from in_order(expressions, frozenset(metrics))):
+        value = yield from compute(expressions[id], given)
         if isinstance(value, float | str):
             raise ExpressionInvalid(f"the result of {id} is not a time series")
         given.values[id] = value

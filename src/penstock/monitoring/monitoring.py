@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.broker.shard import Shard
-from penstock.clock import Clock
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import ALARMS, HISTORY, PENDING, alarms_home
@@ -45,12 +44,14 @@ class ShardMonitoring:
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits = monitoring.limits
         self.shard: Shard = partition.shard
-        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max)
+        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
-        self.alarms = AlarmTable(self.shard, self.history, self.actions.add, limits.alarms_max)
-        self.evaluation = Evaluation(self.shard, self.alarms, self.actions, self.history, monitoring.reader)
+        self.alarms = AlarmTable(self.shard, self.history, self.actions, limits, monitoring.turns)
+        self.evaluation = Evaluation(
+            self.shard, self.alarms, self.actions, self.history, monitoring.reader, monitoring.turns
+        )
 
     def start(self) -> None:
         self.metrics.start()
@@ -60,6 +61,7 @@ class ShardMonitoring:
     def stop(self) -> None:
         self.metrics.stop()
         self.actions.stop()
+        self.alarms.stop()
         self.evaluation.stop()
 
 
@@ -67,19 +69,18 @@ class Monitoring:
     def __init__(
         self,
         broker: Broker,
-        clock: Clock,
         texts: AlarmTexts,
         post: PostWebhook,
         limits: MonitoringLimits | None = None,
         queues: Callable[[Partition], QueueMetricSource] = QueueSource,
     ) -> None:
-        """Before the first shard of the broker is opened. ``clock``: where no shard is open here."""
+        """Before the first shard of the broker is opened."""
         self.limits = limits or MonitoringLimits()
         self.budget = MetricBudget(self.limits.metrics_bytes_max)
         self.texts = texts
         self.post = post
+        self.turns = broker.turns
         self._broker = broker
-        self._clock = clock
         self._shards: dict[Partition, ShardMonitoring] = {}
         self.reader = MetricReader(broker, lambda partition: self._shards[partition].metrics, queues)
         broker.extend(self._open)
@@ -108,7 +109,4 @@ class Monitoring:
 
     def wall_ms(self) -> int:
         """The time that metrics and alarms go by."""
-        for partition in self._shards:
-            if not partition.shard.released:
-                return partition.shard.clock.wall_ms()
-        return self._clock.wall_ms()
+        return self._broker.wall_ms()

@@ -6,23 +6,24 @@ for everything that it owns, and computes the statistics itself: only numbers tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from penstock.broker.other_shards import OwnedShards, ShardQuestion
-from penstock.metrics.series import HOUR_S, MetricKey, Point
+from penstock.metrics.series import MetricKey, Point, Series
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
 from penstock.names import QueueName, Space, shard_of
+from penstock.turns import Steps, in_pieces
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.partition import Partition
 
 _KEYS_PER_TURN = 1000
-_LONG_S = HOUR_S  # reading the values of more takes a while: then the loop has its turn
+_BUCKETS_PER_STEP = 20
 
 QUEUE_NAMESPACE, QUEUE_DIMENSION = "AWS/SQS", "QueueName"
 
@@ -43,6 +44,10 @@ class StatQuery(msgspec.Struct, frozen=True, array_like=True):
         if queue is not None:
             return shard_of(queue, shards)
         return metrics_home(self.space, self.metric.namespace).shard(shards)
+
+    def units_of(self, units: Iterable[str]) -> list[str]:
+        """Those that are asked for, in order."""
+        return sorted(units) if self.unit is None else [unit for unit in units if unit == self.unit]
 
     @property
     def queue(self) -> QueueName | None:
@@ -181,17 +186,14 @@ class MetricReader:
             if of_queues:
                 answers = await self._queues(partition).read([query for _, query in of_queues])
                 for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
-                    found[number] = _unit_points(query, {unit: points})
+                    steps = _unit_points(query, {unit: points})
+                    found[number] = await self._broker.turns.run(steps, query.space.account)
             for number, query in here:
                 if query.queue is None:
                     metric = self._custom(partition).get(query.space, query.metric)
-                    units = {} if metric is None else metric.series
-                    times = query.start_s, query.end_s, query.period_s
-                    found[number] = _unit_points(
-                        query, {unit: each.read(*times) for unit, each in units.items()}
-                    )
-                    if query.end_s - query.start_s > _LONG_S:
-                        await partition.shard.turn()
+                    if metric is not None:
+                        steps = _read(query, metric.series)
+                        found[number] = await self._broker.turns.run(steps, query.space.account)
         return found
 
     async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:
@@ -226,18 +228,28 @@ def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
     return QueueName(space.account, space.region, metric.dimensions[0][1])
 
 
-def _unit_points(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> list[UnitPoints]:
+def _read(query: StatQuery, series: Mapping[str, Series]) -> Steps[list[UnitPoints]]:
+    """``series``: by unit."""
+    by_unit: dict[str, list[Point]] = {}
+    for unit in query.units_of(series):
+        by_unit[unit] = yield from series[unit].read(query.start_s, query.end_s, query.period_s)
+    return (yield from _unit_points(query, by_unit))
+
+
+def _unit_points(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> Steps[list[UnitPoints]]:
     """The units with values, in order."""
     computing = [statistic(name) for name in query.statistics]
-    return [
-        UnitPoints(
-            unit,
-            [at_s for at_s, _ in points],
-            [[compute(bucket) for _, bucket in points] for compute in computing],
-        )
-        for unit, points in sorted(by_unit.items())
-        if points and query.unit in (None, unit)
-    ]
+    found: list[UnitPoints] = []
+    for unit in query.units_of(by_unit):
+        points = by_unit[unit]
+        columns: list[list[float | None]] = [[] for _ in computing]
+        for piece in in_pieces(points, max(1, _BUCKETS_PER_STEP // len(computing))):
+            for column, compute in zip(columns, computing, strict=True):
+                column += [compute(bucket) for _, bucket in piece]
+            yield
+        if points:
+            found.append(UnitPoints(unit, [at_s for at_s, _ in points], columns))
+    return found
 
 
 def _first(found: list[ListedMetric], metrics_max: int) -> list[ListedMetric]:

@@ -12,13 +12,13 @@ from base64 import b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from penstock.errors import FilterInvalid, FilterTooSlow
 from penstock.limits import SECOND
-from penstock.names import Arn
+from penstock.names import Arn, without_partition
 from penstock.queues.json_path import parse_condition
 from penstock.queues.messages import Attribute, Content, State
 from penstock.store.changes import EntryRow
@@ -28,14 +28,29 @@ if TYPE_CHECKING:
 
 STATES = {"visible": State.READY, "delayed": State.DELAYED, "in_flight": State.IN_FLIGHT}
 
-_TEXT_LENGTH_MAX = 1000  # of each text: tasks store their filter with every step, and reading one takes time
+_TEXT_LENGTH_MAX = 1000  # of each text: tasks store their filter, and reading one takes time
+_LENGTHS_MAX = {
+    "id": 36,  # SQS: an id is a UUID
+    "regex": 500,  # compiling some patterns takes time by the square of their length
+}
+_IDS_MAX = 100
 _ATTRIBUTES_MAX = 10  # SQS: a message has no more
+_CUT_LENGTH, _CUT_IDS = 100, 10  # of what is shown of a filter
 _PATTERN_SIZE_MAX = 20_000
+_COUNT_WEIGHT = 10  # a repetition of something takes so many times the memory of a character
+_PARENTHESES_MAX = 40  # each level of alternatives in alternatives takes the time of all within
+_PATTERNS_KEPT = 32  # each takes less than a megabyte
 _SECONDS_MAX = 1e9
+# What is cheap to compile, which is what Python's re takes as well. Of the rest, case folding to several characters
+# (the flags f and V1) takes seconds and gigabytes, endless calls of groups fill the memory, and spaces and comments
+# (the flag x) hide repetitions from the estimate below.
 _UNSUPPORTED = re.compile(
-    r"""(?<!\\)(?:\\\\)*\(\?(?:   # a parenthesis that is not escaped
-    [\w-]*x                       # the flag x: spaces and comments would hide repetitions from the estimate below
-    | R | [+-]?[0-9] | & | P>     # a call of the pattern or of a group: endless ones fill the memory
+    r"""(?<!\\)(?:\\\\)*(?:         # not escaped
+    \(\?(?!                         # a parenthesis with a meaning that is none of these:
+        [:>=!<(] | P[<=]            # groups, lookarounds, conditions, references to groups
+        | [aimsu]*(?:-[ims]*)?[:)]  # flags
+    )
+    | \\[LRX]                       # a named list, any line break, any grapheme: each is a large pattern
     )""",
     re.VERBOSE,
 )
@@ -59,6 +74,7 @@ class RegexBudget:
                 raise TimeoutError
             return pattern.search(text, timeout=self._left_s, concurrent=True) is not None
         except TimeoutError:
+            self._left_s = 0.0  # the library goes by the time of all threads
             raise FilterTooSlow(
                 "regex: the search takes too long; write a pattern without repetitions of repetitions such as (a+)+, "
                 "or narrow the messages down by other conditions"
@@ -114,11 +130,26 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def _check_lengths(self) -> None:
         for name in self.__struct_fields__:
             given = getattr(self, name)
+            most = _LENGTHS_MAX.get(name, _TEXT_LENGTH_MAX)
             for text in given if isinstance(given, tuple) else (given,):
-                if isinstance(text, str) and len(text) > _TEXT_LENGTH_MAX:
-                    raise FilterInvalid(f"{name}: write at most {_TEXT_LENGTH_MAX} characters")
-        if len(self.attribute) > _ATTRIBUTES_MAX:
-            raise FilterInvalid(f"attribute: write at most {_ATTRIBUTES_MAX} of them")
+                if isinstance(text, str) and len(text) > most:
+                    raise FilterInvalid(f"{name}: write at most {most} characters")
+        for name, most in (("attribute", _ATTRIBUTES_MAX), ("id", _IDS_MAX)):
+            if len(getattr(self, name)) > most:
+                raise FilterInvalid(f"{name}: write at most {most} of them")
+
+    def cut(self) -> MessageFilter:
+        """What is shown of it in lists: the first ids, and the start of each text."""
+        return msgspec.structs.replace(
+            self,
+            body=_start(self.body),
+            regex=_start(self.regex),
+            json=_start(self.json),
+            attribute=tuple(_start(text) for text in self.attribute[:_ATTRIBUTES_MAX]),
+            group=_start(self.group),
+            id=tuple(_start(text) for text in self.id[:_CUT_IDS]),
+            source=_start(self.source),
+        )
 
     @property
     def needs_content(self) -> bool:
@@ -161,10 +192,15 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 _EVERYTHING = MessageFilter()
+_Text = TypeVar("_Text", str, str | None)
+
+
+def _start(text: _Text) -> _Text:
+    return text if text is None or len(text) <= _CUT_LENGTH else f"{text[:_CUT_LENGTH]}…"
 
 
 def _is_source(arn: str | None, wanted: str) -> bool:
-    if arn is None or arn == wanted:
+    if arn is None or without_partition(arn) == without_partition(wanted):
         return arn is not None
     source = Arn.parse(arn)
     return source is not None and source.queue.name == wanted
@@ -187,22 +223,29 @@ def _is_json_with(body: str, condition: str) -> bool:
     return parse_condition(condition).holds(document)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(_PATTERNS_KEPT)
 def compile_pattern(text: str) -> regex.Pattern[str]:
-    """Raises FilterInvalid."""
+    """Takes a few milliseconds at most, whatever the pattern. Raises FilterInvalid."""
     import regex  # takes time at the start of a server, and most never search
 
     if _UNSUPPORTED.search(text):
-        raise FilterInvalid("regex: write the pattern without the flag x, and without recursion such as (?R)")
+        raise FilterInvalid(
+            r"regex: write the pattern without flags other than a, i, m, s and u, and without comments, recursion "
+            r"such as (?R), (?|, \L, \R and \X"
+        )
+    if text.count("(") > _PARENTHESES_MAX:
+        raise FilterInvalid(f"regex: write at most {_PARENTHESES_MAX} groups")
     # A repeated group is compiled more than once, a nested one many times: that has taken gigabytes of memory.
     # What only looks like a group counts as one, so that nothing can hide from the estimate.
     repeats = prod(max(2, int(times or 0)) for times in _REPEATED_GROUP.findall(text))
-    if repeats * (len(text) + sum(map(int, _REPEATED.findall(text)))) > _PATTERN_SIZE_MAX:
+    if repeats * (len(text) + _COUNT_WEIGHT * sum(map(int, _REPEATED.findall(text)))) > _PATTERN_SIZE_MAX:
         raise FilterInvalid(
             "regex: the pattern repeats too much; write fewer repeated groups, or smaller counts"
         )
     try:
-        return regex.compile(text)
+        return regex.compile(text, regex.VERSION0, cache_pattern=False)  # version 1 folds as the flag f does
     # ValueError: flags that exclude each other.
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
         raise FilterInvalid(f"regex: {error}; write a regular expression as Python's re takes it") from None
+    finally:
+        regex.purge()  # else it keeps the text of each pattern

@@ -5,6 +5,10 @@ so far are used up at the steady rate. A request is accepted if that time is les
 time has passed need not be remembered. If more than ``CALLERS_MAX`` are busy at once, the others share one allowance,
 so that using many names gains nothing.
 
+A request that computes for long counts as several: for each ``WORK_S`` of computing as one more, from the time at
+which it ends. At 1,000 requests a second, 8 s of computing use up 1.6 s of the allowance. Low rates would make the
+caller wait for many minutes: it waits at most ``WAIT_MAX`` times as long as it computed.
+
 Several processes of one machine share the numbers in memory that all of them map: a limit holds for them together.
 """
 
@@ -16,7 +20,14 @@ from hashlib import blake2b
 
 CALLERS_MAX = 100_000
 _OTHERS = ""
+WORK_S = 0.005
+WAIT_MAX = 4
 _CLEANUP_S = 1.0  # looking at all callers takes milliseconds
+
+
+def _cost_s(work_s: float, interval_s: float) -> float:
+    """How much of a caller's time is used up by computing for so long."""
+    return work_s * min(interval_s / WORK_S, WAIT_MAX)
 
 
 class Throttle:
@@ -52,6 +63,13 @@ class Throttle:
         name = self._counted_as(caller)
         if name in self._used_up_s:
             self._used_up_s[name] -= self._interval_s
+
+    def worked(self, caller: str, seconds: float, now_s: float) -> None:
+        """An accepted request has computed for so long, and ends. It may have been forgotten meanwhile."""
+        if caller not in self._used_up_s and len(self._used_up_s) >= self._callers_max:
+            caller = self._name_if_full(caller, now_s)
+        used_up_s = max(self._used_up_s.get(caller, now_s), now_s)
+        self._used_up_s[caller] = used_up_s + _cost_s(seconds, self._interval_s)
 
     def _counted_as(self, caller: str) -> str:
         return caller if caller in self._used_up_s else _OTHERS
@@ -99,6 +117,10 @@ class SharedThrottle:
 
     def give_back(self, caller: str) -> None:
         self._used_up_s[self._slot(caller)] -= self._interval_s
+
+    def worked(self, caller: str, seconds: float, now_s: float) -> None:
+        slot = self._slot(caller)
+        self._used_up_s[slot] = max(self._used_up_s[slot], now_s) + _cost_s(seconds, self._interval_s)
 
     def _slot(self, caller: str) -> int:
         digest = blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).digest()

@@ -1,22 +1,27 @@
 """Smithy RPC v2 CBOR: ``POST /service/NAME/operation/ACTION`` with a body in CBOR (RFC 8949).
 
 The codec is our own: the protocol uses a small part of CBOR, the depth and the members of a request must be bounded
-while it is read, and a library would bring tags that create objects, which no service wants.
+while it is read, and a library would bring tags that create objects, which no service wants. A request may have a
+hundred thousand members, so that reading pauses after every few hundred.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import msgspec
 
+from penstock.turns import Steps, finished
 from penstock.wire.faults import malformed_input
 from penstock.wire.json import error_members
+from penstock.wire.long_lists import EncodedList
 from penstock.wire.service import Action, Fault, HttpRequest, Response, error_headers
-from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape, utf8_text
-from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
+from penstock.wire.shapes import Field, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape, utf8_text
+from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, struct_steps, too_many_members
 
 _NAME = b"rpc-v2-cbor"
 _CONTENT_TYPE = b"application/cbor"
@@ -28,10 +33,14 @@ _DEPTH_MAX = 32
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 _INDEFINITE = 31
 _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}  # bytes that follow with the argument
-_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+_FLOATS = {low: struct.Struct(form) for low, form in ((25, ">e"), (26, ">f"), (27, ">d"))}
 _SIMPLE_VALUES = {20: False, 21: True, 22: None, 23: None}  # 23 is undefined
-_BREAK = object()
+_BREAK, _NO_KEY = object(), object()
+_ITEMS_PER_STEP = 256
 _TIME = b"\xc1"  # tag 1: seconds since 1970
+
+# AWS: lists and maps are written with an indefinite length.
+_LIST_BEGIN, _MAP_BEGIN, _END = b"\x9f", b"\xbf", b"\xff"
 
 
 def is_cbor(request: HttpRequest) -> bool:
@@ -67,6 +76,15 @@ class CborProtocol:
         _write_shaped(parts, response, struct_shape(action.response))
         return Response(200, headers, b"".join(parts))
 
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[EncodedList]:
+        assert isinstance(field.shape, ListOf)
+        parts: list[bytes] = []
+        for piece in pieces:
+            for member in piece:
+                _write_shaped(parts, member, field.shape.member)
+            yield
+        return EncodedList(b"".join(parts))
+
     def error(self, fault: Fault, request_id: str) -> Response:
         headers = error_headers(fault, _CONTENT_TYPE, request_id)
         headers += [_SMITHY_PROTOCOL, (b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode())]
@@ -86,21 +104,45 @@ class CborDecoder:
     def __call__(self, body: bytes) -> msgspec.Struct:
         """Raises Fault, whatever the bytes are."""
         value = decode(body, self._members_max) if body else {}
-        if not isinstance(value, dict):
-            raise malformed_input("The request body must be a CBOR map.")
-        return read_struct(value, self._shape, MemberBudget(self._members_max))
+        return read_struct(_map_of(value), self._shape, MemberBudget(self._members_max))
+
+    def steps(self, body: bytes) -> Steps[msgspec.Struct]:
+        value = yield from decode_steps(body, self._members_max)
+        return (yield from struct_steps(_map_of(value), self._shape, MemberBudget(self._members_max)))
+
+
+def _map_of(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise malformed_input("The request body must be a CBOR map.")
+    return value
 
 
 def decode(data: bytes, members_max: int = 0) -> Any:
     """The one data item that ``data`` holds. Raises Fault. ``members_max``: of all arrays and maps; 0: as usual."""
+    return finished(decode_steps(data, members_max))
+
+
+def decode_steps(data: bytes, members_max: int) -> Steps[Any]:
     reader = _ItemReader(data, members_max or ALL_MEMBERS_MAX)
     try:
-        value = reader.item(0)
+        value = yield from reader.item()
     except (ValueError, struct.error):
         raise malformed_input("The request body is not valid CBOR.") from None
     if value is _BREAK or reader.at != len(data):
         raise malformed_input("The request body is not valid CBOR.")
     return value
+
+
+class _Open:
+    """An array or map that is being read."""
+
+    __slots__ = ("depth", "key", "left", "members")
+
+    def __init__(self, members: list[Any] | dict[str, Any], left: int | None, depth: int) -> None:
+        self.members = members
+        self.left = left  # how many members are to come; None: until there is a break
+        self.depth = depth  # of its members
+        self.key: Any = _NO_KEY  # of a map: that of the value which comes next
 
 
 class _ItemReader:
@@ -113,27 +155,75 @@ class _ItemReader:
         self._members_max = self._members_left = members_max
         self.at = 0
 
-    def item(self, depth: int) -> Any:
+    def item(self) -> Steps[Any]:
+        """The next item with all that is in it. Without recursion, so that it can pause wherever it is."""
+        around: list[_Open] = []
+        for number in count(1):
+            if number % _ITEMS_PER_STEP == 0:
+                yield
+            value = self._begin(around[-1].depth if around else 0)
+            if type(value) is _Open:
+                if value.left != 0:
+                    around.append(value)
+                    continue
+                value = value.members
+            while around and self._ends(around[-1], value):
+                value = around.pop().members
+            if not around:
+                return value
+
+    def _begin(self, depth: int) -> Any:
+        """A scalar, a break, or an array or map without its members."""
         if depth > _DEPTH_MAX:
             raise ValueError("nested too deeply")
-        first = self._take(1)[0]
+        try:
+            first = self._data[self.at]
+        except IndexError:
+            raise ValueError("cut short") from None
+        self.at += 1
         major, low = first >> 5, first & 31
         if major == _SIMPLE:
             return self._simple(low)
-        length = self._argument(low)
-        if major == _TEXT:
-            return utf8_text(self._string(_TEXT, length))
-        if major == _BYTES:
-            return self._string(_BYTES, length)
+        length = low if low < 24 else self._argument(low)
+        if major in (_TEXT, _BYTES):
+            string = self._chunks(major) if length is None else self._take(length)
+            return string if major == _BYTES else utf8_text(string)
         if major == _ARRAY:
-            return self._array(length, depth)
+            return _Open([], length, depth + 1)
         if major == _MAP:
-            return self._map(length, depth)
+            return _Open({}, length, depth + 1)
         if length is None:
             raise ValueError("an indefinite length where there is none")
         if major == _TAG:
-            return self.item(depth + 1)  # the value says enough; tag 1 is a time in seconds
+            self._count_member()
+            return self._begin(depth + 1)  # the value says enough; tag 1 is a time in seconds
         return length if major == _UNSIGNED else -1 - length
+
+    def _ends(self, container: _Open, value: Any) -> bool:
+        """Put an item into an array or map. Whether that was its end."""
+        key = container.key
+        members: Any = container.members
+        if key is _NO_KEY:
+            if value is _BREAK and container.left is None:
+                return True
+            if type(members) is dict:
+                container.key = value
+                return False
+            if value is _BREAK:
+                raise ValueError("a break in an array of a known length")
+            members.append(value)
+        else:
+            container.key = _NO_KEY
+            if type(key) is not str or value is _BREAK:
+                raise ValueError("a key that is not text, or no value")
+            members[key] = value
+        self._members_left -= 1
+        if self._members_left < 0:
+            raise too_many_members(self._members_max)
+        if container.left is None:
+            return False
+        container.left -= 1
+        return container.left == 0
 
     def _take(self, length: int) -> bytes:
         taken = self._data[self.at : self.at + length]
@@ -154,16 +244,15 @@ class _ItemReader:
 
     def _simple(self, low: int) -> Any:
         if low in _FLOATS:
-            return struct.unpack(_FLOATS[low], self._take(_SIZES[low]))[0]
+            return _FLOATS[low].unpack(self._take(_SIZES[low]))[0]
         if low == _INDEFINITE:
             return _BREAK
         if low not in _SIMPLE_VALUES:
             raise ValueError("an unknown simple value")
         return _SIMPLE_VALUES[low]
 
-    def _string(self, major: int, length: int | None) -> bytes:
-        if length is not None:
-            return self._take(length)
+    def _chunks(self, major: int) -> bytes:
+        """A string of indefinite length."""
         chunks = []
         while (first := self._take(1)[0]) != _SIMPLE << 5 | _INDEFINITE:
             if first >> 5 != major:
@@ -173,34 +262,9 @@ class _ItemReader:
                 raise ValueError("a chunk of indefinite length")
             chunks.append(self._take(chunk_length))
             self._count_member()
+            if len(chunks) > ALL_MEMBERS_MAX:
+                raise too_many_members(ALL_MEMBERS_MAX)
         return b"".join(chunks)
-
-    def _array(self, length: int | None, depth: int) -> list[Any]:
-        members: list[Any] = []
-        while length is None or len(members) < length:
-            member = self.item(depth + 1)
-            if member is _BREAK:
-                if length is not None:
-                    raise ValueError("a break in an array of a known length")
-                break
-            self._count_member()
-            members.append(member)
-        return members
-
-    def _map(self, length: int | None, depth: int) -> dict[str, Any]:
-        members: dict[str, Any] = {}
-        count = 0
-        while length is None or count < length:
-            key = self.item(depth + 1)
-            if key is _BREAK and length is None:
-                break
-            value = self.item(depth + 1)
-            if not isinstance(key, str) or value is _BREAK:
-                raise ValueError("a key that is not text, or no value")
-            self._count_member()
-            count += 1
-            members[key] = value
-        return members
 
     def _count_member(self) -> None:
         self._members_left -= 1
@@ -222,22 +286,26 @@ def _write_shaped(parts: list[bytes], value: Any, shape: Shape) -> None:
             if shape.is_time:
                 parts.append(_TIME)
             _write(parts, float(value) if shape.type is float else value)
+        case ListOf() if isinstance(value, EncodedList):
+            parts += (_LIST_BEGIN, value.members, _END)
         case ListOf():
-            parts.append(_head(_ARRAY, len(value)))
+            parts.append(_LIST_BEGIN)
             for member in value:
                 _write_shaped(parts, member, shape.member)
+            parts.append(_END)
         case MapOf():
-            parts.append(_head(_MAP, len(value)))
+            parts.append(_MAP_BEGIN)
             for key, member in value.items():
                 _write(parts, key)
                 _write_shaped(parts, member, shape.value)
+            parts.append(_END)
         case StructOf():
-            members = [(field, getattr(value, field.name)) for field in shape.fields]
-            members = [(field, member) for field, member in members if member is not None]
-            parts.append(_head(_MAP, len(members)))
-            for field, member in members:
-                _write(parts, field.name)
-                _write_shaped(parts, member, field.shape)
+            parts.append(_MAP_BEGIN)
+            for field in shape.fields:
+                if (member := getattr(value, field.name)) is not None:
+                    _write(parts, field.name)
+                    _write_shaped(parts, member, field.shape)
+            parts.append(_END)
 
 
 def _write(parts: list[bytes], value: Any) -> None:
@@ -258,15 +326,17 @@ def _write(parts: list[bytes], value: Any) -> None:
             text = value.encode()
             parts += (_head(_TEXT, len(text)), text)
         case list():
-            parts.append(_head(_ARRAY, len(value)))
+            parts.append(_LIST_BEGIN)
             for member in value:
                 _write(parts, member)
+            parts.append(_END)
         case dict():
-            members = {key: member for key, member in value.items() if member is not None}
-            parts.append(_head(_MAP, len(members)))
-            for key, member in members.items():
-                _write(parts, key)
-                _write(parts, member)
+            parts.append(_MAP_BEGIN)
+            for key, member in value.items():
+                if member is not None:
+                    _write(parts, key)
+                    _write(parts, member)
+            parts.append(_END)
         case _:
             raise TypeError(f"no CBOR type for {type(value).__name__}")
 

@@ -10,10 +10,12 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock.turns import Steps
 from penstock.wire.faults import malformed_input
 from penstock.wire.service import HttpRequest
 
 UNCOMPRESSED_BYTES_MAX = 4 * 1024 * 1024
+_BYTES_PER_STEP = 16 * 1024  # of the compressed body
 _GZIP = 16 + zlib.MAX_WBITS
 _ENCODINGS = (b"gzip", b"x-gzip")
 
@@ -25,7 +27,7 @@ class UncompressedRequest(NamedTuple):
     body: bytes
 
 
-def uncompressed(request: HttpRequest) -> HttpRequest:
+def uncompressed(request: HttpRequest) -> Steps[HttpRequest]:
     """Raises Fault."""
     encoding = request.headers[b"content-encoding"].strip().lower()
     if encoding in (b"", b"identity", b"amz-1.0"):
@@ -33,12 +35,20 @@ def uncompressed(request: HttpRequest) -> HttpRequest:
     if encoding not in _ENCODINGS:
         raise malformed_input("The header Content-Encoding has an unknown value: expected gzip or identity.")
     reader = zlib.decompressobj(_GZIP)
-    try:
-        body = reader.decompress(request.body, UNCOMPRESSED_BYTES_MAX)
-    except zlib.error:
-        raise malformed_input("The request body is not valid gzip.") from None
-    if reader.unconsumed_tail:
-        raise malformed_input(f"The request body has more than {UNCOMPRESSED_BYTES_MAX} bytes uncompressed.")
+    parts: list[bytes] = []
+    left = UNCOMPRESSED_BYTES_MAX
+    for at in range(0, len(request.body), _BYTES_PER_STEP):
+        try:
+            part = reader.decompress(request.body[at : at + _BYTES_PER_STEP], left + 1)
+        except (zlib.error, EOFError):
+            raise malformed_input("The request body is not valid gzip.") from None
+        left -= len(part)
+        if left < 0:
+            raise malformed_input(
+                f"The request body has more than {UNCOMPRESSED_BYTES_MAX} bytes uncompressed."
+            )
+        parts.append(part)
+        yield
     if not reader.eof or reader.unused_data:
         raise malformed_input("The request body is not valid gzip.")
-    return UncompressedRequest(request.method, request.target, request.headers, body)
+    return UncompressedRequest(request.method, request.target, request.headers, b"".join(parts))

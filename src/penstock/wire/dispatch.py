@@ -8,23 +8,33 @@ logged without the text of the error.
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
+from math import inf
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from penstock.errors import NotOwned, SignatureMissing, StoreError
+from penstock.errors import DecideAgain, NotOwned, SignatureMissing, StoreError, TooManyWaiting
 from penstock.metrics.histogram import Histogram
-from penstock.promise import Running
+from penstock.promise import Promise, Running, run, start
+from penstock.turns import WAITING_MAX, Steps, Turns
 from penstock.wire.cbor import CborProtocol, is_cbor, service_and_action
 from penstock.wire.compression import uncompressed
-from penstock.wire.faults import internal_error, invalid_action, no_such_path, store_fault, wrong_service
+from penstock.wire.faults import (
+    access_denied,
+    internal_error,
+    invalid_action,
+    no_such_path,
+    request_throttled,
+    store_fault,
+    wrong_service,
+)
 from penstock.wire.json import FRAMEWORK_ERRORS, JSON_TYPES, JsonProtocol
-from penstock.wire.query import PARAMETERS_MAX, Form, is_query, read_query
+from penstock.wire.long_lists import encode_lists
+from penstock.wire.query import Form, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol, no_operation
 from penstock.wire.rest_json import RestJsonProtocol, RestRequest, UriTemplate
 from penstock.wire.service import (
@@ -36,11 +46,13 @@ from penstock.wire.service import (
     Response,
     ResponseWriter,
     Service,
+    StepwiseDecoder,
     WireProtocol,
 )
-from penstock.wire.shapes import AtRoot
+from penstock.wire.shapes import AtRoot, resource_members, struct_shape
 
 Done = Callable[[Response], None]
+T = TypeVar("T")
 
 
 class Recorder(Protocol):
@@ -70,9 +82,12 @@ PassOn = Callable[[Any, Done, int], None]
 """(request, what takes its response, shard): another process owns the shard, and nothing was decided here."""
 
 _log = logging.getLogger("penstock.wire")
+_LONG_BYTES = (
+    4096  # of a request that is decoded in turns, if its action takes such: this many take milliseconds
+)
+_WAITING_BYTES_MAX = 32 * 1024 * 1024  # of requests of one account, about
 _ACTION_SHOWN_MAX = 128
 _PATH_SHOWN_MAX = 256
-_ACTION = re.compile(rb"(?:^|&)Action=([A-Za-z]{1,128})(?:&|$)")
 _QUERY_JSON = QueryJsonWriter()
 _BARE_XML = QueryProtocol("")
 _BARE_CBOR = CborProtocol("")
@@ -87,11 +102,20 @@ class _Route(msgspec.Struct, frozen=True):
     writer: ResponseWriter
     recorded: bool  # even if it succeeds
     meter: Meter | None
-    plain_writer: ResponseWriter | None = None  # if clients without x-amzn-query-mode get other statuses
+    plain_writer: ResponseWriter | None = None  # if clients without a query mode get other statuses
+    # Reads what names the resource, and nothing else; None: that is no shorter.
+    decode_resource: Callable[[Any], msgspec.Struct] | None = None
+    # Decodes long requests in turns; None: there are none, or this one was decoded.
+    decode_steps: Callable[[Any], Steps[msgspec.Struct]] | None = None
+
+    def decoded(self, promise: Promise[msgspec.Struct]) -> _Route:
+        """The route of one request that was decoded."""
+        return msgspec.structs.replace(self, decode=lambda _: promise.result(), decode_steps=None)
 
     def writer_for(self, request: HttpRequest) -> ResponseWriter:
-        plain = self.plain_writer
-        return self.writer if plain is None or b"x-amzn-query-mode" in request.headers else plain
+        if self.plain_writer is None or request.headers.get(b"x-amzn-query-mode", b"").lower() == b"true":
+            return self.writer
+        return self.plain_writer
 
 
 _Found = tuple[_Route, ResponseWriter, Any]
@@ -105,10 +129,12 @@ class Dispatcher:
         authorize: Authorize | None = None,
         pass_on: PassOn | None = None,
         meter: Callable[[Service, Action], Meter] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """Without ``authorize`` every caller may do everything: the server is open. Without ``pass_on`` this process
-        owns all shards. ``meter`` gives what measures an action."""
+        owns all shards. ``meter`` gives what measures an action. ``turns``: in which large responses are encoded."""
         self._meter = meter
+        self._turns = turns or Turns()
         self._recorder = recorder
         self._authorize = authorize
         self._pass_on = pass_on
@@ -152,35 +178,65 @@ class Dispatcher:
     ) -> _Route:
         meter = None if self._meter is None else self._meter(service, action)
         recorded = self._recorder is not None and self._recorder.wants(action)
-        return _Route(service, action, protocol.decoder(action), protocol, recorded, meter, plain)
+        decode_resource = None
+        if action.anonymous and self._authorize is not None and (named := resource_members(action.request)):
+            decode_resource = protocol.decoder(msgspec.structs.replace(action, request=named))
+        decode = protocol.decoder(action)
+        steps = decode.steps if action.members_max and isinstance(decode, StepwiseDecoder) else None
+        return _Route(service, action, decode, protocol, recorded, meter, plain, decode_resource, steps)
 
-    def answer(self, request: HttpRequest, call: Call, done: Done) -> None:
-        """Call ``done`` once: before this returns, or when what the handler waits for has come."""
+    def answer(
+        self, request: HttpRequest, call: Call, done: Done, found: _Found | Response | None = None
+    ) -> None:
+        """Call ``done`` once: before this returns, or when what the handler waits for has come.
+
+        A request that is uncompressed or decoded in turns is answered again then, with what was ``found`` so far.
+        """
         headers = request.headers
-        if headers.get(b"content-type") in JSON_TYPES and (
-            route := self._targets.get(headers.get(b"x-amz-target"))
+        if (
+            found is None
+            and headers.get(b"content-type") in JSON_TYPES
+            and (route := self._targets.get(headers.get(b"x-amz-target")))
         ):
             writer, given = route.writer, request.body
         else:
-            found = self._find(request, call)
+            if found is None:
+                if b"content-encoding" in headers:
+                    call.decoding = start(self._find_compressed(request, call))
+                    call.decoding.on_done(lambda promise: self.answer(request, call, done, promise.result()))
+                    return
+                found = self._find(request, call)
+            else:
+                call.decoding = None
             if isinstance(found, Response):
                 done(found)
                 return
             route, writer, given = found
         service, action = route.service, route.action
         call.action = action.name
-        if route.meter is not None:
+        if route.meter is not None and not call.began_s:
             call.began_s = perf_counter()
         decoded = None
         pass_on = None if self._pass_on is None else partial(self._pass_on, request, done)
         try:
             if call.principal is not None:  # refused before the request is decoded, which may take long
-                if call.principal.kind == "anonymous" and not action.anonymous:
-                    raise SignatureMissing(f"{call.base_url}/")
+                if call.principal.kind == "anonymous":
+                    if not action.anonymous:
+                        raise SignatureMissing(f"{call.base_url}/")
+                    if route.decode_resource is not None and self._authorize is not None:
+                        assert action.resource is not None, "a member names it"
+                        decoded = route.decode_resource(given)
+                        self._authorize(call, action, action.resource(service.context, decoded, call))
                 if call.signed_for is not None and call.signed_for != service.signing_name:
                     raise wrong_service(service.signing_name)
             if call.write_refusal is not None and (action.has_effects or not action.read_only):
                 raise call.write_refusal
+            if route.decode_steps is not None and (size := _size_of(given)) > _LONG_BYTES:
+                call.decoding = start(self._alone(route.decode_steps(given), size, call))
+                call.decoding.on_done(
+                    lambda promise: self.answer(request, call, done, (route.decoded(promise), writer, given))
+                )
+                return
             decoded = route.decode(given)
             if action.resource is not None:
                 call.resource = action.resource(service.context, decoded, call)
@@ -189,17 +245,35 @@ class Dispatcher:
             coroutine = action.handler(service.context, decoded, call)
         except Exception as error:
             call.asked = decoded
-            _Exchange(None, route, writer, call, done, decoded, self._recorder, pass_on).ended(None, error)
+            _Exchange(None, route, writer, call, done, decoded, self._recorder, pass_on, self._turns).ended(
+                None, error
+            )
             return
-        _Exchange(coroutine, route, writer, call, done, decoded, self._recorder, pass_on)()
+        _Exchange(coroutine, route, writer, call, done, decoded, self._recorder, pass_on, self._turns)()
+
+    async def _alone(self, steps: Steps[T], size: int, call: Call) -> T:
+        """One request of an account at a time: what is made of it takes fifty times its memory."""
+        most = max(WAITING_MAX, _WAITING_BYTES_MAX // (size or 1))
+        account = call.space.account
+        async with self._turns.alone(account, inf, purpose="decode", waiting_max=most) as work:
+            return await work.do(steps)
+
+    async def _find_compressed(self, request: HttpRequest, call: Call) -> _Found | Response:
+        try:
+            if call.principal is not None and call.principal.kind == "anonymous":
+                raise access_denied("A request with a compressed body must be signed.")
+            plain = await self._alone(uncompressed(request), len(request.body), call)
+            return self._find(plain, call)
+        except Fault as fault:
+            return refusal(fault, call.request_id, request)
+        except TooManyWaiting:
+            return refusal(request_throttled(), call.request_id, request)
+        except Exception as error:
+            _log_trace(error, call)
+            return refusal(internal_error(), call.request_id, request)
 
     def _find(self, request: HttpRequest, call: Call) -> _Found | Response:
         """The action, how to write its response, and what to decode; or the response to a request for no action."""
-        if b"content-encoding" in request.headers:
-            try:
-                request = uncompressed(request)
-            except Fault as fault:
-                return refusal(fault, call.request_id, request)
         target = request.headers.get(b"x-amz-target")
         if target and not is_query(request):
             found = self._targets.get(target) or self._moded_targets.get(target)
@@ -226,7 +300,7 @@ class Dispatcher:
     def _find_query(self, request: HttpRequest, call: Call) -> _Found | Response:
         wants_json = _wants_json(request)
         try:
-            form = read_query(request, self._parameters_max(request))
+            form = read_query(request)
         except Fault as fault:
             return (_QUERY_JSON if wants_json else self._xml_writer("")).error(fault, call.request_id)
         if not form.action:
@@ -236,12 +310,6 @@ class Dispatcher:
             writer = _QUERY_JSON if wants_json else self._xml_writer(form.version)
             return writer.error(self._unknown(form.action), call.request_id)
         return route, _QUERY_JSON if wants_json else route.writer, form
-
-    def _parameters_max(self, request: HttpRequest) -> int:
-        """Some actions have larger requests than others."""
-        found = _ACTION.search(request.body)
-        routes = self._queries.get(found[1].decode(), ()) if found is not None else ()
-        return max([PARAMETERS_MAX, *(route.action.members_max for route in routes)])
 
     def _unknown(self, target: str) -> Fault:
         if not target:
@@ -258,13 +326,21 @@ class Dispatcher:
         """For a request that no action takes."""
         return self._xml.get(version) or next(iter(self._xml.values()), _BARE_XML)
 
+    def refusal(self, fault: Fault, request_id: str, request: HttpRequest) -> Response:
+        """As the function, with errors of the Query protocol as the service writes them whose version is given."""
+        try:
+            version = read_query(request).version if is_query(request) else ""
+        except Fault:
+            version = ""
+        return refusal(fault, request_id, request, self._xml_writer(version))
+
 
 def _protocol(name: ProtocolName, service: Service, *, is_plain: bool = False) -> WireProtocol:
     match name:
         case "json-1.0" | "json-1.1":
             return JsonProtocol(service.shape_namespace, name, is_plain=is_plain)
         case "query":
-            return QueryProtocol(service.xml_namespace)
+            return QueryProtocol(service.xml_namespace, error_detail=service.xml_error_detail)
         case "rest-json":
             return RestJsonProtocol()
         case "rpc-v2-cbor":
@@ -297,15 +373,35 @@ class _Exchange(Running):
     request: msgspec.Struct | None  # None if it could not be decoded
     recorder: Recorder | None
     pass_on: Callable[[int], None] | None
+    turns: Turns
+    tries_left: int = 3  # after the first, if its commit was refused for what another request changed
 
-    def ended(self, response: Any, error: BaseException | None) -> None:
+    def ended(self, response: Any, error: BaseException | None, encoded: Any = None) -> None:
+        """``encoded``: the response with its long lists encoded, once that is done."""
         call, route, fault = self.call, self.route, None
+        if (
+            error is None
+            and (route.action.is_large or call.is_large)
+            and encoded is None
+            and response is not None
+        ):
+            run(
+                self._encode_lists(response),
+                lambda encoded, failure: self.ended(response, failure, encoded),
+            )
+            return
         if error is None:
             try:
-                written = self.writer.success(route.action, response, call.request_id)
+                shown = response if encoded is None else encoded
+                written = self.writer.success(route.action, shown, call.request_id)
             except Exception as unwritable:
                 error = unwritable
         if error is not None:
+            if isinstance(error, DecideAgain) and self.tries_left:
+                self.tries_left -= 1
+                self.coroutine = _start_again(route, self.request, call)
+                self()
+                return
             if isinstance(error, NotOwned) and self.pass_on is not None:
                 self.pass_on(error.shard)
                 return
@@ -328,14 +424,29 @@ class _Exchange(Running):
             except Exception as failure:
                 _log_trace(failure, call)  # the request has its response already
 
+    async def _encode_lists(self, response: Any) -> Any:
+        action = self.route.action
+        assert action.response is not None, f"{action.name} has no response"
+        steps = encode_lists(self.writer, response, struct_shape(action.response))
+        return await self.turns.run(steps, self.call.space.account)
 
-def refusal(fault: Fault, request_id: str, request: HttpRequest) -> Response:
+
+async def _start_again(route: _Route, request: Any, call: Call) -> Any:
+    return await route.action.handler(route.service.context, request, call)
+
+
+def refusal(fault: Fault, request_id: str, request: HttpRequest, xml: ResponseWriter = _BARE_XML) -> Response:
     """An error that no service gave, in the protocol of the request."""
     if is_cbor(request):
         return _BARE_CBOR.error(fault, request_id)
     if is_query(request):
-        return (_QUERY_JSON if _wants_json(request) else _BARE_XML).error(fault, request_id)
+        return (_QUERY_JSON if _wants_json(request) else xml).error(fault, request_id)
     return FRAMEWORK_ERRORS.error(fault, request_id)
+
+
+def _size_of(given: Any) -> int:
+    """The bytes that are to be decoded."""
+    return sum(map(len, given.sources)) if isinstance(given, Form) else len(given)
 
 
 def _wants_json(request: HttpRequest) -> bool:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from penstock.errors import NotOwned, StoreAway, StoreBroken, StoreError, StoreFull, StoreUnknown, Unreachable
+from penstock.errors import (
+    DataRefused,
+    NotOwned,
+    StoreAway,
+    StoreBroken,
+    StoreError,
+    StoreFull,
+    StoreUnknown,
+    Unreachable,
+)
 from penstock.wire.service import Fault
 
 
@@ -67,9 +76,13 @@ def service_unavailable(message: str) -> Fault:
 
 
 def store_fault(error: StoreError | NotOwned) -> Fault:
-    """Every SDK repeats a request that got 503; the words say whether anything was changed."""
+    """Every SDK repeats a request that got 503; the words say whether anything was changed.
+
+    Repeating does not help where the data of the request itself cannot be stored: that is 400."""
     if isinstance(error, NotOwned):
         return service_unavailable("The queue is being moved to another server. Nothing was changed.")
+    if isinstance(error, DataRefused):
+        return invalid_parameter("The request has a value that cannot be stored. Nothing was changed.")
     if isinstance(error, StoreAway):
         return service_unavailable("The database cannot be reached. Nothing was changed.")
     if isinstance(error, StoreFull):

@@ -5,20 +5,23 @@ again member by member (:mod:`penstock.wire.values`), to be tolerant, or to name
 
 What is read is bounded: the members of each list and map, and of all of them together. msgspec keeps the first bound
 where the struct states it (``Meta(max_length=MEMBERS_MAX)``), but only after it made all members, so those of a large
-body are counted first, as its commas outside of text.
+body, and of one that is read member by member, are counted first, as its commas outside of text.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn
 
 import msgspec
 
+from penstock.turns import Steps
 from penstock.wire.faults import malformed_input
 from penstock.wire.service import Action, Fault, Response, error_headers
-from penstock.wire.shapes import MEMBERS_MAX, struct_shape, utf8_text
-from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, too_many_members
+from penstock.wire.shapes import MEMBERS_MAX, Field, struct_shape, utf8_text
+from penstock.wire.values import ALL_MEMBERS_MAX, MemberBudget, read_struct, struct_steps, too_many_members
 
 JSON_TYPES = frozenset((b"application/x-amz-json-1.0", b"application/x-amz-json-1.1"))
 FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
@@ -26,6 +29,8 @@ FRAMEWORK_NAMESPACE = "com.amazon.coral.service"
 _encode = msgspec.json.Encoder().encode
 _SMALL_BYTES = 64 * 1024
 _DIGITS_MAX = 40
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LEVELS_IN_STEPS = 4  # a list of structs in a struct of a list of the request
 _TOO_LONG = ("Expected `array` of length <=", "Expected `object` of length <=")
 
 
@@ -38,20 +43,36 @@ class JsonDecoder:
         """``members_max``: of all lists and maps of a request; 0: as many as usual."""
         self._decode = msgspec.json.Decoder(request).decode
         self._shape = struct_shape(request)
-        self._members_max = members_max
+        self._members_max = members_max or ALL_MEMBERS_MAX
 
     def __call__(self, body: bytes) -> msgspec.Struct:
         """Raises Fault, whatever the bytes are."""
         if len(body) > _SMALL_BYTES:
-            members_max = self._members_max or ALL_MEMBERS_MAX
-            if body.count(b",") > members_max:
-                _check_members(body, members_max)
+            _check_members(body, self._members_max)
         try:
             return self._decode(body or b"{}")
         except (ValueError, RecursionError) as error:
-            if str(error).startswith(_TOO_LONG):
-                raise too_many_members(MEMBERS_MAX) from None
-            return read_struct(read_object(body), self._shape, MemberBudget(self._members_max))
+            budget = self._budget(body, error)
+            return read_struct(read_object(body), self._shape, budget)
+
+    def steps(self, body: bytes) -> Steps[msgspec.Struct]:
+        """As a call, with pauses where the body is read member by member. msgspec needs a few milliseconds for the
+        longest."""
+        _check_members(body, self._members_max)
+        try:
+            return self._decode(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            budget = self._budget(body, error)
+        yield
+        value = yield from object_steps(body)
+        return (yield from struct_steps(value, self._shape, budget))
+
+    def _budget(self, body: bytes, error: Exception) -> MemberBudget:
+        """For a body that msgspec refused. Raises Fault if it has too many members."""
+        if str(error).startswith(_TOO_LONG):
+            raise too_many_members(MEMBERS_MAX) from None
+        _check_members(body, self._members_max)
+        return MemberBudget(self._members_max)
 
 
 class JsonProtocol:
@@ -79,6 +100,9 @@ class JsonProtocol:
         body = b"" if response is None else _encode(response)
         return Response(200, [self._content_type, (b"x-amzn-RequestId", request_id.encode())], body)
 
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[msgspec.Raw]:
+        return encoded_list(pieces)
+
     def error(self, fault: Fault, request_id: str) -> Response:
         headers = error_headers(fault, self._content_type[1], request_id)
         headers.append((b"x-amzn-query-error", f"{fault.code};{fault.blame}".encode()))
@@ -88,6 +112,17 @@ class JsonProtocol:
 
 FRAMEWORK_ERRORS = JsonProtocol(FRAMEWORK_NAMESPACE)
 """Writes errors that no service gave."""
+
+
+def encoded_list(pieces: Iterable[list[Any]]) -> Steps[msgspec.Raw]:
+    encoded = bytearray(b"[")
+    for piece in pieces:
+        if len(encoded) > 1:
+            encoded += b","
+        encoded += memoryview(_encode(piece))[1:-1]
+        yield
+    encoded += b"]"
+    return msgspec.Raw(encoded)
 
 
 def error_members(fault: Fault, namespace: str) -> dict[str, Any]:
@@ -101,10 +136,66 @@ def error_members(fault: Fault, namespace: str) -> dict[str, Any]:
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object that a body holds. Raises Fault."""
     try:
-        # Only the standard library reads "\ud800", for which a message body has an error of its own.
-        value = json.loads(utf8_text(body), parse_constant=_refuse_constant, parse_int=_number)
+        value = _decoder.decode(utf8_text(body))
     except (ValueError, RecursionError):
         raise malformed_input("The request body is not valid JSON.") from None
+    return _object_of(value)
+
+
+def object_steps(body: bytes) -> Steps[dict[str, Any]]:
+    """As :func:`read_object`, with a pause after each member of the outer lists and objects."""
+    try:
+        text = utf8_text(body)
+        value, end = yield from _value_steps(text, _after_space(text, 0), _LEVELS_IN_STEPS)
+        if end != len(text):
+            raise ValueError("something after the value")
+    except (ValueError, RecursionError):
+        raise malformed_input("The request body is not valid JSON.") from None
+    return _object_of(value)
+
+
+def _value_steps(text: str, at: int, levels: int) -> Steps[tuple[Any, int]]:
+    """The value at a position, and where the next token is. Beneath some levels it is read in one go."""
+    opening = text[at : at + 1]
+    if levels == 0 or opening not in ("{", "["):
+        value, at = _decoder.raw_decode(text, at)
+        return value, _after_space(text, at)
+    closing = "}" if opening == "{" else "]"
+    keys: list[str] = []
+    members: list[Any] = []
+    at = _after_space(text, at + 1)
+    sign = text[at : at + 1]
+    while sign != closing:
+        if members:
+            if sign != ",":
+                raise ValueError("no comma")
+            at = _after_space(text, at + 1)
+        if opening == "{":
+            key, at = _key(text, at)
+            keys.append(key)
+        member, at = yield from _value_steps(text, at, levels - 1)
+        members.append(member)
+        sign = text[at : at + 1]
+        yield
+    value = members if opening == "[" else dict(zip(keys, members, strict=True))
+    return value, _after_space(text, at + 1)
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    if text[at : at + 1] != '"':
+        raise ValueError("no name")
+    key, at = _decoder.raw_decode(text, at)
+    at = _after_space(text, at)
+    if text[at : at + 1] != ":":
+        raise ValueError("no colon")
+    return key, _after_space(text, at + 1)
+
+
+def _after_space(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+
+def _object_of(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise malformed_input("The request body must be a JSON object.")
     return value
@@ -121,8 +212,14 @@ def _number(digits: str) -> int:
     return int(digits)
 
 
+# Only the standard library reads "\ud800", for which a message body has an error of its own.
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_number)
+
+
 def _check_members(body: bytes, members_max: int) -> None:
     """Millions of members would block the event loop for most of a second, even if no field knows them."""
+    if body.count(b",") <= members_max:
+        return
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Every other piece between quotes is outside of text. So many quotes are too many members by themselves: each

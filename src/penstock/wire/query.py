@@ -1,9 +1,10 @@
 """The Query protocol, requests: form-encoded parameters to a request struct. :mod:`query_response` writes responses.
 
-Parameters are read into a tree: ``Tag.2.Key=colour`` is the value at Tag, 2, Key. Names are those of the struct's
-marks (see shapes): flattened, or with a level for the members. Parameters that no field knows are ignored, among them
-Action, Version and the signature of a presigned URL. What is not of its type is a SerializationException, worded as
-for JSON.
+Action and Version are found without reading the rest, so that nothing more is done for a caller who may not perform
+the action. Then the parameters are read into a tree: ``Tag.2.Key=colour`` is the value at Tag, 2, Key. A level of it
+is made when a field asks for it. Names are those of the struct's marks (see shapes): flattened, or with a level for
+the members. Parameters that no field knows are ignored, among them Action, Version and the signature of a presigned
+URL. What is not of its type is a SerializationException, worded as for JSON.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from penstock.turns import Steps
 from penstock.wire.faults import malformed_input, missing_parameter
 from penstock.wire.service import HttpRequest
 from penstock.wire.shapes import (
+    MEMBERS_MAX,
     Field,
     ListOf,
     MapOf,
@@ -34,9 +37,12 @@ from penstock.wire.shapes import (
     unicode_text,
     utf8_text,
 )
+from penstock.wire.values import too_many_members
 
-PARAMETERS_MAX = 2000  # the largest batch of SQS, with ten attributes on each message, needs about 400
-LEVELS_MAX = 16  # the deepest name of any service has nine; what is deeper belongs to no field
+PARAMETERS_MAX = 500  # the largest batch of SQS, with ten attributes on each message, needs about 400
+_BYTES_PER_STEP = 2048
+_PARAMETERS_PER_STEP = 50
+_SPREAD_PER_STEP = 256
 NAME_BYTES_MAX = 512  # the longest has about a hundred, and three times that if all of it is escaped
 
 _FORM = b"application/x-www-form-urlencoded"
@@ -49,15 +55,61 @@ class Branch:
     """One level of a name: the value given for it, and the levels below.
 
     Numbers in names are names of branches, so that ``Tag.999999999`` costs no more than ``Tag.1``. A value is decoded
-    when it is read: one that no field knows costs nothing, whatever its length.
+    when it is read, and the next level is made when it is asked for: what no field knows costs nothing, whatever its
+    length and its depth.
     """
 
-    __slots__ = ("_value", "below", "encoded")
+    __slots__ = ("_below", "_value", "deeper", "encoded")
 
     def __init__(self) -> None:
         self.encoded: bytes | None = None  # as it was sent
         self._value: str | None = None
-        self.below: dict[str, Branch] = {}
+        self.deeper: list[tuple[str, bytes]] = []  # names below this one, and their values
+        self._below: dict[str, Branch] = {}
+
+    @property
+    def below(self) -> dict[str, Branch]:
+        """The next level, by its names. Of a parameter given twice the first counts."""
+        if self.deeper:
+            self._spread(self.deeper)
+            self.deeper = []
+        return self._below
+
+    def spread(self) -> Steps[None]:
+        """Make the next level piece by piece, before it is asked for. What was read is freed piece by piece, too."""
+        rest, self.deeper = self.deeper, []
+        rest.reverse()
+        while rest:
+            piece = rest[: -_SPREAD_PER_STEP - 1 : -1]
+            del rest[-_SPREAD_PER_STEP:]
+            self._spread(piece)
+            yield
+
+    def drop(self) -> None:
+        """Free the levels below, which were read."""
+        self.deeper = []
+        self._below = {}
+
+    def _spread(self, parameters: list[tuple[str, bytes]]) -> None:
+        below = self._below
+        for name, value in parameters:
+            level, dot, rest = name.partition(".")
+            branch = below.get(level)
+            if branch is None:
+                branch = below[level] = Branch()
+            if dot:
+                branch.deeper.append((rest, value))
+            elif branch.encoded is None:
+                branch.encoded = value
+        if len(below) > MEMBERS_MAX:
+            raise too_many_members(MEMBERS_MAX)
+
+    def add(self, parameters: bytes) -> None:
+        """Take parameters of a form, which are separated by ``&``."""
+        for parameter in parameters.split(b"&"):
+            name, _, value = parameter.partition(b"=")
+            if 0 < len(name) <= NAME_BYTES_MAX:
+                self.deeper.append((decode_parameter(name), value))
 
     @property
     def value(self) -> str | None:
@@ -65,16 +117,11 @@ class Branch:
             self._value = decode_parameter(self.encoded)
         return self._value
 
-    def text(self, name: str) -> str:
-        """The value of a name directly below; empty if it was not given."""
-        branch = self.below.get(name)
-        return branch.value or "" if branch is not None else ""
-
 
 class Form(msgspec.Struct, frozen=True):
-    """A request of the Query protocol whose action is not known yet."""
+    """A request of the Query protocol, of which only the action and the version were read."""
 
-    parameters: Branch
+    sources: tuple[bytes, ...]  # with parameters: the query string, the body
     resource: str  # the path it was sent to, if that is more than the root
     action: str = ""
     version: str = ""
@@ -94,39 +141,56 @@ def is_query(request: HttpRequest) -> bool:
     return request.method != b"POST" or is_form(request) or b"Action=" in query
 
 
-def read_query(request: HttpRequest, parameters_max: int = 0) -> Form:
-    """``parameters_max``: of an action whose requests may have more than those of others."""
+def read_query(request: HttpRequest) -> Form:
     path, _, query = request.target.partition(b"?")
     # HEAD must not do anything, so it asks for nothing.
-    sources = [] if request.method == b"HEAD" else [query]
+    sources: tuple[bytes, ...] = () if request.method == b"HEAD" else (query,)
     if request.method == b"POST" and is_form(request):
-        sources.append(request.body)
-    tree = read_form(*sources, parameters_max=parameters_max)
+        sources = query, request.body
     # Amazon's own examples write a queue's URL with a slash at its end.
     resource = unquote(path.decode("latin-1"), errors="replace").rstrip("/")
-    return Form(tree, resource, tree.text("Action"), tree.text("Version"))
+    return Form(sources, resource, _find(b"Action", sources), _find(b"Version", sources))
+
+
+def _find(name: bytes, sources: tuple[bytes, ...]) -> str:
+    """The value of a parameter, without a look at the others; empty if it was not given."""
+    begin = name + b"="
+    for source in sources:
+        at = 0 if source.startswith(begin) else source.find(b"&" + begin) + 1
+        if at or source.startswith(begin):
+            at += len(begin)
+            return decode_parameter(source[at : at + NAME_BYTES_MAX].partition(b"&")[0])
+    return ""
 
 
 def read_form(*sources: bytes, parameters_max: int = 0) -> Branch:
-    """The parameters of a query string and of a body, as one tree. Of a parameter given twice the first counts."""
+    """The parameters of a query string and of a body, as one tree. ``parameters_max``: if there may be more than
+    usual."""
+    _check_count(sources, parameters_max)
+    tree = Branch()
+    for source in sources:
+        tree.add(source)
+    return tree
+
+
+def _form_steps(sources: tuple[bytes, ...], parameters_max: int) -> Steps[Branch]:
+    """As :func:`read_form`, of a form that may be long."""
+    _check_count(sources, parameters_max)
+    tree = Branch()
+    for source in sources:
+        at = 0
+        while 0 <= at < len(source):
+            end = source.find(b"&", at + _BYTES_PER_STEP)
+            tree.add(source[at:end] if end >= 0 else source[at:])
+            at = end + 1 if end >= 0 else -1
+            yield
+    return tree
+
+
+def _check_count(sources: tuple[bytes, ...], parameters_max: int) -> None:
     most = parameters_max or PARAMETERS_MAX
     if sum(source.count(b"&") for source in sources) >= most:
         raise malformed_input(f"The request has more than {most} parameters.")
-    tree = Branch()
-    for source in sources:
-        for parameter in source.split(b"&"):
-            name, _, value = parameter.partition(b"=")
-            if not 0 < len(name) <= NAME_BYTES_MAX:
-                continue
-            branch = tree
-            for level in decode_parameter(name).split(".", LEVELS_MAX):
-                found = branch.below.get(level)
-                if found is None:
-                    found = branch.below[level] = Branch()
-                branch = found
-            if branch.encoded is None:
-                branch.encoded = value
-    return tree
 
 
 def decode_parameter(text: bytes) -> str:
@@ -156,13 +220,23 @@ def _unescape(text: bytes) -> bytes:
 class FormDecoder:
     """Decodes the requests of one action."""
 
-    __slots__ = ("_shape",)
+    __slots__ = ("_parameters_max", "_shape")
 
-    def __init__(self, request: type[msgspec.Struct]) -> None:
+    def __init__(self, request: type[msgspec.Struct], parameters_max: int = 0) -> None:
+        """``parameters_max``: of an action whose requests may have more than those of others; 0: as others."""
         self._shape = struct_shape(request)
+        self._parameters_max = parameters_max
 
     def __call__(self, form: Form) -> msgspec.Struct:
-        members = _members(form.parameters, self._shape, "")
+        tree = read_form(*form.sources, parameters_max=self._parameters_max)
+        return self._made(_members(tree, self._shape, ""), form)
+
+    def steps(self, form: Form) -> Steps[msgspec.Struct]:
+        """As a call, with pauses."""
+        tree = yield from _form_steps(form.sources, self._parameters_max)
+        return self._made((yield from _members_steps(tree, self._shape, "")), form)
+
+    def _made(self, members: dict[str, Any], form: Form) -> msgspec.Struct:
         if form.resource:
             for field in self._shape.fields:
                 if field.from_path:
@@ -181,15 +255,19 @@ def _field(branch: Branch, field: Field, where: str) -> Any:
     found: Any = None
     for name in (field.spelling.name, *field.spelling.also):
         below = branch.below.get(name)
-        if below is None:
-            continue
-        value = _value(below, field.shape, field.spelling, where + name, any_text=field.any_text)
-        if found is None:
-            found = value
-        elif isinstance(value, list):
-            found += value
-        elif isinstance(value, dict):
-            found |= value
+        if below is not None:
+            value = _value(below, field.shape, field.spelling, where + name, any_text=field.any_text)
+            found = _joined(found, value)
+    return found
+
+
+def _joined(found: Any, value: Any) -> Any:
+    if found is None:
+        return value
+    if isinstance(value, list):
+        found += value
+    elif isinstance(value, dict):
+        found |= value
     return found
 
 
@@ -198,18 +276,62 @@ def _value(branch: Branch, shape: Shape, spelling: Spelling, where: str, *, any_
         case Scalar():
             return None if branch.value is None else read_scalar(branch.value, shape, any_text=any_text)
         case ListOf():
-            return _list(branch, shape, spelling, where)
+            items = [
+                _value(item, shape.member, shape.inner, at) for at, item in _numbered(branch, spelling, where)
+            ]
+            return _list(items, branch, shape, where)
         case MapOf():
             return _map(branch, shape, spelling, where)
         case StructOf():
             return shape.type(**_members(branch, shape, where + "."))
 
 
-def _list(branch: Branch, shape: ListOf, spelling: Spelling, where: str) -> list[Any] | None:
-    items = [_value(item, shape.member, shape.inner, at) for at, item in _numbered(branch, spelling, where)]
+def _list(items: list[Any], branch: Branch, shape: ListOf, where: str) -> list[Any] | None:
     if not items and branch.value and isinstance(shape.member, Scalar):
         items = [_value(branch, shape.member, shape.inner, where)]
     return [item for item in items if item is not None] or None
+
+
+# The same in steps, of what has many parameters. No request with many has maps.
+
+
+def _members_steps(branch: Branch, shape: StructOf, where: str) -> Steps[dict[str, Any]]:
+    yield from branch.spread()
+    members: dict[str, Any] = {}
+    for field in shape.fields:
+        found: Any = None
+        for name in (field.spelling.name, *field.spelling.also):
+            below = branch.below.get(name)
+            if below is None:
+                continue
+            if len(below.deeper) > _PARAMETERS_PER_STEP:
+                value = yield from _value_steps(below, field.shape, field.spelling, where + name)
+            else:
+                value = _value(below, field.shape, field.spelling, where + name, any_text=field.any_text)
+                yield
+            found = _joined(found, value)
+        if found is not None:
+            members[field.name] = found
+    return members
+
+
+def _value_steps(branch: Branch, shape: Shape, spelling: Spelling, where: str) -> Steps[Any]:
+    if isinstance(shape, StructOf):
+        return shape.type(**(yield from _members_steps(branch, shape, where + ".")))
+    if not isinstance(shape, ListOf):
+        return _value(branch, shape, spelling, where)
+    yield from branch.spread()
+    if spelling.item in branch.below:
+        yield from branch.below[spelling.item].spread()
+    items = []
+    for at, item in _numbered(branch, spelling, where):
+        if len(item.deeper) > _PARAMETERS_PER_STEP:
+            items.append((yield from _value_steps(item, shape.member, shape.inner, at)))
+        else:
+            items.append(_value(item, shape.member, shape.inner, at))
+            yield
+        item.drop()
+    return _list(items, branch, shape, where)
 
 
 def _map(branch: Branch, shape: MapOf, spelling: Spelling, where: str) -> dict[str, Any] | None:

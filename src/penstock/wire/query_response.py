@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from penstock.clock import iso_time
+from penstock.turns import Steps
+from penstock.wire.json import encoded_list
+from penstock.wire.long_lists import EncodedList
 from penstock.wire.query import FormDecoder
 from penstock.wire.service import Action, Fault, Response, error_headers
 from penstock.wire.shapes import (
+    Field,
     ListOf,
     MapOf,
     Scalar,
@@ -42,13 +47,15 @@ _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("\r
 class QueryProtocol:
     """The Query protocol as one service speaks it, with responses in XML."""
 
-    __slots__ = ("_xmlns",)
+    __slots__ = ("_detail", "_xmlns")
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, error_detail: bool = False) -> None:
+        """``error_detail``: errors end with an empty element for details (:attr:`Service.xml_error_detail`)."""
         self._xmlns = f' xmlns="{escaped(namespace)}"' if namespace else ""
+        self._detail = "<Detail/>" if error_detail else ""
 
     def decoder(self, action: Action) -> FormDecoder:
-        return FormDecoder(action.request)
+        return FormDecoder(action.request, action.members_max)
 
     def success(self, action: Action, response: Any, request_id: str) -> Response:
         root = f"{action.name}Response"
@@ -59,11 +66,19 @@ class QueryProtocol:
         headers = [(b"Content-Type", _XML), (b"x-amzn-RequestId", request_id.encode())]
         return Response(200, headers, "".join(parts).encode())
 
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[EncodedList]:
+        assert isinstance(field.shape, ListOf)
+        parts: list[str] = []
+        for piece in pieces:
+            _write_items(
+                parts, field.spelling.item or field.spelling.name, piece, field.shape, field.spelling
+            )
+            yield
+        return EncodedList("".join(parts))
+
     def error(self, fault: Fault, request_id: str) -> Response:
-        error = (
-            f"<Type>{fault.blame}</Type><Code>{escaped(fault.code)}</Code>"
-            f"<Message>{escaped(fault.query_message)}</Message><Detail/>"
-        )
+        message = f"<Message>{escaped(fault.query_message)}</Message>" if fault.query_message else ""
+        error = f"<Type>{fault.blame}</Type><Code>{escaped(fault.code)}</Code>{message}{self._detail}"
         body = (
             f"{_DECLARATION}<ErrorResponse{self._xmlns}><Error>{error}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
@@ -83,8 +98,12 @@ class QueryJsonWriter:
         headers = [(b"Content-Type", _JSON), (b"x-amzn-RequestId", request_id.encode())]
         return Response(200, headers, _encode({f"{action.name}Response": content}))
 
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[msgspec.Raw]:
+        values = (_json_value(piece, field.shape, field.spelling) for piece in pieces)
+        return encoded_list(values)
+
     def error(self, fault: Fault, request_id: str) -> Response:
-        error = {"Code": fault.code, "Message": fault.query_message, "Type": fault.blame}
+        error = {"Code": fault.code, "Message": fault.query_message or None, "Type": fault.blame}
         body = _encode({"Error": error, "RequestId": request_id})
         return Response(fault.status, error_headers(fault, _JSON, request_id), body)
 
@@ -121,6 +140,9 @@ def _write(parts: list[str], name: str, value: Any, shape: Shape, spelling: Spel
 
 def _write_items(parts: list[str], name: str, items: Any, shape: ListOf | MapOf, spelling: Spelling) -> None:
     """The members of a list or map, each an element of that name."""
+    if isinstance(items, EncodedList):
+        parts.append(items.members)
+        return
     if isinstance(shape, ListOf):
         for item in items:
             _write(parts, name, item, shape.member, shape.inner)
@@ -166,8 +188,8 @@ def _json_struct(struct: Any, shape: StructOf) -> dict[str, Any]:
 
 
 def _json_value(value: Any, shape: Shape, spelling: Spelling) -> Any:
-    if value is None:
-        return None
+    if value is None or isinstance(value, msgspec.Raw):
+        return value
     match shape:
         case Scalar():
             return value

@@ -8,14 +8,15 @@ are those of a JSON object in the body.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from penstock.turns import Steps
 from penstock.wire.faults import malformed_input
-from penstock.wire.json import read_object
+from penstock.wire.json import encoded_list, read_object
 from penstock.wire.query import PARAMETERS_MAX, decode_parameter, read_scalar
 from penstock.wire.service import Action, Fault, HttpRequest, Response, error_headers
 from penstock.wire.shapes import (
@@ -94,6 +95,9 @@ class RestJsonProtocol:
             else:
                 members[field.name] = value
         return Response(action.status, headers, _encode(members))
+
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[msgspec.Raw]:
+        return encoded_list(pieces)
 
     def error(self, fault: Fault, request_id: str) -> Response:
         headers = error_headers(fault, _JSON, request_id)

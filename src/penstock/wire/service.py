@@ -6,13 +6,18 @@ resource, authorises the call, runs the handler and encodes the struct that the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from penstock.names import Requester, Space
+from penstock.promise import Promise
+from penstock.turns import Steps
+
+if TYPE_CHECKING:
+    from penstock.wire.shapes import Field
 
 TRACE_BYTES_MAX = 1024
 """Of a trace header, in HTTP or in a message. It is stored with the message and does not count for its size."""
@@ -79,6 +84,16 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     gone: bool = False  # it disconnected
     on_gone: Callable[[], None] | None = None  # called once, when it disconnects
     if_unread: Callable[[], None] | None = None  # called if the response could not be written
+    is_large: bool = (
+        False  # the response is so large that it is encoded in turns, as those of some actions always
+    )
+    # Told how many seconds a request has computed: in the limit of requests it counts as several.
+    on_work: Callable[[float], None] | None = None
+    decoding: Promise[Any] | None = None  # of a request that is decoded in turns: until then it is kept
+
+    def count_work(self, seconds: float) -> None:
+        if self.on_work is not None:
+            self.on_work(seconds)
 
     def hang_up(self) -> None:
         self.gone = True
@@ -175,7 +190,7 @@ class Action(msgspec.Struct, frozen=True):
     name: str
     request: type[msgspec.Struct]
     response: type[msgspec.Struct] | None
-    handler: Handler
+    handler: Handler  # runs again, with the same request, if another one made the store refuse its commit
     resource: FindResource | None = None
     # "sqs:SendMessage"; a batch needs that of the single action. Empty: every signed caller may.
     permission: str = ""
@@ -188,6 +203,7 @@ class Action(msgspec.Struct, frozen=True):
     audit: AuditRule = AuditRule()
     http: str = ""  # REST-JSON: method and URI template, "GET /functions/{FunctionName}"
     status: int = 200  # REST-JSON: of a success
+    is_large: bool = False  # its responses may have thousands of members, and are encoded in turns
     members_max: int = (
         0  # of all lists and maps of a request, if it may have more than those of other actions
     )
@@ -205,12 +221,13 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     target_prefix: str  # "AmazonSQS": before the action in X-Amz-Target, and in the path of a CBOR request
     shape_namespace: str  # "com.amazonaws.sqs": before the shape of a modelled error in __type
     xml_namespace: str = ""  # of the Query protocol; its last part is the version
+    xml_error_detail: bool = False  # errors of the Query protocol have an empty element "Detail"
     protocols: tuple[ProtocolName, ...] = ("json-1.0", "query")
     actions: Mapping[str, Action]
     to_fault: ToFault  # words a domain error; None if it has no words for it
     context: Any = None  # the first argument of the handlers: the broker
     unsupported: frozenset[str] = frozenset()  # actions of the service that are not implemented
-    # Errors have the statuses of the Query protocol only for clients that say ``x-amzn-query-mode``.
+    # Errors have the statuses of the Query protocol only for clients that say ``x-amzn-query-mode: true``.
     has_query_mode: bool = False
 
     def with_context(self, context: Any) -> Service:
@@ -227,6 +244,9 @@ class ResponseWriter(Protocol):
 
     def success(self, action: Action, response: Any, request_id: str) -> Response: ...
 
+    def encoded_list(self, pieces: Iterator[list[Any]], field: Field) -> Steps[Any]:
+        """What :meth:`success` takes in the place of a long list (:mod:`penstock.wire.long_lists`)."""
+
     def error(self, fault: Fault, request_id: str) -> Response: ...
 
 
@@ -235,6 +255,14 @@ class WireProtocol(ResponseWriter, Protocol):
 
     def decoder(self, action: Action) -> Callable[[Any], msgspec.Struct]:
         """What turns the action's requests into structs, or raises Fault."""
+
+
+@runtime_checkable
+class StepwiseDecoder(Protocol):
+    """A decoder of requests that may be long."""
+
+    def steps(self, given: Any) -> Steps[msgspec.Struct]:
+        """What a call returns or raises, with pauses."""
 
 
 def error_headers(fault: Fault, content_type: bytes, request_id: str) -> Headers:

@@ -170,6 +170,16 @@ def struct_shape(struct: type[msgspec.Struct]) -> StructOf:
     return StructOf(struct, fields, required, struct.__struct_config__.forbid_unknown_fields)
 
 
+def resource_members(struct: type[msgspec.Struct]) -> type[msgspec.Struct] | None:
+    """A struct with nothing but the members that name a request's resource, and so can be taken from its path; None
+    if there are none."""
+    hints = get_type_hints(struct, include_extras=True)
+    named = [
+        (field.name, hints[field.name], None) for field in struct_shape(struct).fields if field.from_path
+    ]
+    return msgspec.defstruct(f"{struct.__name__}Resource", named, kw_only=True) if named else None
+
+
 def check_known(names: Iterable[str], known: Collection[str]) -> None:
     """Raises Fault for the first name that is none of these."""
     for name in names:

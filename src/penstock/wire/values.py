@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.turns import Steps
 from penstock.wire.faults import malformed_input
 from penstock.wire.service import Fault
 from penstock.wire.shapes import (
@@ -27,8 +28,8 @@ from penstock.wire.shapes import (
     unicode_text,
 )
 
-ALL_MEMBERS_MAX = 20_000
-"""Of all lists and maps of a request together."""
+ALL_MEMBERS_MAX = 2000
+"""The limit for all lists and maps of a request, unless its action may have more (:attr:`Action.members_max`)."""
 
 
 class MemberBudget:
@@ -67,16 +68,36 @@ def read_members(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -
     }
 
 
+def struct_steps(value: dict[str, Any], shape: StructOf, budget: MemberBudget) -> Steps[msgspec.Struct]:
+    """As :func:`read_struct`, with a pause after each field of each struct: that is one scalar, or a list or map with
+    a bounded number of them."""
+    if shape.is_strict:
+        check_known(value, {field.name for field in shape.fields})
+    members: dict[str, Any] = {}
+    for field in shape.fields:
+        given = value.get(field.name)
+        if given is not None:
+            inner = field.shape
+            if isinstance(inner, ListOf) and isinstance(inner.member, StructOf):
+                listed: list[msgspec.Struct] = []
+                for member in _list(given, budget):
+                    listed.append((yield from struct_steps(_object(_present(member)), inner.member, budget)))
+                members[field.name] = listed
+            elif isinstance(inner, StructOf):
+                members[field.name] = yield from struct_steps(_object(given), inner, budget)
+            else:
+                members[field.name] = _value(given, inner, budget, any_text=field.any_text)
+            yield
+    return shape.make(members)
+
+
 def _value(value: Any, shape: Shape, budget: MemberBudget, *, any_text: bool = False) -> Any:
     match shape:
         case Scalar():
             scalar = _scalar(value, shape.type, any_text)
             return time_of(scalar) if shape.is_time else scalar
         case ListOf():
-            if not isinstance(value, list):
-                raise malformed_input(_misplaced(value) or "Expected list or null")
-            budget.spend(value)
-            return [_member(member, shape.member, budget) for member in value]
+            return [_member(member, shape.member, budget) for member in _list(value, budget)]
         case MapOf():
             if not isinstance(value, dict):
                 raise malformed_input(_misplaced(value) or "Expected map or null")
@@ -86,16 +107,31 @@ def _value(value: Any, shape: Shape, budget: MemberBudget, *, any_text: bool = F
                 for key, member in value.items()
             }
         case StructOf():
-            if not isinstance(value, dict):
-                raise malformed_input(_misplaced(value) or "Expected structure or null")
-            return read_struct(value, shape, budget)
+            return read_struct(_object(value), shape, budget)
+
+
+def _list(value: Any, budget: MemberBudget) -> list[Any]:
+    if not isinstance(value, list):
+        raise malformed_input(_misplaced(value) or "Expected list or null")
+    budget.spend(value)
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise malformed_input(_misplaced(value) or "Expected structure or null")
+    return value
 
 
 def _member(value: Any, shape: Shape, budget: MemberBudget) -> Any:
+    return _value(_present(value), shape, budget)
+
+
+def _present(value: Any) -> Any:
     if value is None:
         # Dropping it would send a message without an attribute that its sender meant to give it.
         raise malformed_input("Null value found where not expected")
-    return _value(value, shape, budget)
+    return value
 
 
 def _map_value(value: Any, shape: Shape, budget: MemberBudget) -> Any:

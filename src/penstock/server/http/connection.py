@@ -2,7 +2,8 @@
 
 Requests of a connection run one after the other, so that pipelined responses are sent in order and a later request
 sees what an earlier one did. A request that arrives whole while nothing else is going on takes the short way through
-:meth:`Connection.data_received`; everything else goes through :meth:`Connection._advance`.
+:meth:`Connection.data_received`; everything else goes through :meth:`Connection._advance`. On a busy server they wait
+for their turn (:mod:`penstock.server.http.request_turns`).
 
 Everything that is waited for has a deadline, except a running request: a long poll is never cut. A deadline is an
 attribute, copied from the listener's table, that the listener checks once per tick.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.server.http.parser import BETWEEN, BODY, HEAD, RequestParser, request_ids
 from penstock.server.http.request import HttpError, Peer, Request
+from penstock.server.http.request_turns import SIGNED, UNSIGNED, VERIFIED
 from penstock.server.http.response import (
     CLOSE,
     CONTINUE,
@@ -43,7 +45,6 @@ CLOSING = 5  # the client has to close its side
 
 _HEAD_PIECE = 16 * 1024  # parsed at once at the beginning of a request: bounds how many can begin at once
 _BODY_PIECE = 64 * 1024
-_TURN_S = 0.002  # after this time the other connections have their turn
 _STOP_IDLE_S = 1.0  # for an idle TLS client to acknowledge the end, when the server stops
 _LARGE_RESPONSE = 1024 * 1024
 _READ_PROGRESS = 4 * 1024  # a body that grows by less than this within its time-out has stalled
@@ -62,15 +63,16 @@ class Connection(asyncio.Protocol):
         "_drained",
         "_error",
         "_half_closed",
+        "_in_line",
         "_listener",
         "_paused",
+        "_peer",
         "_running",
         "_stream",
         "_stuck",
         "_transport",
         "_undrained",
         "_unread",
-        "_yielded",
         "buffered_bytes",
         "client",
         "deadline",
@@ -90,6 +92,7 @@ class Connection(asyncio.Protocol):
         self.deadline = NEVER
         self.buffered_bytes = 0  # of requests that do not run yet
         self.parser: RequestParser
+        self._peer: Peer
         self._transport: asyncio.Transport
         self._awaits = CLOSING
         self._unread: bytes | memoryview = b""  # received, not yet parsed
@@ -100,7 +103,7 @@ class Connection(asyncio.Protocol):
             None  # written after the responses before it, then the connection ends
         )
         self._advancing = False
-        self._yielded = False  # requests wait until other connections had their turn
+        self._in_line = False  # requests wait until this connection has its turn
         self._paused = False  # reading is paused
         self._stuck = False  # the client does not read
         self._discarding = False  # what still arrives is not parsed
@@ -113,7 +116,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         listener = self._listener
-        self.parser = RequestParser(_peer_of(self._transport, self._address), listener.limits)
+        self._peer = _peer_of(self._transport, self._address)
+        self.parser = RequestParser(self._peer, listener.limits)
         listener.connected(self)
         error = HttpError(503, "The server is stopping.") if listener.stopping else self.refused
         if error is not None:
@@ -134,9 +138,18 @@ class Connection(asyncio.Protocol):
             self._end_with(error)
         else:
             if parser.requests:
-                self._start(parser.requests.popleft())
-                if parser.phase == BETWEEN and not (parser.requests or self.buffered_bytes or self._unread):
-                    return
+                if self._listener.turns.over:
+                    self._wait_in_line()
+                    if self._has_one_request():
+                        self._set_buffered(len(data))
+                        self._awaits, self.deadline = RESPOND, NEVER
+                        return
+                else:
+                    self._start(parser.requests.popleft())
+                    if parser.phase == BETWEEN and not (
+                        parser.requests or self.buffered_bytes or self._unread
+                    ):
+                        return
         self._advance()
 
     def eof_received(self) -> bool:
@@ -183,7 +196,8 @@ class Connection(asyncio.Protocol):
 
     def stop(self) -> None:
         """The server stops: an idle connection closes now, any other after the response it waits for."""
-        if self._running is None and not self.parser.requests and self.parser.phase == BETWEEN:
+        is_idle = self._running is None and not self.parser.requests and not self._unread
+        if is_idle and self.parser.phase == BETWEEN:
             unwritten = self._transport.get_write_buffer_size()
             self._close()
             if not unwritten:
@@ -208,42 +222,66 @@ class Connection(asyncio.Protocol):
 
     # Reading and running.
 
-    def _advance(self) -> None:
-        """Start what can start, parse what may be parsed, then wait for the right thing."""
-        if self._advancing or self._yielded:  # the loop below goes on, or will
+    def take_turn(self) -> None:
+        self._in_line = False
+        if self._has_one_request():
+            self._set_buffered(0)
+            self._start(self.parser.requests.popleft())
+        else:
+            self._advance(is_turn=True)  # does nothing if the connection has closed meanwhile
+
+    def _has_one_request(self) -> bool:
+        """Whether there is nothing to do but to run one request: so it is for the clients that wait for each response
+        before they send the next."""
+        parser = self.parser
+        return (
+            len(parser.requests) == 1
+            and parser.phase == BETWEEN
+            and not (self._unread or self._stuck or self._paused or self._error or self._closed_by_peer)
+            and not (self._half_closed or self._transport.is_closing())
+        )
+
+    def _advance(self, *, is_turn: bool = False) -> None:
+        """Start what can start, parse what may be parsed, then wait for the right thing. ``is_turn``: one request may
+        be parsed and started now, even if others wait in line."""
+        if self._advancing:  # the loop below goes on
             return
         self._advancing = True
         transport, parser = self._transport, self.parser
-        turn_ends = 0.0
+        turns, limits = self._listener.turns, self._listener.limits
         try:
-            while not self._stuck and not transport.is_closing():
-                if self._running is None and parser.requests and not self._half_closed:
-                    now = monotonic()
-                    if not turn_ends:
-                        turn_ends = now + _TURN_S
-                    elif now > turn_ends:
-                        self._yielded = True
-                        asyncio.get_running_loop().call_soon(self._next_turn)
-                        break
-                    self._start(parser.requests.popleft())
-                elif self._unread and len(parser.requests) < self._listener.limits.pipelined_max:
-                    self._parse()
-                else:
+            while not self._in_line and not self._stuck and not transport.is_closing():
+                starts = parser.requests and self._running is None and not self._half_closed
+                if not starts and not (self._unread and len(parser.requests) < limits.pipelined_max):
                     break
+                if turns.over and not is_turn and self._running is None:
+                    self._wait_in_line()
+                elif starts:
+                    is_turn = False
+                    self._start(parser.requests.popleft())
+                else:
+                    self._parse()
         finally:
             self._advancing = False
         if transport.is_closing():
             self._count_buffered()
             return
-        if self._running is None and not self._stuck and not self._half_closed and not self._yielded:
+        if self._running is None and not self._stuck and not self._half_closed and not self._in_line:
             self._nothing_runs()
         self._count_buffered()
-        self._set_reading(not self._stuck and not self._unread and not self._yielded)
+        self._set_reading(not self._stuck and not self._unread)
         self._set_deadline()
 
-    def _next_turn(self) -> None:
-        self._yielded = False
-        self._advance()  # does nothing if the connection has closed meanwhile
+    def _wait_in_line(self) -> None:
+        self._in_line = True
+        rank, client = UNSIGNED, self.client or self
+        if self._peer.verified:
+            rank, client = VERIFIED, self._peer.verified
+        elif self.parser.requests:
+            first = self.parser.requests[0]
+            if b"authorization" in first.headers or b"X-Amz-Signature=" in first.target:
+                rank = SIGNED
+        self._listener.turns.wait(self, rank, client)
 
     def _nothing_runs(self) -> None:
         if self._error is not None:
@@ -263,6 +301,7 @@ class Connection(asyncio.Protocol):
         else:
             view = memoryview(piece)
             piece, self._unread = view[:size], view[size:]
+        turns, began = self._listener.turns, monotonic()
         try:
             again = self.parser.feed(piece)
         except HttpError as error:
@@ -270,10 +309,15 @@ class Connection(asyncio.Protocol):
         else:
             if again:
                 self._unread = again + bytes(self._unread)
+        turns.left_s -= monotonic() - began
+        if turns.left_s < 0:
+            turns.end()
 
     def _count_buffered(self) -> None:
+        self._set_buffered(self.parser.buffered_bytes + len(self._unread))
+
+    def _set_buffered(self, buffered: int) -> None:
         """Of all connections together only so much may be buffered; beyond it some give up, perhaps this one."""
-        buffered = self.parser.buffered_bytes + len(self._unread)
         listener = self._listener
         listener.buffered_bytes += buffered - self.buffered_bytes
         self.buffered_bytes = buffered
@@ -305,7 +349,11 @@ class Connection(asyncio.Protocol):
                 error_response(HttpError(503, "Too many connections. Please try again."), request.id)
             )
         else:
+            turns, began = listener.turns, monotonic()
             listener.serve(request)
+            turns.left_s -= monotonic() - began
+            if turns.left_s < 0:
+                turns.end()
             if self._running is request:
                 request.release()
 
@@ -334,8 +382,12 @@ class Connection(asyncio.Protocol):
         connection = CLOSE if close else KEEP_ALIVE if request.version == "1.0" else b""
         head_only = request.method == b"HEAD"
         self._running = None
-        transport.write(encode_response(response, listener.date.line, connection, head_only=head_only))
-        if self._stuck and len(response.body) > _LARGE_RESPONSE:
+        is_large = len(response.body) > _LARGE_RESPONSE
+        without_body = head_only or is_large
+        transport.write(encode_response(response, listener.date.line, connection, head_only=without_body))
+        if is_large and not head_only:
+            transport.write(response.body)  # by itself: megabytes are not copied once more
+        if self._stuck and is_large:
             listener.shed_responses()  # perhaps this one: the next tick may be too late
         if close:
             self._close_write_side()
@@ -397,7 +449,7 @@ class Connection(asyncio.Protocol):
             return
         if self._stuck:
             awaits = DRAIN
-        elif self._running is not None or self._yielded:
+        elif self._running is not None or self._in_line:
             awaits = RESPOND
         else:
             awaits = self.parser.phase

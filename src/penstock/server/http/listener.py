@@ -34,6 +34,7 @@ from penstock.server.http.connection import (
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
 from penstock.server.http.request import HttpError, Request
+from penstock.server.http.request_turns import RequestTurns
 from penstock.server.http.response import DateHeader
 
 _BACKLOG = 1024
@@ -64,6 +65,7 @@ class Listener:
         self.closes_after_response = False
         self.buffered_bytes = 0  # of requests of all connections that do not run yet
         self.date = DateHeader()
+        self.turns = RequestTurns()
         self.deadlines: list[float]
         """For a connection that begins to wait now, by what it waits for."""
         self._clients = clients or ClientAddresses()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from penstock.names import Requester
+from penstock.promise import Promise
 from penstock.wire.service import Headers, Response
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -29,7 +30,7 @@ class Peer:
 
     __slots__ = (
         "address", "caller", "caller_key", "certificate", "host", "listening", "origin", "requester", "requester_key",
-        "scheme",
+        "scheme", "verified",
     )  # fmt: skip
 
     def __init__(self, address: str, scheme: str, listening: str, certificate: str = "") -> None:
@@ -44,6 +45,7 @@ class Peer:
         self.caller: Any
         self.requester_key: object = self  # what `requester` was made of
         self.requester: Requester
+        self.verified = ""  # the name of the caller of the last request, if its signature was verified
 
 
 class RunningCall(Protocol):
@@ -51,6 +53,7 @@ class RunningCall(Protocol):
 
     gone: bool
     if_unread: Callable[[], None] | None  # called if the response could not be written
+    decoding: Promise[Any] | None  # until it is done, the request is needed
 
     def hang_up(self) -> None:
         """The client disconnected."""
@@ -86,6 +89,9 @@ class Request(msgspec.Struct, eq=False):
 
     def release(self) -> None:
         """Drop what takes memory: the request was read, and may wait for its response for long."""
+        if self.call is not None and self.call.decoding is not None and not self.call.decoding.done:
+            self.call.decoding.on_done(lambda _: self.release())
+            return
         self.body = self.target = b""
         self.headers, self.raw_headers = {}, None
 

@@ -32,7 +32,7 @@ from penstock.services.cloudwatch.describing import (
     describe_alarms,
     describe_alarms_for_metric,
 )
-from penstock.services.cloudwatch.limits import DATA_MEMBERS_MAX
+from penstock.services.cloudwatch.limits import ALARM_MEMBERS_MAX, DATA_MEMBERS_MAX, QUERY_MEMBERS_MAX
 from penstock.services.cloudwatch.metric_data import get_metric_data
 from penstock.services.cloudwatch.resources import (
     all_dashboards,
@@ -63,13 +63,15 @@ def _read(
     handler: Handler,
     resource: FindResource,
     *members: str,
+    members_max: int = 0,
+    is_large: bool = False,
 ) -> Action:
     """A row that changes nothing."""
     name = request.__name__.removesuffix("Request")
-    audit = AuditRule(None, members)
     return Action(
-        name, request, response, handler, resource, f"cloudwatch:{name}", read_only=True, audit=audit
-    )
+        name, request, response, handler, resource, f"cloudwatch:{name}", read_only=True,
+        audit=AuditRule(None, members), members_max=members_max, is_large=is_large,
+    )  # fmt: skip
 
 
 def _change(
@@ -78,10 +80,13 @@ def _change(
     handler: Handler,
     resource: FindResource,
     *members: str,
+    members_max: int = 0,
 ) -> Action:
     name = request.__name__.removesuffix("Request")
-    audit = AuditRule("Management", members)
-    return Action(name, request, response, handler, resource, f"cloudwatch:{name}", audit=audit)
+    return Action(
+        name, request, response, handler, resource, f"cloudwatch:{name}",
+        audit=AuditRule("Management", members), members_max=members_max,
+    )  # fmt: skip
 
 
 _ROWS = (
@@ -90,19 +95,22 @@ _ROWS = (
         "cloudwatch:PutMetricData",
         audit=AuditRule("Data", ("Namespace", "count(MetricData) as numberOfData")), members_max=DATA_MEMBERS_MAX,
     ),
-    _read(st.ListMetricsRequest, st.ListMetricsResult, list_metrics, all_metrics, "Namespace", "MetricName"),
+    _read(
+        st.ListMetricsRequest, st.ListMetricsResult, list_metrics, all_metrics, "Namespace", "MetricName",
+        is_large=True,
+    ),
     _read(
         st.GetMetricStatisticsRequest, st.GetMetricStatisticsResult, get_metric_statistics, all_metrics,
-        "Namespace", "MetricName", "Period",
+        "Namespace", "MetricName", "Period", is_large=True,
     ),
     _read(
         st.GetMetricDataRequest, st.GetMetricDataResult, get_metric_data, all_metrics,
-        "count(MetricDataQueries) as numberOfQueries",
+        "count(MetricDataQueries) as numberOfQueries", members_max=QUERY_MEMBERS_MAX, is_large=True,
     ),
     _change(
         st.PutMetricAlarmRequest, None, put_metric_alarm, named_alarm,
         *_ABOUT_ALARM, "Namespace", "MetricName", "Statistic", "ExtendedStatistic", "Period", "EvaluationPeriods",
-        "DatapointsToAlarm", "Threshold", "ComparisonOperator", "TreatMissingData",
+        "DatapointsToAlarm", "Threshold", "ComparisonOperator", "TreatMissingData", members_max=ALARM_MEMBERS_MAX,
     ),
     _change(
         st.PutCompositeAlarmRequest, None, put_composite_alarm, named_alarm,

@@ -37,6 +37,7 @@ from penstock.services.cloudwatch.periods import check_statistic
 from penstock.services.cloudwatch.queries import parsed_expressions, read_queries
 from penstock.services.cloudwatch.structs import PutCompositeAlarmRequest, PutMetricAlarmRequest
 from penstock.services.cloudwatch.validation import ModelChecks, metric_key
+from penstock.turns import Steps
 
 _BANDS = ("LessThanLowerOrGreaterThanUpperThreshold", "LessThanLowerThreshold", "GreaterThanUpperThreshold")
 _LOW_SAMPLES = ("evaluate", "ignore")
@@ -47,7 +48,7 @@ _NOT_SUPPORTED = (
 _PLAIN = ("MetricName", "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit")
 
 
-def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> AlarmConfig:
+def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> Steps[AlarmConfig]:
     """Raises Fault."""
     for member in _NOT_SUPPORTED:
         if getattr(request, member) is not None:
@@ -58,7 +59,7 @@ def metric_alarm_config(request: PutMetricAlarmRequest, account: str) -> AlarmCo
         raise validation_error("DatapointsToAlarm must be less than or equal to EvaluationPeriods")
     _check_option("TreatMissingData", request.TreatMissingData, get_args(Missing))
     _check_option("EvaluateLowSampleCountPercentile", request.EvaluateLowSampleCountPercentile, _LOW_SAMPLES)
-    stat, queries = _metrics(request, account)
+    stat, queries = yield from _metrics(request, account)
     period_s = stat.period_s if stat is not None else _one_period(queries)
     _check_range(period_s, request.EvaluationPeriods)
     rule = AlarmRule(
@@ -128,12 +129,14 @@ def _check_option(parameter: str, value: str | None, options: Sequence[str]) -> 
         )
 
 
-def _metrics(request: PutMetricAlarmRequest, account: str) -> tuple[MetricStat | None, list[AlarmQuery]]:
+def _metrics(
+    request: PutMetricAlarmRequest, account: str
+) -> Steps[tuple[MetricStat | None, list[AlarmQuery]]]:
     if request.Metrics:
         for member in _PLAIN:
             if getattr(request, member):
                 raise invalid_combination(f"The parameters Metrics and {member} cannot both be specified.")
-        return None, _queries(request, account)
+        return None, (yield from _queries(request, account))
     for member in ("MetricName", "Namespace", "Period"):
         if getattr(request, member) is None:
             raise validation_error(f"{member} must be specified, or Metrics instead.")
@@ -147,25 +150,26 @@ def _metrics(request: PutMetricAlarmRequest, account: str) -> tuple[MetricStat |
     return MetricStat(metric, request.Period, statistic, request.Unit), []
 
 
-def _queries(request: PutMetricAlarmRequest, account: str) -> list[AlarmQuery]:
-    queries = read_queries("Metrics", request.Metrics or [], account)
+def _queries(request: PutMetricAlarmRequest, account: str) -> Steps[list[AlarmQuery]]:
+    queries = yield from read_queries("Metrics", request.Metrics or [], account)
     if sum(query.stat is not None for query in queries) > ALARM_METRICS_MAX:
         raise validation_error(f"An alarm can have at most {ALARM_METRICS_MAX} metrics.")
     if sum(query.returns is not False for query in queries) != 1:
         raise validation_error("Exactly one element of the metrics list should return data.")
-    expressions = parsed_expressions(queries)
-    calls = [each for part in expressions.values() for each in parts_of(part) if isinstance(each, CallPart)]
-    if any(call.function == "SEARCH" for call in calls):
-        raise validation_error("SEARCH is not supported in alarms.")
+    expressions = yield from parsed_expressions(queries)
+    for part in expressions.values():
+        if any(isinstance(each, CallPart) and each.function == "SEARCH" for each in parts_of(part)):
+            raise validation_error("SEARCH is not supported in alarms.")
+        yield
     # Computed once with some value of each metric: what cannot be computed at all is refused now.
     period_s = _one_period(queries)
     metrics = {
-        query.id: TimeSeries({0: 1.0}, period_s, query.id) for query in queries if query.stat is not None
+        query.id: TimeSeries.of({0: 1.0}, period_s, query.id) for query in queries if query.stat is not None
     }
     given = Environment(0, period_s, period_s, metrics, list(metrics.items()))
     for id, part in expressions.items():
         try:
-            value = compute(part, given)
+            value = yield from compute(part, given)
             if isinstance(value, float | str):
                 raise ExpressionInvalid("the result is not a time series")
         except ExpressionInvalid as error:

@@ -12,7 +12,8 @@ from penstock.metrics.alarms import AlarmState
 from penstock.metrics.composite import parse_rule
 from penstock.monitoring.actions import queue_of_action, webhook_url
 from penstock.monitoring.alarm_records import AlarmConfig, alarm_named
-from penstock.names import Arn, QueueName
+from penstock.monitoring.monitoring import ShardMonitoring
+from penstock.names import Arn, QueueName, Space
 from penstock.services.cloudwatch.alarm_config import composite_alarm_config, metric_alarm_config
 from penstock.services.cloudwatch.faults import cloudwatch_fault, validation_error
 from penstock.services.cloudwatch.limits import STATE_DATA_LENGTH_MAX, STATE_REASON_LENGTH_MAX
@@ -41,7 +42,9 @@ _STATES = ("INSUFFICIENT_DATA", "ALARM", "OK")  # in the order of CloudWatch's t
 
 
 async def put_metric_alarm(cw: CloudWatch, request: PutMetricAlarmRequest, call: Call) -> None:
-    await _put(cw, metric_alarm_config(request, call.space.account), call)
+    account = call.space.account
+    config = await cw.broker.turns.run(metric_alarm_config(request, account), account)
+    await _put(cw, config, call)
 
 
 async def put_composite_alarm(cw: CloudWatch, request: PutCompositeAlarmRequest, call: Call) -> None:
@@ -60,8 +63,7 @@ async def _put(cw: CloudWatch, config: AlarmConfig, call: Call) -> None:
     home.shard.check_not_ended()
     home.shard.check_owned()
     home.alarms.put(space, config, dict(call.resource.request_tags))
-    home.actions.run()
-    await home.shard.settled()
+    await _settle(home, space)
 
 
 def _check_children(config: AlarmConfig, call: Call) -> None:
@@ -128,8 +130,14 @@ async def set_alarm_state(cw: CloudWatch, request: SetAlarmStateRequest, call: C
     state = cast("AlarmState", request.StateValue)
     assert state in get_args(AlarmState)
     home.alarms.set_state(alarm, state, request.StateReason or "", request.StateReasonData)
-    home.actions.run()
-    await home.shard.settled()
+    await _settle(home, call.space)
+
+
+async def _settle(home: ShardMonitoring, space: Space) -> None:
+    """The change is durable, and what follows from it is decided."""
+    settled = home.shard.settled()
+    await home.alarms.follow(space)
+    await settled
 
 
 async def delete_alarms(cw: CloudWatch, request: DeleteAlarmsRequest, call: Call) -> None:
@@ -138,11 +146,8 @@ async def delete_alarms(cw: CloudWatch, request: DeleteAlarmsRequest, call: Call
     found = [alarm for name in names if (alarm := home.alarms.get(space, name)) is not None]
     if sum(alarm.config.is_composite for alarm in found) > 1:
         raise validation_error("At most one composite alarm can be deleted at a time.")
-    needed = [
-        alarm.name
-        for alarm in found
-        if any(parent.name not in names for parent in home.alarms.parents(space, alarm.name))
-    ]
+    deleted = set(names)
+    needed = [alarm.name for alarm in found if home.alarms.has_other_parents(space, alarm.name, deleted)]
     if needed:
         them = "it" if len(needed) == 1 else "them"
         raise validation_error(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
 from penstock.auth.authorize import authorize
 from penstock.errors import DashboardMissing
 from penstock.limits import SECOND
+from penstock.monitoring.dashboards import dashboard_arn
 from penstock.services.cloudwatch.faults import cloudwatch_fault, invalid_value, missing
 from penstock.services.cloudwatch.limits import (
     DASHBOARD_BODY_BYTES_MAX,
     DELETED_DASHBOARDS_MAX,
     LISTED_DASHBOARDS_MAX,
+    METRICS_PER_WIDGET_MAX,
     NAME_LENGTH_MAX,
     WIDGETS_MAX,
 )
@@ -37,11 +39,13 @@ from penstock.services.cloudwatch.structs import (
     PutDashboardResult,
 )
 from penstock.services.cloudwatch.validation import given_tags, read_token, write_token
+from penstock.turns import Steps
 from penstock.wire.service import Call
 
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{NAME_LENGTH_MAX}}}")
 _WIDGET_TYPES = ("metric", "text", "alarm", "log", "explorer", "custom")
 _PROBLEMS_MAX = 20
+_ABSENT, _NULL = msgspec.Raw(), msgspec.Raw(b"null")
 
 
 def named_dashboard(
@@ -68,7 +72,7 @@ async def put_dashboard(cw: CloudWatch, request: PutDashboardRequest, call: Call
     body = request.DashboardBody
     if body is None:
         raise missing("DashboardBody")
-    problems = _problems(body)
+    problems = await cw.broker.turns.run(_problems(body), call.space.account)
     if problems:
         count = (
             f"there are {len(problems)} validation errors"
@@ -93,7 +97,48 @@ async def put_dashboard(cw: CloudWatch, request: PutDashboardRequest, call: Call
     return PutDashboardResult(DashboardValidationMessages=[])
 
 
-def _problems(body: str) -> list[dict[str, str]]:
+class _Content(msgspec.Struct):
+    """Only what is checked is made into objects: a body may have half a million members."""
+
+    widgets: msgspec.Raw = _ABSENT
+
+
+class _Widget(msgspec.Struct):
+    type: msgspec.Raw = _ABSENT
+    properties: msgspec.Raw = _ABSENT
+
+
+class _Properties(msgspec.Struct):
+    markdown: msgspec.Raw = _ABSENT
+    metrics: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_Items = msgspec.defstruct(
+    "_Items",
+    [
+        (f"item{number}", msgspec.Raw, _ABSENT)
+        for number in range(max(WIDGETS_MAX, METRICS_PER_WIDGET_MAX) + 1)
+    ],
+    array_like=True,
+)
+
+_content = msgspec.json.Decoder(_Content)
+_widget = msgspec.json.Decoder(_Widget)
+_properties = msgspec.json.Decoder(_Properties)
+_items = msgspec.json.Decoder(_Items)
+
+
+def _first_items(array: msgspec.Raw) -> list[msgspec.Raw]:
+    """One more than the most that are allowed, at most."""
+    return [item for item in msgspec.structs.astuple(_items.decode(array)) if item]
+
+
+def _starts(value: msgspec.Raw, mark: str) -> bool:
+    """Whether it is an object, an array or a string."""
+    return bytes(memoryview(value)[:1]) == mark.encode()
+
+
+def _problems(body: str) -> Steps[list[dict[str, str]]]:
     """What is wrong with the structure of a dashboard. What a widget shows is for those who draw it."""
     found: list[dict[str, str]] = []
 
@@ -105,42 +150,51 @@ def _problems(body: str) -> list[dict[str, str]]:
         wrong("", f"Should not be larger than {DASHBOARD_BODY_BYTES_MAX} bytes")
         return found
     try:
-        content: Any = msgspec.json.decode(body)
+        widgets = _content.decode(body).widgets
+    except msgspec.ValidationError:
+        wrong("", "Should be object")
+        return found
     except (ValueError, RecursionError):
         wrong("", "The field DashboardBody must be a valid JSON object")
         return found
-    if not isinstance(content, dict):
-        wrong("", "Should be object")
+    yield
+    if not _starts(widgets, "["):
+        is_absent = widgets in (_ABSENT, _NULL)
+        wrong("/widgets", "Should have required property 'widgets'" if is_absent else "Should be array")
         return found
-    widgets = content.get("widgets")
-    if not isinstance(widgets, list):
-        wrong("/widgets", "Should have required property 'widgets'" if widgets is None else "Should be array")
-        return found
-    if len(widgets) > WIDGETS_MAX:
+    items = _first_items(widgets)
+    if len(items) > WIDGETS_MAX:
         wrong("/widgets", f"Should NOT have more than {WIDGETS_MAX} items")
-    for number, widget in enumerate(widgets[:WIDGETS_MAX]):
-        _check_widget(f"/widgets/{number}", widget, wrong)
+    for number, widget in enumerate(items[:WIDGETS_MAX]):
+        yield from _check_widget(f"/widgets/{number}", widget, wrong)
     return found
 
 
-def _check_widget(path: str, widget: Any, wrong: Any) -> None:
-    if not isinstance(widget, dict):
+def _check_widget(path: str, given: msgspec.Raw, wrong: Callable[[str, str], None]) -> Steps[None]:
+    yield
+    if not _starts(given, "{"):
         wrong(path, "Should be object")
         return
-    if widget.get("type") not in _WIDGET_TYPES:
+    widget = _widget.decode(given)
+    kind = msgspec.json.decode(widget.type) if _starts(widget.type, '"') else None
+    if kind not in _WIDGET_TYPES:
         wrong(f"{path}/type", f"Should be equal to one of the allowed values: {', '.join(_WIDGET_TYPES)}")
-    properties = widget.get("properties")
-    if not isinstance(properties, dict):
+    if not _starts(widget.properties, "{"):
         wrong(f"{path}/properties", "Should be object")
         return
-    if widget.get("type") == "text" and not isinstance(properties.get("markdown"), str):
+    yield
+    properties = _properties.decode(widget.properties)
+    if kind == "text" and not _starts(properties.markdown, '"'):
         wrong(f"{path}/properties/markdown", "Should be string")
-    metrics = properties.get("metrics", [])
-    if not isinstance(metrics, list):
+    if not _starts(properties.metrics, "["):
         wrong(f"{path}/properties/metrics", "Should be array")
         return
-    for number, metric in enumerate(metrics):
-        if not isinstance(metric, list):
+    yield
+    metrics = _first_items(properties.metrics)
+    if len(metrics) > METRICS_PER_WIDGET_MAX:
+        wrong(f"{path}/properties/metrics", f"Should NOT have more than {METRICS_PER_WIDGET_MAX} items")
+    for number, metric in enumerate(metrics[:METRICS_PER_WIDGET_MAX]):
+        if not _starts(metric, "["):
             wrong(f"{path}/properties/metrics/{number}", "Should be array")
 
 
@@ -148,7 +202,9 @@ async def get_dashboard(cw: CloudWatch, request: GetDashboardRequest, call: Call
     home = call.resource.home
     found = home.dashboards.find(call.space.account, request.DashboardName or "")
     await home.shard.settled()
-    return GetDashboardResult(DashboardArn=found.arn, DashboardBody=found.body, DashboardName=found.name)
+    return GetDashboardResult(
+        DashboardArn=call.resource.arn, DashboardBody=found.body, DashboardName=found.name
+    )
 
 
 async def list_dashboards(cw: CloudWatch, request: ListDashboardsRequest, call: Call) -> ListDashboardsResult:
@@ -165,7 +221,7 @@ async def list_dashboards(cw: CloudWatch, request: ListDashboardsRequest, call: 
         DashboardEntries=[
             DashboardEntry(
                 DashboardName=each.name,
-                DashboardArn=each.arn,
+                DashboardArn=dashboard_arn(cw.partition_of(call), account, each.name),
                 LastModified=each.modified_ms / SECOND,
                 Size=len(each.body.encode()),
             )

@@ -38,6 +38,7 @@ from penstock.services.cloudwatch.structs import (
     PutMetricDataRequest,
 )
 from penstock.services.cloudwatch.validation import ModelChecks, read_token, shown_dimensions, write_token
+from penstock.turns import Steps
 from penstock.wire.service import Call, Fault
 
 
@@ -63,7 +64,14 @@ async def put_metric_data(cw: CloudWatch, request: PutMetricDataRequest, call: C
     if len(named) > DATA_MAX:
         raise invalid_value(f"The collection MetricData must not have a size greater than {DATA_MAX}.")
     now_s = call.resource.home.shard.clock.wall_ms() / SECOND
-    data, wrong = [], []
+    data = await cw.broker.turns.run(_data(named, now_s), call.space.account)
+    await call.resource.home.metrics.put(call.space, namespace, data)
+
+
+def _data(named: list[tuple[str, MetricDatum]], now_s: float) -> Steps[list[Datum]]:
+    """Raises Fault."""
+    data: list[Datum] = []
+    wrong: list[str] = []
     for name, datum in named:
         try:
             data.append(_datum(name, datum, now_s))
@@ -71,9 +79,10 @@ async def put_metric_data(cw: CloudWatch, request: PutMetricDataRequest, call: C
             if fault.shape != "InvalidParameterValueException":
                 raise
             wrong.append(fault.message)
+        yield
     if wrong:
         raise invalid_value("\n".join(wrong))
-    await call.resource.home.metrics.put(call.space, namespace, data)
+    return data
 
 
 def _named_data(request: PutMetricDataRequest) -> Iterator[tuple[str, MetricDatum]]:
@@ -134,28 +143,28 @@ def _dimensions(name: str, given: list[Dimension]) -> tuple[tuple[str, str], ...
                 )
     pairs = {(each.Name or "", each.Value or "") for each in given}
     if len({dimension for dimension, _ in pairs}) < len(given):
-        raise invalid_value(f"The collection {name}.Dimensions must not contain the same name twice.")
+        raise invalid_value("No metric may specify the same dimension name twice.")
     return tuple(sorted(pairs))
 
 
 def _bucket(name: str, datum: MetricDatum) -> Bucket:
-    given = [
-        member for member in ("Value", "StatisticValues", "Values") if getattr(datum, member) is not None
-    ]
-    if not given:
+    others = [member for member in ("StatisticValues", "Values") if getattr(datum, member) is not None]
+    if datum.Value is None and not others:
         raise missing(f"{name}.Value")
-    if len(given) > 1:
+    if datum.Value is not None and others:
         raise invalid_combination(
-            f"The parameters {name}.{given[0]} and {name}.{given[1]} are mutually exclusive and you have "
-            "specified both."
+            f"The parameters {name}.Value and {name}.{others[0]} are mutually exclusive and you have specified both."
         )
     if datum.Counts is not None and datum.Values is None:
         raise missing(f"{name}.Values")
     if datum.Value is not None:
         return Bucket.of(_number(f"{name}.Value", datum.Value))
-    if datum.StatisticValues is not None:
-        return _statistic_set(f"{name}.StatisticValues", datum)
-    return _values(name, datum)
+    if datum.StatisticValues is None:
+        return _values(name, datum)
+    bucket = _statistic_set(f"{name}.StatisticValues", datum)
+    if datum.Values is not None:  # CloudWatch: both may be given
+        bucket.merge(_values(name, datum))
+    return bucket
 
 
 def _values(name: str, datum: MetricDatum) -> Bucket:

@@ -11,11 +11,14 @@ from typing import Any
 from penstock.auth.authorize import AccessDenied
 from penstock.errors import (
     AlarmMissing,
+    ClientGone,
     DashboardMissing,
     ExpressionInvalid,
     QuotaReached,
     RuleInvalid,
     SignatureMissing,
+    TooManyWaiting,
+    TooMuchWork,
 )
 from penstock.wire.faults import access_denied
 from penstock.wire.service import NO_MEMBERS, Fault
@@ -84,6 +87,15 @@ def to_fault(error: Exception) -> Fault | None:
         case QuotaReached():
             text = f"The account may have {error.most} {error.what}, and no more."
             return cloudwatch_fault("LimitExceededFault", text)
+        case TooMuchWork():
+            text = "The request takes too long to compute: ask for a shorter time, longer periods or fewer metrics."
+            return validation_error(text)
+        case TooManyWaiting():
+            return Fault("ThrottlingException", "Throttling", 400, "Rate exceeded", modelled=False)
+        case ClientGone():  # for the metrics and the audit log
+            return Fault(
+                "RequestCanceled", "RequestCanceled", 400, "The client disconnected.", modelled=False
+            )
         case RuleInvalid():
             return validation_error(f"Error parsing the alarm rule: {error}.")
         case ExpressionInvalid():

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from penstock.clock import iso_time
 from penstock.metrics.functions import TimeSeries
 from penstock.monitoring.alarm_records import MetricStat
 from penstock.services.cloudwatch.faults import validation_error
+from penstock.turns import Steps
 
 _DYNAMIC = re.compile(r"\$\{([A-Z_]+)(?:\('([^']{1,300})'\))?\}")
 _TIMEZONE = re.compile(r"([+-])([0-9]{2})([0-9]{2})")
 _LENGTH_MAX = 2048
 
-_VALUES: dict[str, Callable[[list[float]], float]] = {
+_VALUES: dict[str, Callable[[Sequence[float]], float]] = {
     "MAX": max,
     "MIN": min,
     "SUM": math.fsum,
@@ -30,9 +31,10 @@ _TIMES = frozenset(("MAX_TIME", "MIN_TIME", "FIRST_TIME", "LAST_TIME"))
 
 def default_labels(stats: Sequence[MetricStat]) -> list[str]:
     """CloudWatch: the name of the metric, and if several share it, the statistic or the period that differs."""
-    names = Counter(stat.metric.name for stat in stats)
-    statistics = {name: {s.statistic for s in stats if s.metric.name == name} for name in names}
-    periods = {name: {s.period_s for s in stats if s.metric.name == name} for name in names}
+    statistics, periods = defaultdict[str, set[str]](set), defaultdict[str, set[int]](set)
+    for stat in stats:
+        statistics[stat.metric.name].add(stat.statistic)
+        periods[stat.metric.name].add(stat.period_s)
     labels = []
     for stat in stats:
         name = stat.metric.name
@@ -57,17 +59,19 @@ def timezone_offset_s(text: str | None) -> int:
 
 def label_of(
     given: str | None, series: TimeSeries, stat: MetricStat | None, offset_s: int, *, is_one_of_many: bool
-) -> str:
+) -> Steps[str]:
     """``given``: the label of the query; ``series.label``: that of the metric or the part of a list."""
     if given is None:
         return series.label
     if "${" not in given:
         return f"{given} {series.label}" if is_one_of_many else given
 
-    def part(found: re.Match[str]) -> str:
-        return _part(found[1], found[2], series, stat, offset_s) or found[0]
-
-    return _DYNAMIC.sub(part, given)[:_LENGTH_MAX]
+    parts: dict[str, str] = {}  # a label may have the same one a hundred times
+    for found in _DYNAMIC.finditer(given):
+        if found[0] not in parts:
+            parts[found[0]] = _part(found[1], found[2], series, stat, offset_s) or found[0]
+            yield
+    return _DYNAMIC.sub(lambda found: parts[found[0]], given)[:_LENGTH_MAX]
 
 
 def _part(
@@ -78,15 +82,14 @@ def _part(
         return series.label
     if name == "PROP":
         return _property(argument or "", stat)
-    values = list(series.values.values())
+    values = series.values
     if name in _VALUES:
         return f"{_VALUES[name](values):.6g}" if values else "--"
     if name in _TIMES:
         if not values:
             return "--"
         wanted = _VALUES[name.removesuffix("_TIME")](values)
-        times = [at_s for at_s, value in series.values.items() if value == wanted]
-        at_s = times[-1] if name == "LAST_TIME" else times[0]
+        at_s = series.times[-1 if name == "LAST_TIME" else values.index(wanted)]
         return iso_time(at_s + offset_s)[:-1].replace("T", " ")
     return None
 

@@ -7,6 +7,7 @@ which time on.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from penstock.errors import ExpressionInvalid
 from penstock.limits import SECOND
 from penstock.metrics.expressions import CallPart, NumberPart, Part, TextPart, parts_of
 from penstock.metrics.functions import Environment, TimeSeries, compute
-from penstock.metrics.search import parse_search
+from penstock.metrics.search import Search, parse_search
 from penstock.metrics.series import MetricKey
 from penstock.monitoring.alarm_records import AlarmQuery, MetricStat
 from penstock.monitoring.evaluation import one_unit
@@ -39,6 +40,7 @@ from penstock.services.cloudwatch.structs import (
     MetricDataResult,
 )
 from penstock.services.cloudwatch.validation import ModelChecks, read_token, write_token
+from penstock.turns import LongWork, Steps, in_pieces
 from penstock.wire.service import Call
 
 _SCAN_ORDERS = ("TimestampDescending", "TimestampAscending")
@@ -47,6 +49,8 @@ _QUERIES_PER_READ = 50
 _KEYS_PER_READ = 1000
 _SEARCHED_KEYS_MAX = 20_000
 _COMPARED_MAX = 500_000  # words of searches with metrics
+_COMPARED_PER_STEP = 300
+_POINTS_PER_STEP = 2000
 _DEFAULT_PERIOD_S = 300
 
 
@@ -54,25 +58,38 @@ class Result(NamedTuple):
     id: str
     label: str
     series: TimeSeries
+    messages: list[MetricDataMessage] | None = None
 
 
 async def get_metric_data(cw: CloudWatch, request: GetMetricDataRequest, call: Call) -> GetMetricDataResult:
     _check(request)
+    account = call.space.account
+    async with cw.broker.turns.alone(account, is_gone=lambda: call.gone) as work:
+        try:
+            return await _answer(cw, request, call, work)
+        finally:
+            call.count_work(work.seconds)
+
+
+async def _answer(
+    cw: CloudWatch, request: GetMetricDataRequest, call: Call, work: LongWork
+) -> GetMetricDataResult:
     assert request.StartTime is not None and request.EndTime is not None
     given = request.MetricDataQueries or []
-    queries = read_queries("MetricDataQueries", given, call.space.account)
-    expressions = parsed_expressions(queries)
+    queries = await work.do(read_queries("MetricDataQueries", given, call.space.account))
+    expressions = await work.do(parsed_expressions(queries))
     offset_s = timezone_offset_s(None if request.LabelOptions is None else request.LabelOptions.Timezone)
     asked = [call.space, given, request.StartTime, request.EndTime, request.ScanBy]
     after = read_token(request.NextToken, asked)
-    reading = _Reading(cw, call, request.StartTime, request.EndTime)
+    reading = _Reading(cw, call, request.StartTime, request.EndTime, work)
     await reading.find(queries, expressions)
-    results = reading.results(queries, expressions, offset_s)
+    results = await work.do(reading.results(queries, expressions, offset_s))
     most = request.MaxDatapoints or MAX_DATAPOINTS
-    page, following = _page(results, after, most, ascending=request.ScanBy == _SCAN_ORDERS[1])
+    ascending = request.ScanBy == _SCAN_ORDERS[1]
+    page, following = await work.do(_page(results, after, most, ascending=ascending))
     return GetMetricDataResult(
         MetricDataResults=page,
-        Messages=reading.messages,
+        Messages=[],
         NextToken=None if following is None else write_token(asked, following),
     )
 
@@ -99,10 +116,11 @@ class _Search(NamedTuple):
 
 
 class _Reading:
-    """Reads everything that a request needs, then computes without waiting."""
+    """Reads everything that a request needs, then computes."""
 
-    def __init__(self, cw: CloudWatch, call: Call, start: float, end: float) -> None:
+    def __init__(self, cw: CloudWatch, call: Call, start: float, end: float, work: LongWork) -> None:
         self._cw = cw
+        self._work = work
         self._call = call
         self._start = start
         self._end_s = math.ceil(end)
@@ -112,14 +130,16 @@ class _Reading:
         self._keys: list[MetricKey] | None = None  # that searches look at, read once
         self._compares_left = _COMPARED_MAX
         self._searched: dict[CallPart, list[tuple[MetricStat, TimeSeries]]] = {}
-        self._units: set[str] = set()  # of metrics that have several
+        self._units: dict[
+            int, list[str]
+        ] = {}  # of metrics that have several, by the identity of their series
         self._stats: dict[int, MetricStat] = {}  # what a series is of, by its identity
 
-    @property
-    def messages(self) -> list[MetricDataMessage]:
-        if not self._units:
-            return []
-        listed = ", ".join(sorted(self._units))
+    def _messages(self, series: TimeSeries) -> list[MetricDataMessage] | None:
+        units = self._units.get(id(series))
+        if units is None:
+            return None
+        listed = ", ".join(sorted(units, key=lambda unit: (unit == "None", unit)))
         return [MetricDataMessage(Code="MultipleUnits", Value=f"Multiple units returned: '[{listed}]'")]
 
     async def find(self, queries: Sequence[AlarmQuery], expressions: Mapping[str, Part]) -> None:
@@ -129,10 +149,8 @@ class _Reading:
         for id, series in zip(ids, await self._series(stats, default_labels(stats)), strict=True):
             self._found[id] = series
         period_s = min((stat.period_s for stat in stats), default=_DEFAULT_PERIOD_S)
-        for part in expressions.values():
-            for call in [each for each in parts_of(part) if isinstance(each, CallPart)]:
-                if call.function == "SEARCH" and call not in self._searched:
-                    self._searched[call] = await self._search(_read_search(call), period_s)
+        for call in await self._work.do(_searches(expressions)):
+            self._searched[call] = await self._search(_read_search(call), period_s)
 
     async def _search(self, search: _Search, period_s: int) -> list[tuple[MetricStat, TimeSeries]]:
         wanted = parse_search(search.text)
@@ -143,7 +161,7 @@ class _Reading:
             raise validation_error(
                 "The request searches too much for so many metrics: use fewer searches, or fewer words in them."
             )
-        keys = [key for key in self._keys if wanted.matches(key)]
+        keys = await self._work.do(_matching(self._keys, wanted))
         stats = [
             MetricStat(key, search.period_s or period_s, search.statistic)
             for key in keys[:SEARCHED_METRICS_MAX]
@@ -169,8 +187,16 @@ class _Reading:
         found: list[TimeSeries] = []
         for at in range(0, len(queries), _QUERIES_PER_READ):
             answers = await self._cw.monitoring.reader.read(queries[at : at + _QUERIES_PER_READ])
-            for number, units in enumerate(answers, at):
-                found.append(self._one(stats[number], units, labels[number]))
+            found += await self._work.do(self._all(stats[at:], answers, labels[at:]))
+        return found
+
+    def _all(
+        self, stats: Sequence[MetricStat], answers: Sequence[list[UnitPoints]], labels: Sequence[str]
+    ) -> Steps[list[TimeSeries]]:
+        found: list[TimeSeries] = []
+        for stat, units, label in zip(stats, answers, labels, strict=False):
+            found.append(self._one(stat, units, label))
+            yield
         return found
 
     def _stat_query(self, stat: MetricStat) -> StatQuery:
@@ -186,18 +212,18 @@ class _Reading:
         )
 
     def _one(self, stat: MetricStat, units: list[UnitPoints], label: str) -> TimeSeries:
-        if len(units) > 1:
-            self._units.update(each.unit for each in units)
         chosen = one_unit(units)
-        series = TimeSeries({} if chosen is None else chosen.values(), stat.period_s, label)
+        series = TimeSeries.of({} if chosen is None else chosen.values(), stat.period_s, label)
         self._stats[id(series)] = stat
+        if len(units) > 1:
+            self._units[id(series)] = [each.unit for each in units]
         return series
 
     # -- computing -------------------------------------------------------------------------------------------
 
     def results(
         self, queries: Sequence[AlarmQuery], expressions: Mapping[str, Part], offset_s: int
-    ) -> list[Result]:
+    ) -> Steps[list[Result]]:
         """Raises Fault."""
         periods = [series.period_s for series in self._found.values()]
         period_s = min(periods, default=_DEFAULT_PERIOD_S)
@@ -209,39 +235,56 @@ class _Reading:
         for id, part in expressions.items():
             given.period_s = by_id[id].period_s or period_s
             given.start_s = rounded_start(self._start, given.period_s, self._now_s)
-            given.values[id] = self._compute(id, part, given)
+            given.values[id] = yield from self._compute(id, part, given)
+            yield  # without values nothing else pauses
         results: list[Result] = []
         for query in queries:
             if query.returns is not False:
-                results += self._results_of(query, given.values[query.id], offset_s)
+                results += yield from self._results_of(query, given.values[query.id], offset_s)
         if len(results) > QUERIES_MAX:
             raise validation_error(
                 f"The request has more than {QUERIES_MAX} results: search for fewer metrics."
             )
         return results
 
-    def _compute(self, id: str, part: Part, given: Environment) -> TimeSeries | list[TimeSeries]:
+    def _compute(self, id: str, part: Part, given: Environment) -> Steps[TimeSeries | list[TimeSeries]]:
         try:
-            value = compute(part, given)
+            value = yield from compute(part, given)
             if isinstance(value, float | str):
                 raise ExpressionInvalid("the result is not a time series: use TIME_SERIES, for example")
         except ExpressionInvalid as error:
             raise validation_error(f"Error in expression '{id}': {error}.") from None
-        return TimeSeries(value.values, value.period_s, id) if isinstance(value, TimeSeries) else value
+        return msgspec.structs.replace(value, label=id) if isinstance(value, TimeSeries) else value
 
     def _results_of(
         self, query: AlarmQuery, value: TimeSeries | list[TimeSeries], offset_s: int
-    ) -> list[Result]:
+    ) -> Steps[list[Result]]:
         parts = value if isinstance(value, list) else [value]
         many = len(parts) > 1
-        return [
-            Result(
-                query.id,
-                label_of(query.label, series, self._stats.get(id(series)), offset_s, is_one_of_many=many),
-                series,
-            )
-            for series in parts
-        ]
+        results: list[Result] = []
+        for series in parts:
+            stat = self._stats.get(id(series))
+            label = yield from label_of(query.label, series, stat, offset_s, is_one_of_many=many)
+            results.append(Result(query.id, label, series, self._messages(series)))
+        return results
+
+
+def _searches(expressions: Mapping[str, Part]) -> Steps[list[CallPart]]:
+    """Every SEARCH, once."""
+    found: dict[CallPart, None] = {}
+    for part in expressions.values():
+        calls = [each for each in parts_of(part) if isinstance(each, CallPart)]
+        found |= {call: None for call in calls if call.function == "SEARCH"}
+        yield
+    return list(found)
+
+
+def _matching(keys: Sequence[MetricKey], wanted: Search) -> Steps[list[MetricKey]]:
+    found: list[MetricKey] = []
+    for piece in in_pieces(keys, max(1, _COMPARED_PER_STEP // wanted.words)):
+        found += [key for key in piece if wanted.matches(key)]
+        yield
+    return found
 
 
 def _read_search(call: CallPart) -> _Search:
@@ -273,28 +316,39 @@ def _search_labels(stats: Sequence[MetricStat]) -> list[str]:
 
 def _page(
     results: Sequence[Result], after: str | None, points_max: int, *, ascending: bool
-) -> tuple[list[MetricDataResult], str | None]:
+) -> Steps[tuple[list[MetricDataResult], str | None]]:
     """Results with so many points at most, and where the next page begins: a number and a time."""
     first, from_s = _place(after)
     left = points_max
     page: list[MetricDataResult] = []
     for number, result in enumerate(results[first:], first):
-        points = sorted(result.series.values.items(), reverse=not ascending)
+        series = result.series
+        begin, end = 0, len(series)  # what is to be shown
         if number == first and from_s is not None:
-            points = [point for point in points if (point[0] >= from_s if ascending else point[0] <= from_s)]
-        taken, rest = points[:left], points[left:]
-        left -= len(taken)
+            begin = bisect_left(series.times, from_s) if ascending else begin
+            end = end if ascending else bisect_right(series.times, from_s)
+        taken = min(left, end - begin)
+        shown = range(begin, begin + taken) if ascending else range(end - 1, end - 1 - taken, -1)
+        following = None
+        if taken < end - begin:
+            following = f"{number} {series.times[begin + taken if ascending else end - 1 - taken]}"
+        left -= taken
         page.append(
             MetricDataResult(
                 Id=result.id,
                 Label=result.label,
-                Timestamps=[float(at_s) for at_s, _ in taken],
-                Values=[value for _, value in taken],
-                StatusCode="PartialData" if rest else "Complete",
+                Timestamps=[],
+                Values=[],
+                StatusCode="Complete" if following is None else "PartialData",
+                Messages=result.messages,
             )
         )
-        if rest:
-            return page, f"{number} {rest[0][0]}"
+        for piece in in_pieces(shown, _POINTS_PER_STEP):
+            page[-1].Timestamps += [float(series.times[at]) for at in piece]
+            page[-1].Values += [series.values[at] for at in piece]
+            yield
+        if following is not None:
+            return page, following
     return page, None
 
 

@@ -18,27 +18,29 @@ from penstock.services.cloudwatch.limits import (
 from penstock.services.cloudwatch.periods import check_period, check_statistic
 from penstock.services.cloudwatch.structs import MetricDataQuery, NamedMetric, StatOfMetric
 from penstock.services.cloudwatch.validation import ModelChecks, metric_key, shown_dimensions
+from penstock.turns import Steps
 
 _ID = re.compile(rf"[a-z][a-zA-Z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
 _SQL = re.compile(r"\s*SELECT\s", re.IGNORECASE)
 
 
-def read_queries(parameter: str, given: Sequence[MetricDataQuery], account: str) -> list[AlarmQuery]:
+def read_queries(parameter: str, given: Sequence[MetricDataQuery], account: str) -> Steps[list[AlarmQuery]]:
     """``parameter``: how texts name them. Raises Fault."""
     path = parameter[0].lower() + parameter[1:]
     checks = ModelChecks()
     checks.length(path, given, 1, QUERIES_MAX)
     for number, query in enumerate(given[:QUERIES_MAX], 1):
         _check_query(checks, f"{path}.{number}.member", query)
+        yield
     checks.done()
-    queries = [
-        _query(f"{parameter}.member.{number}", query, account) for number, query in enumerate(given, 1)
-    ]
-    ids = [query.id for query in queries]
-    for id in ids:
-        if ids.count(id) > 1:
-            raise validation_error(f"The values for parameter id in {parameter} are not unique: {id}.")
-    return queries
+    queries: dict[str, AlarmQuery] = {}
+    for number, each in enumerate(given, 1):
+        read = _query(f"{parameter}.member.{number}", each, account)
+        if read.id in queries:
+            raise validation_error(f"The values for parameter id in {parameter} are not unique: {read.id}.")
+        queries[read.id] = read
+        yield
+    return list(queries.values())
 
 
 def _check_query(checks: ModelChecks, at: str, query: MetricDataQuery) -> None:
@@ -101,7 +103,7 @@ def _stat(name: str, stat: StatOfMetric) -> MetricStat:
     return MetricStat(key, stat.Period, stat.Stat, stat.Unit)
 
 
-def parsed_expressions(queries: Sequence[AlarmQuery]) -> dict[str, Part]:
+def parsed_expressions(queries: Sequence[AlarmQuery]) -> Steps[dict[str, Part]]:
     """The expressions by id, each behind those that it refers to. Raises Fault."""
     parsed: dict[str, Part] = {}
     for query in queries:
@@ -112,8 +114,9 @@ def parsed_expressions(queries: Sequence[AlarmQuery]) -> dict[str, Part]:
                 parsed[query.id] = parse_expression(query.expression)
             except ExpressionInvalid as error:
                 raise validation_error(f"Error in expression '{query.id}': {error}.") from None
+            yield
     metrics = frozenset(query.id for query in queries if query.stat is not None)
-    return {id: parsed[id] for id in in_order(parsed, metrics)}
+    return {id: parsed[id] for id in (yield from in_order(parsed, metrics))}
 
 
 def shown_query(query: AlarmQuery) -> MetricDataQuery:

@@ -14,6 +14,7 @@ import msgspec
 from penstock.auth.authorize import authorize
 from penstock.monitoring.alarm_records import alarm_arn
 from penstock.monitoring.dashboards import dashboard_arn
+from penstock.names import partition_of
 from penstock.services.cloudwatch.limits import ALARM_NAMES_MAX
 from penstock.services.cloudwatch.structs import NamesAlarms
 from penstock.services.cloudwatch.validation import ModelChecks, given_tags
@@ -33,6 +34,11 @@ class CloudWatch(msgspec.Struct, frozen=True):
     broker: Broker
     actions: Mapping[str, Action]  # the rows, for handlers that need further permissions
     allows_webhook: Callable[[str], bool] = lambda url: False  # may alarms call this URL?
+    partition: str | None = None  # of ARNs without a region; None: that of the request, on an open server
+
+    def partition_of(self, call: Call) -> str:
+        """The partition in ARNs of dashboards, which belong to an account in all its regions."""
+        return self.partition or partition_of(call.space.region)
 
 
 class CloudWatchResource(msgspec.Struct):
@@ -105,5 +111,5 @@ def dashboard_resource(
     home = cw.monitoring.of_dashboards(account)
     dashboard = home.dashboards.get(account, name)
     tags = _NOTHING if dashboard is None else dashboard.tags
-    arn = dashboard_arn(account, name)
+    arn = dashboard_arn(cw.partition_of(call), account, name)
     return CloudWatchResource(arn, account, tags, request_tags, tuple(request_tags), home=home)

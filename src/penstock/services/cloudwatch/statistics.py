@@ -28,7 +28,9 @@ async def get_metric_statistics(
     simple, extended = request.Statistics or [], request.ExtendedStatistics or []
     start_s = rounded_start(request.StartTime, request.Period, cw.monitoring.wall_ms() / SECOND)
     end_s = math.ceil(request.EndTime)
-    points = math.ceil((end_s - start_s) / request.Period)
+    points = int(
+        (request.EndTime - request.StartTime) / request.Period
+    )  # CloudWatch: before they are rounded
     if points > DATAPOINTS_MAX:
         raise invalid_combination(
             f"You have requested up to {points} datapoints, which exceeds the limit of {DATAPOINTS_MAX}. You may "

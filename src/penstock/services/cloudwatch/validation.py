@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 
@@ -22,6 +23,7 @@ from penstock.services.cloudwatch.limits import (
 from penstock.services.cloudwatch.structs import Dimension, TagPair
 
 _SHOWN_MAX = 100
+_ILLEGAL = re.compile(r"[\x00-\x1F\x7F\uFFFE\uFFFF]")  # ASCII control characters, and what XML cannot carry
 _VIOLATIONS_MAX = 10
 
 
@@ -57,6 +59,13 @@ class ModelChecks:
             listed = ", ".join(choices)
             self._add(path, f"'{value[:_SHOWN_MAX]}'", f"Member must satisfy enum value set: [{listed}]")
 
+    def characters(self, path: str, value: str | None) -> None:
+        if value is not None and _ILLEGAL.search(value):
+            pattern = _ILLEGAL.pattern.replace("[", "[^", 1)
+            self._add(
+                path, f"'{value[:_SHOWN_MAX]}'", f"Member must satisfy regular expression pattern: {pattern}*"
+            )
+
     def _add(self, path: str, value: str, constraint: str) -> None:
         if len(self._violations) < _VIOLATIONS_MAX:
             self._violations.append(f"Value {value} at '{path}' failed to satisfy constraint: {constraint}")
@@ -71,7 +80,9 @@ class ModelChecks:
     # -- members that several requests have ------------------------------------------------------------------
 
     def name(self, path: str, value: str | None, high: int = NAME_LENGTH_MAX) -> None:
+        """CloudWatch: no control characters, which a name of a stored record could not have in every store either."""
         self.length(path, value, 1, high)
+        self.characters(path, value)
 
     def names(self, path: str, values: Sequence[str] | None, high: int) -> None:
         """A list of names of alarms."""
@@ -109,9 +120,10 @@ def given_tags(pairs: Sequence[TagPair] | None) -> dict[str, str]:
     for number, pair in enumerate((pairs or ())[:TAGS_MAX], 1):
         at = f"tags.{number}.member"
         checks.required(f"{at}.key", pair.Key)
-        checks.length(f"{at}.key", pair.Key, 1, TAG_KEY_LENGTH_MAX)
+        checks.name(f"{at}.key", pair.Key, TAG_KEY_LENGTH_MAX)
         checks.required(f"{at}.value", pair.Value)
         checks.length(f"{at}.value", pair.Value, 0, TAG_VALUE_LENGTH_MAX)
+        checks.characters(f"{at}.value", pair.Value)
     checks.done()
     tags = {pair.Key or "": pair.Value or "" for pair in pairs or ()}
     if len(tags) != len(pairs or ()):
