@@ -22,25 +22,44 @@ from penstock.broker.history import MessageHistory
 from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
-from penstock.broker.other_shards import A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
+from penstock.broker.other_shards import TOTALS, A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
 from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import Extension, Partition, Recovery, Shared
 from penstock.broker.queue_series import QueueSeries, SeriesQuery
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Shard
-from penstock.broker.summaries import QueueQuery, QueueSummary, ShardStatus, summary_of
+from penstock.broker.summaries import (
+    QueueQuery,
+    QueueSummary,
+    QueueTotals,
+    ShardStatus,
+    TaskPlace,
+    TotalsQuestion,
+    sum_totals,
+    summary_of,
+)
 from penstock.broker.upkeep import MemoryRelief
 from penstock.broker.waiting import Ask, Client
-from penstock.errors import NotOwned, PurgedRecently, QueueMissing, QuotaReached, SourceNotDeadLetterQueue
+from penstock.clock import Clock, SystemClock
+from penstock.errors import (
+    NotOwned,
+    PurgedRecently,
+    QueueMissing,
+    QuotaReached,
+    SourceNotDeadLetterQueue,
+    StoreError,
+)
 from penstock.limits import Limits
 from penstock.metrics.series import Point
 from penstock.names import QueueName, Requester, Space, shard_of
+from penstock.promise import start
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
 from penstock.queues.settings import QueueDefinition, QueueRecord, QueueSettings
 from penstock.store.port import LAST
+from penstock.turns import Turns
 
 
 class Broker:
@@ -51,10 +70,15 @@ class Broker:
         keys: KeyGuard | None = None,
         dedup_key: bytes | None = None,
         usage: OtherProcesses | None = None,
+        turns: Turns | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
-        encrypted. ``usage``: what accounts hold in other processes, for the quotas."""
+        encrypted. ``usage``: what accounts hold in other processes, for the quotas. ``turns``: of long work;
+        without, it is done at once. ``clock``: what :meth:`wall_ms` shows where no shard is open."""
+        self._clock = clock or SystemClock()
         self.limits = limits
+        self.turns = turns or Turns()
         self.shards = shards
         self.budget = Budget(limits.memory_budget_bytes)
         self.dedup_usage = DedupUsage(limits)
@@ -67,7 +91,7 @@ class Broker:
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
             self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
-            SecondsMemory(limits.metrics_seconds_bytes),
+            SecondsMemory(limits.metrics_seconds_bytes), self.turns,
         )  # fmt: skip
         self.questions: list[ShardQuestion[Any, Any]] = []
         """Of extensions: what other processes may ask about the shards of this one."""
@@ -93,6 +117,12 @@ class Broker:
     ) -> list[A]:
         """The answers of all owners of these shards. Raises Unreachable."""
         return await self._others.ask(question, shards, about)
+
+    def wall_ms(self) -> int:
+        """The time that clients see, of whichever shard: one that a test controls, if there is such a clock."""
+        for partition in self._partitions.values():
+            return partition.shard.clock.wall_ms()
+        return self._clock.wall_ms()
 
     @property
     def partitions(self) -> list[Partition]:
@@ -127,8 +157,16 @@ class Broker:
 
     async def stop(self) -> None:
         """End every wait and make all that was decided durable."""
-        for partition in list(self._partitions.values()):
-            await partition.stop()
+        # All of them at once: while one ends, the others begin nothing new.
+        stopping = [start(partition.stop()) for partition in self._partitions.values()]
+        failures = []
+        for stopped in stopping:
+            try:
+                await stopped
+            except StoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def end_polls(self) -> None:
         """Answer every waiting receive with nothing."""
@@ -236,6 +274,14 @@ class Broker:
         """The first queues of all shards in the order of the query, with counts. Raises Unreachable."""
         return await self._others.summaries(query)
 
+    async def totals(self, query: QueueQuery, targets: set[str]) -> QueueTotals:
+        """Sums over all queues of the query. ``targets``: the dead-letter queues. Raises Unreachable."""
+        names = frozenset(targets)
+        found = await self.ask(
+            TOTALS, list(range(self.shards)), lambda shards: TotalsQuestion(shards, query, names)
+        )
+        return sum_totals(found)
+
     async def summary(self, queue: LiveQueue) -> QueueSummary:
         return await summary_of(self._partition_of(queue), queue)
 
@@ -261,9 +307,12 @@ class Broker:
         """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
         return await self._others.targets(space)
 
-    async def tasks(self, space: Space, queue: str | None = None) -> list[BulkTaskRecord]:
-        """The bulk tasks of a space, or of one of its queues, in all shards. Raises Unreachable."""
-        return await self._others.tasks(space, queue)
+    async def tasks(
+        self, space: Space, queue: str | None = None, tasks_max: int = LAST, after: TaskPlace | None = None
+    ) -> list[BulkTaskRecord]:
+        """The first bulk tasks of a space, or of one of its queues, behind a place, in all shards; the latest first.
+        Raises Unreachable."""
+        return await self._others.tasks(space, queue, tasks_max, after)
 
     async def statuses(self) -> list[ShardStatus]:
         """Of all shards, in order."""

@@ -3,7 +3,7 @@
 A task goes through the queue in order of position, a chunk at a time, up to the position that was the last when it
 began: it ends whatever arrives meanwhile. Each chunk is one commit, which also carries the progress of the task, so
 that after a restart it goes on where it was and does nothing twice. A message that cannot be changed stays as it is,
-and is counted with the reason.
+and is counted with the reason. A long filter is stored once, beside the record of the task, which shows a part of it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.operations import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.shard import Shard
+from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
     FilterInvalid,
     FilterTooSlow,
@@ -32,6 +33,7 @@ from penstock.errors import (
     NotOwned,
     PenstockError,
     QueueMissing,
+    StoreClosed,
     StoreError,
     TaskInvalid,
     TaskMissing,
@@ -77,7 +79,7 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     queue: QueueName
     operation: Operation
-    filter: MessageFilter
+    filter: MessageFilter  # as it is shown
     to: QueueName | None
     rate: int | None  # messages a second
     by: Requester | None  # who began it, for the histories of the messages
@@ -95,9 +97,23 @@ class BulkTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
     outbox_position: int = 0
     """Its messages for other shards have this position or one before. The task is complete when they arrived."""
+    filter_cut: bool = False
+    """``filter`` is a part of the filter only. The whole of it is the scope of the task, until it ends."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.status is TaskStatus.RUNNING
+
+
+class TaskFilter(msgspec.Struct, frozen=True):
+    """The whole filter of a running task."""
+
+    queue: QueueName
+    filter: MessageFilter
 
 
 BULK_TASKS = RecordKind("bulk_task", BulkTaskRecord)
+TASK_FILTERS = RecordKind("bulk_task_filter", TaskFilter)
 
 
 class DryRun(NamedTuple):
@@ -125,33 +141,34 @@ class BulkTasks:
         self._outbox = outbox
         self._inspection = inspection
         self._editing = editing
-        self._tasks = shard.table(BULK_TASKS)
+        self._tasks = TaskRecords(shard, BULK_TASKS, TASK_FILTERS, _REMEMBERED_PER_QUEUE)
         self._stopped = False
 
     def start(self) -> None:
         """Go on with the tasks that a restart interrupted."""
-        for _, task in self._tasks:
-            if task.status is TaskStatus.RUNNING:
+        for task in list(self._tasks):
+            if task.is_active:
                 run_detached(self._run(task.id))
+            elif (shown := _with_cut_filter(task)) is not task:  # an earlier version stored all of it
+                self._tasks.put(shown, can_wait=True)
 
     def stop(self) -> None:
         self._stopped = True
 
     # -- what is asked for -----------------------------------------------------------------------------------
 
-    def all(self) -> list[BulkTaskRecord]:
-        """Those of all queues of the shard."""
-        return [task for _, task in self._tasks]
-
     @property
     def running(self) -> int:
         """How many tasks."""
-        return sum(task.status is TaskStatus.RUNNING for _, task in self._tasks)
+        return self._tasks.active
+
+    def of_account(self, account: str) -> list[BulkTaskRecord]:
+        """Those of all queues of an account in this shard, latest first."""
+        return self._tasks.of_account(account)
 
     def of(self, queue: LiveQueue) -> list[BulkTaskRecord]:
         """Those of a queue, latest first."""
-        tasks = [task for _, task in self._tasks if task.queue == queue.name]
-        return sorted(reversed(tasks), key=lambda task: -task.started_ms)
+        return self._tasks.of(queue.name)
 
     def get(self, queue: LiveQueue, task_id: str) -> BulkTaskRecord:
         """Raises TaskMissing."""
@@ -159,6 +176,11 @@ class BulkTasks:
         if task is None or task.queue != queue.name:
             raise TaskMissing
         return task
+
+    def filter_of(self, task: BulkTaskRecord) -> MessageFilter:
+        """The whole filter of a task that runs; of one that has ended, what is kept of it."""
+        scope = self._tasks.scope(task.id) if task.filter_cut else None
+        return task.filter if scope is None else scope.filter
 
     async def begin(
         self,
@@ -170,16 +192,20 @@ class BulkTasks:
         *,
         by: Requester | None = None,
     ) -> BulkTaskRecord:
-        """Start a task. ``to``: for a move or a copy. Raises FilterInvalid, TaskInvalid or TaskRunning."""
+        """Start a task. ``to``: for a move or a copy. Raises FilterInvalid, TaskInvalid, TaskRunning or
+        QuotaReached."""
         shard = self._shard
         _check(queue, operation, to, filter, rate)
         await queue.memory.load()
-        self._forget_earlier(queue)
+        if sum(task.is_active for task in self.of(queue)) >= _RUNNING_PER_QUEUE:
+            raise TaskRunning
+        shown = filter.cut()
         task = BulkTaskRecord(
             id=str(uuid.uuid4()),
             queue=queue.name,
             operation=operation,
-            filter=filter,
+            filter=shown,
+            filter_cut=shown != filter,
             to=to,
             rate=rate,
             by=by,
@@ -188,7 +214,7 @@ class BulkTasks:
             total=queue.rules.backlog.total,
             upto=shard.next_position(),
         )
-        self._save(task, queue)
+        self._tasks.add(task, TaskFilter(queue.name, filter) if task.filter_cut else None, queue)
         await shard.settled()
         # On the next turn of the loop: the answer to this request comes first.
         shard.runtime.soon(lambda: run_detached(self._run(task.id)))
@@ -197,7 +223,7 @@ class BulkTasks:
     async def cancel(self, queue: LiveQueue, task_id: str) -> BulkTaskRecord:
         """The chunk under way is still finished. Raises TaskMissing or TaskNotRunning."""
         task = self.get(queue, task_id)
-        if task.status is not TaskStatus.RUNNING:
+        if not task.is_active:
             raise TaskNotRunning
         task = self._end(task, queue, TaskStatus.CANCELLED)
         await self._shard.settled()
@@ -226,24 +252,14 @@ class BulkTasks:
                 return DryRun(matched, can, cannot, looked_at, after is None)
 
     def queue_deleted(self, queue: LiveQueue) -> None:
-        for task in self.of(queue):
-            self._tasks.remove(task.id)
+        self._tasks.remove_all(queue.name)
 
     def returned(self, task_id: str) -> None:
         """A message that the task sent to another shard is not there, because its target is gone."""
         task = self._tasks.get(task_id)
         if task is not None:
             cannot = _counted(task.cannot, [QueueMissing()])
-            self._tasks.put(task_id, msgspec.structs.replace(task, done=task.done - 1, cannot=cannot))
-
-    def _forget_earlier(self, queue: LiveQueue) -> None:
-        earlier = self.of(queue)
-        running = [task for task in earlier if task.status is TaskStatus.RUNNING]
-        if len(running) >= _RUNNING_PER_QUEUE:
-            raise TaskRunning
-        ended = [task for task in earlier if task.status is not TaskStatus.RUNNING]
-        for task in ended[_REMEMBERED_PER_QUEUE - len(running) - 1 :]:
-            self._tasks.remove(task.id)
+            self._tasks.put(msgspec.structs.replace(task, done=task.done - 1, cannot=cannot))
 
     # -- a task at work --------------------------------------------------------------------------------------
 
@@ -253,11 +269,11 @@ class BulkTasks:
             if queue is None:
                 return
             try:
-                if task.status is not TaskStatus.RUNNING:
+                if not task.is_active:
                     await self._shard.settled()  # if that is refused, the task is not over
                     return
                 await self._step(task, queue)
-            except (NotOwned, QueueMissing):
+            except (NotOwned, QueueMissing, StoreClosed):
                 return  # the next owner of the shard goes on with it, or it was deleted with its queue
             except (FilterTooSlow, FilterInvalid) as error:
                 self._end(task, queue, TaskStatus.FAILED, str(error))
@@ -281,11 +297,13 @@ class BulkTasks:
             else:
                 self._end(task, queue, TaskStatus.COMPLETED)
             return
+        whole = not task.filter_cut or self._tasks.scope(task.id) is not None
+        assert whole, "the filter of a running task is stored"
         begun_ms = shard.clock.now_ms()
         chunk = _CHUNK_MAX if task.rate is None else min(_CHUNK_MAX, max(1, task.rate // _CHUNKS_PER_SECOND))
         page = await self._inspection.list(
             queue,
-            task.filter,
+            self.filter_of(task),
             after=task.after,
             limit=chunk,
             size_max=_CHUNK_BYTES,
@@ -321,21 +339,23 @@ class BulkTasks:
             cannot=_counted(task.cannot, outcomes),
             outbox_position=self._shard.next_number(),  # behind all that were given to messages of this chunk
         )
-        self._save(moved, queue)
+        self._tasks.save(moved, queue)
 
     def _end(
         self, task: BulkTaskRecord, queue: LiveQueue, status: TaskStatus, failure: str | None = None
     ) -> BulkTaskRecord:
         task = self._tasks.get(task.id) or task
-        if task.status is TaskStatus.RUNNING:
+        if task.is_active:
             ended_ms = self._shard.clock.wall_ms()
             task = msgspec.structs.replace(task, status=status, failure=failure, ended_ms=ended_ms)
-            self._save(task, queue)
+            task = _with_cut_filter(task)
+            self._tasks.save(task, queue)
         return task
 
-    def _save(self, task: BulkTaskRecord, queue: LiveQueue) -> None:
-        self._tasks.put(task.id, task)
-        self._shard.touch(queue)
+
+def _with_cut_filter(task: BulkTaskRecord) -> BulkTaskRecord:
+    shown = task.filter.cut()
+    return task if shown == task.filter else msgspec.structs.replace(task, filter=shown, filter_cut=True)
 
 
 def _check(

@@ -180,7 +180,7 @@ class LiveQueue:
         answers, entries = self.rules.send(messages, now_ms, clock.wall_ms(), shard.changes)
         shard.joining(self).extend(entries)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
-        await shard.settled()
+        await shard.settled(self)
         metrics, note = self.metrics, self._note
         if now_ms >= metrics.second_ends_ms:
             metrics.turn(now_ms)
@@ -231,11 +231,11 @@ class LiveQueue:
             metrics.empty += 1
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
-                await shard.settled()
+                await shard.settled(self)
             return []
         caller.if_unread = partial(self._take_back, deliveries)
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
-        durable = shard.settled() if settings.fifo else None
+        durable = shard.settled(self) if settings.fifo else None
         try:
             if settings.encryption_key is not None:
                 self.check_key()  # the receive may have waited long
@@ -368,7 +368,7 @@ class LiveQueue:
         entry = self.rules.give_up(receipt, now_ms, shard.changes)
         self._context.dead_letter(entry, self, redrive.target, now_ms)
         self.decided(now_ms)
-        await shard.settled()
+        await shard.settled(self)
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
 
@@ -407,7 +407,7 @@ class LiveQueue:
         self.decided(now_ms)
         if unknown:
             deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
-        await shard.settled()
+        await shard.settled(self)
         metrics, note = self.metrics, self._note
         if now_ms >= metrics.second_ends_ms:
             metrics.turn(now_ms)
@@ -436,7 +436,7 @@ class LiveQueue:
         shard, rules = self._shard, self.rules
         rules.backlog.lookups += 1
         try:
-            await shard.settled()
+            await shard.settled(self)
             seqs = [receipt.seq for _, receipt in unknown]
             rows = await shard.read(partial(shard.store.lookup, self.id, rules.backlog.purged_to, seqs))
             try:

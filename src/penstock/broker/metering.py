@@ -26,6 +26,7 @@ from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import Counts, sequence_of
 from penstock.store.changes import EntryRow
 from penstock.store.port import Selection, Store
+from penstock.turns import Steps, Turns
 
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
@@ -49,8 +50,9 @@ _NOTES_STORED_MS = 10 * MINUTE
 class Metering:
     """``memory``: for the seconds of all queues of the process. ``shards``: how many share the space for metrics."""
 
-    def __init__(self, shard: Shard, memory: SecondsMemory, shards: int) -> None:
+    def __init__(self, shard: Shard, memory: SecondsMemory, shards: int, turns: Turns) -> None:
         self._shard = shard
+        self._turns = turns
         self._memory = memory
         self._log = MetricLog(shard, shards)
         self._notes = shard.table(NUMBER_NOTES)
@@ -125,16 +127,22 @@ class Metering:
 
     def _look_at_awake(self) -> None:
         self._tick = None
-        now_ms = self._shard.clock.now_ms()
         self._offset_ms = wall_offset(self._shard.clock)
+        run_detached(self._turns.run(self._looks_at_awake()))
+
+    def _looks_at_awake(self) -> Steps[None]:
         for queue in list(self._awake):
-            metrics, recorder = queue.metrics, self._recorders[queue]
+            now_ms, recorder = self._shard.clock.now_ms(), self._recorders.get(queue)
+            if recorder is None or self._stopped:
+                continue  # it was deleted meanwhile
+            metrics = queue.metrics
             metrics.pass_time(now_ms)
             recorder.look(now_ms, levels_of(queue, now_ms))
             if now_ms - metrics.used_ms > _AWAKE_MS:
                 recorder.awake = False
                 self._awake.pop(queue, None)
-        if self._awake and not self._stopped:
+            yield
+        if self._awake and not self._stopped and self._tick is None:
             self._set_tick()
 
     # -- every minute ----------------------------------------------------------------------------------------
@@ -353,13 +361,17 @@ class Metering:
         else:
             rows, bucket_s = await self._minutes(queues, start_s), MINUTE_S
         now_s = (self._shard.clock.now_ms() + self._offset_ms) // SECOND
-        return {
-            queue: [
-                merged_points(points_of(metric, found, bucket_s, now_s), start_s, end_s, period_s)
-                for metric in metrics
-            ]
-            for queue, found in rows.items()
-        }
+
+        def computed() -> Steps[dict[LiveQueue, list[list[Point]]]]:
+            found: dict[LiveQueue, list[list[Point]]] = {}
+            for queue, timed in rows.items():
+                found[queue] = []
+                for metric in metrics:
+                    points = points_of(metric, timed, bucket_s, now_s)
+                    found[queue].append((yield from merged_points(points, start_s, end_s, period_s)))
+            return found
+
+        return await self._turns.run(computed())
 
     def _seconds(self, queues: Sequence[LiveQueue]) -> dict[LiveQueue, list[TimedRow]]:
         now_ms = self._shard.clock.now_ms()
@@ -419,8 +431,8 @@ def _counted_levels(queue: LiveQueue, counts: Counts) -> Levels:
 
 def _kept(queue: LiveQueue, now_ms: int) -> Selection:
     """The messages of a queue that are not past their retention."""
-    retention_ms = queue.settings.retention_ms
-    return Selection(queue.id, queue.record.purged_to, enqueued_ms_min=now_ms - retention_ms + 1)
+    first_ms = queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1
+    return Selection(queue.id, queue.record.purged_to, enqueued_ms_min=first_ms)
 
 
 def _first_rows(store: Store, which: list[Selection], rows_max: int) -> dict[int, list[EntryRow]]:

@@ -21,6 +21,7 @@ from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.outbox import Outbox
 from penstock.broker.shard import Shard
+from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
     KeyDisabled,
     KeyUnavailable,
@@ -29,6 +30,7 @@ from penstock.errors import (
     MoveTaskRunning,
     NotOwned,
     QueueMissing,
+    StoreClosed,
     StoreError,
 )
 from penstock.limits import SECOND
@@ -78,14 +80,31 @@ class MoveTaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     moved: int = 0
     failure: str | None = None  # a MoveFailure, or the words of an earlier version
     only_to: frozenset[QueueName] | None = None
-    """Which queues its messages may go back to; None: any. Dead letters of other queues end the task."""
+    """Which queues its messages may go back to; None: any. Dead letters of other queues end the task. A list that is
+    not empty was written by version 0.2: it is the scope of the task."""
     moves_max: int | None = None
     """How many messages the source held when it began; None: it began before there was such a bound."""
     outbox_position: int = 0
     """Of its last message for another shard. The task is complete when that has arrived."""
 
+    @property
+    def queue(self) -> QueueName:
+        return self.source
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in _ACTIVE
+
+
+class MoveTargets(msgspec.Struct, frozen=True):
+    """Which queues the messages of a running task may go back to."""
+
+    queue: QueueName  # the source of the task
+    only_to: frozenset[QueueName]
+
 
 MOVE_TASKS = RecordKind("move_task", MoveTaskRecord)
+MOVE_TARGETS = RecordKind("move_task_targets", MoveTargets)
 
 
 class MoveFailed(Exception):
@@ -107,13 +126,13 @@ class MoveTasks:
         self._catalogue = catalogue
         self._outbox = outbox
         self._keys = keys
-        self._tasks = shard.table(MOVE_TASKS)
+        self._tasks = TaskRecords(shard, MOVE_TASKS, MOVE_TARGETS, _REMEMBERED_PER_QUEUE)
         self._stopped = False
 
     def start(self) -> None:
         """Go on with the tasks that a restart interrupted."""
-        for _, task in self._tasks:
-            if task.status in _ACTIVE:
+        for task in list(self._tasks):
+            if task.is_active:
                 self.run(task.id)
 
     def stop(self) -> None:
@@ -122,12 +141,11 @@ class MoveTasks:
     @property
     def running(self) -> int:
         """How many tasks."""
-        return sum(task.status in _ACTIVE for _, task in self._tasks)
+        return self._tasks.active
 
     def of(self, source: LiveQueue) -> list[MoveTaskRecord]:
         """The tasks of a queue, latest first."""
-        tasks = [task for _, task in self._tasks if task.source == source.name]
-        return sorted(reversed(tasks), key=lambda task: -task.started_ms)
+        return self._tasks.of(source.name)
 
     def begin(
         self,
@@ -136,12 +154,9 @@ class MoveTasks:
         rate: int | None,
         only_to: frozenset[QueueName] | None,
     ) -> MoveTaskRecord:
-        """Add a task; :meth:`run` works on it once it is durable."""
-        earlier = self.of(source)
-        if any(task.status in _ACTIVE for task in earlier):
+        """Add a task; :meth:`run` works on it once it is durable. Raises MoveTaskRunning or QuotaReached."""
+        if any(task.is_active for task in self.of(source)):
             raise MoveTaskRunning
-        for forgotten in earlier[_REMEMBERED_PER_QUEUE - 1 :]:
-            self._tasks.remove(forgotten.id)
         task = MoveTaskRecord(
             id=str(uuid.uuid4()),
             source=source.name,
@@ -150,10 +165,10 @@ class MoveTasks:
             status=MoveStatus.RUNNING,
             started_ms=self._shard.clock.wall_ms(),
             to_move=source.rules.backlog.total - source.rules.backlog.in_flight,
-            only_to=only_to,
+            only_to=None if only_to is None else frozenset(),
             moves_max=source.rules.backlog.total,
         )
-        self._save(task, source)
+        self._tasks.add(task, None if only_to is None else MoveTargets(source.name, only_to), source)
         return task
 
     def cancel(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
@@ -163,22 +178,17 @@ class MoveTasks:
         if task.status is not MoveStatus.RUNNING:
             raise MoveTaskNotRunning
         task = msgspec.structs.replace(task, status=MoveStatus.CANCELLING)
-        self._save(task, source)
+        self._tasks.save(task, source)
         return task
 
     def source_deleted(self, queue: LiveQueue) -> None:
-        for task in self.of(queue):
-            self._tasks.remove(task.id)
+        self._tasks.remove_all(queue.name)
 
     def returned(self, task_id: str) -> None:
         """A message that the task moved is in its queue again, because its destination is gone."""
         task = self._tasks.get(task_id)
         if task is not None:
-            self._tasks.put(task_id, msgspec.structs.replace(task, moved=task.moved - 1))
-
-    def _save(self, task: MoveTaskRecord, source: LiveQueue) -> None:
-        self._tasks.put(task.id, task)
-        self._shard.touch(source)
+            self._tasks.put(msgspec.structs.replace(task, moved=task.moved - 1))
 
     def run(self, task_id: str) -> None:
         run_detached(self._run(task_id))
@@ -190,12 +200,12 @@ class MoveTasks:
                 return
             try:
                 if task.status is MoveStatus.CANCELLING:
-                    self._save(msgspec.structs.replace(task, status=MoveStatus.CANCELLED), source)
+                    self._tasks.save(msgspec.structs.replace(task, status=MoveStatus.CANCELLED), source)
                 if task.status is not MoveStatus.RUNNING:
                     await self._shard.settled()  # if that is refused, the task is not over
                     return
                 await self._step(task, source)
-            except NotOwned:
+            except (NotOwned, StoreClosed):
                 return  # the next owner of the shard goes on with it
             except MoveFailed as failed:
                 self._fail(task, source, failed.reason)
@@ -208,7 +218,7 @@ class MoveTasks:
 
     def _fail(self, task: MoveTaskRecord, source: LiveQueue, reason: MoveFailure) -> None:
         task = self._tasks.get(task.id) or task
-        self._save(msgspec.structs.replace(task, status=MoveStatus.FAILED, failure=reason), source)
+        self._tasks.save(msgspec.structs.replace(task, status=MoveStatus.FAILED, failure=reason), source)
 
     async def _step(self, task: MoveTaskRecord, source: LiveQueue) -> None:
         """Move one chunk, or see that there is nothing left."""
@@ -229,7 +239,7 @@ class MoveTasks:
             elif self._outbox is not None and self._outbox.is_pending(task.outbox_position):
                 await self._shard.pause(_ARRIVAL_PAUSE_MS)
             elif (current := self._tasks.get(task.id)) is not None and current.status is MoveStatus.RUNNING:
-                self._save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
+                self._tasks.save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
             return
         try:
             moved = await self._move(task, source, withdrawn)
@@ -254,7 +264,7 @@ class MoveTasks:
         for i, entry in enumerate(withdrawn):
             content = entry.content or contents.get(entry.seq)
             try:
-                name = _destination_name(task, entry)
+                name = self._destination_name(task, entry)
                 destination = self._destination(name, remote)
             except MoveFailed as error:
                 failure = error
@@ -276,7 +286,7 @@ class MoveTasks:
             moved_by_now = msgspec.structs.replace(
                 current, moved=current.moved + moved, outbox_position=position
             )
-            self._save(moved_by_now, source)
+            self._tasks.save(moved_by_now, source)
         await shard.settled()
         if failure is not None:
             raise failure
@@ -324,7 +334,7 @@ class MoveTasks:
         found: dict[QueueName, MoveFailed | None] = {}
         for entry in withdrawn:
             try:
-                name = _destination_name(task, entry)
+                name = self._destination_name(task, entry)
             except MoveFailed:
                 break  # the task ends with it
             if name in found or self._outbox.other_shard(name) is None:
@@ -340,14 +350,15 @@ class MoveTasks:
                     found[name] = _key_failure(error)
         return found
 
-
-def _destination_name(task: MoveTaskRecord, entry: Entry) -> QueueName:
-    if task.destination is not None:
-        return task.destination
-    # SQS: without a destination, messages go back to the queue that they came from.
-    arn = Arn.parse(entry.source or "")
-    if arn is None:
-        raise MoveFailed(MoveFailure.SOURCE_UNKNOWN)
-    if task.only_to is not None and arn.queue not in task.only_to:
-        raise MoveFailed(MoveFailure.NOT_PERMITTED)
-    return arn.queue
+    def _destination_name(self, task: MoveTaskRecord, entry: Entry) -> QueueName:
+        if task.destination is not None:
+            return task.destination
+        # SQS: without a destination, messages go back to the queue that they came from.
+        arn = Arn.parse(entry.source or "")
+        if arn is None:
+            raise MoveFailed(MoveFailure.SOURCE_UNKNOWN)
+        scope = self._tasks.scope(task.id)
+        only_to = task.only_to if scope is None else scope.only_to
+        if only_to is not None and arn.queue not in only_to:
+            raise MoveFailed(MoveFailure.NOT_PERMITTED)
+        return arn.queue

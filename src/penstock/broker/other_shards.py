@@ -20,17 +20,23 @@ from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestio
 from penstock.broker.summaries import (
     QueueQuery,
     QueueSummary,
+    QueueTotals,
     ShardStatus,
     StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    TaskPlace,
     TasksQuestion,
+    TotalsQuestion,
     all_statuses,
     first_summaries,
+    first_tasks,
     status_of,
+    sum_totals,
     summaries_of,
     targets_of,
     tasks_of,
+    totals_of,
 )
 from penstock.cache import BoundedCache
 from penstock.clock import Clock
@@ -138,7 +144,7 @@ class OtherShards(Protocol):
         self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
     ) -> list[A]:
         """The answers of all owners of these shards. ``about``: what one of them is asked about its shards. It may be
-        asked again: the question must only read."""
+        asked again: that must change nothing more."""
 
     async def describe(self, name: QueueName) -> QueueRecord | None:
         """The definition of a queue; None if it does not exist."""
@@ -164,8 +170,10 @@ class OtherShards(Protocol):
     async def targets(self, space: Space) -> set[str]:
         """The names that queues have as their dead-letter queue."""
 
-    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
-        """The bulk tasks of a space, or of one of its queues."""
+    async def tasks(
+        self, space: Space, queue: str | None, tasks_max: int, after: TaskPlace | None
+    ) -> list[BulkTaskRecord]:
+        """The first bulk tasks of a space, or of one of its queues, behind a place; the latest first."""
 
     async def statuses(self) -> list[ShardStatus]:
         """Of every shard, in order. One whose owner does not answer is not open; nothing is raised for it."""
@@ -222,6 +230,10 @@ class OwnedShards:
         found = [await summaries_of(each, question.query) for each in partitions]
         return first_summaries(found, question.query)
 
+    async def totals(self, question: TotalsQuestion) -> QueueTotals:
+        partitions = [self._partition(shard) for shard in question.shards]
+        return sum_totals([await totals_of(each, question.query, question.targets) for each in partitions])
+
     async def series(self, question: SeriesQuestion) -> list[QueueSeries]:
         partitions = [self._partition(shard) for shard in question.shards]
         return first_series([await series_of(each, question.query) for each in partitions], question.query)
@@ -232,13 +244,16 @@ class OwnedShards:
 
     async def tasks(self, question: TasksQuestion) -> list[BulkTaskRecord]:
         partitions = [self._partition(shard) for shard in question.shards]
-        found = [task for each in partitions for task in tasks_of(each, question)]
+        found = [tasks_of(each, question) for each in partitions]
         for partition in partitions:
             await partition.shard.settled()
-        return found
+        return first_tasks(found, question.tasks_max)
 
     async def statuses(self, question: StatusQuestion) -> list[ShardStatus]:
         return [await status_of(self._partition(shard)) for shard in question.shards if shard in self]
+
+
+TOTALS = ShardQuestion("totals", TotalsQuestion, QueueTotals, OwnedShards.totals)
 
 
 def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
@@ -293,9 +308,11 @@ class LocalShards:
         with _all_open():
             return await self._owned.targets(TargetsQuestion(self._all, space))
 
-    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
+    async def tasks(
+        self, space: Space, queue: str | None, tasks_max: int, after: TaskPlace | None
+    ) -> list[BulkTaskRecord]:
         with _all_open():
-            return await self._owned.tasks(TasksQuestion(self._all, space, queue))
+            return await self._owned.tasks(TasksQuestion(self._all, space, queue, tasks_max, after))
 
     async def statuses(self) -> list[ShardStatus]:
         found = await self._owned.statuses(StatusQuestion(self._all))

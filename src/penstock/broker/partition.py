@@ -32,12 +32,15 @@ from penstock.broker.transfers import Transfers
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
-from penstock.queues.backlog import Budget
+from penstock.queues.backlog import EXPIRY_PAUSES, Budget, ExpiryPause
 from penstock.queues.dedup import DedupUsage, SendDigests
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShards
 from penstock.queues.queue import Tools
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
+from penstock.turns import Turns
+
+_PAUSE_KEY = "pause"
 
 
 class Recovery(NamedTuple):
@@ -63,6 +66,7 @@ class Shared(NamedTuple):
     slots: PageSlots
     history: MessageHistory
     seconds: SecondsMemory
+    turns: Turns
 
 
 class Extension(Protocol):
@@ -83,13 +87,16 @@ class Partition:
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
         former = FormerShards(migrated, keyed_by_shard=shared.dedup_key is None)
         ids = _message_ids(shard, former)
+        pause = _expiry_pause(shard)
         tools = Tools(
             shard.limits, shared.budget, shared.dedup_usage, shard.next_number, ids,
-            SendDigests(shared.dedup_key or shard.secret), former,
+            SendDigests(shared.dedup_key or shard.secret), former, pause,
         )  # fmt: skip
         receipts = ReceiptSigner(shard.secret, shard.index, former.read if migrated else None)
         keeps_metrics = shard.limits.metrics_bytes_max > 0
-        self.metering = Metering(shard, shared.seconds, shared.shards) if keeps_metrics else None
+        self.metering = (
+            Metering(shard, shared.seconds, shared.shards, shared.turns) if keeps_metrics else None
+        )
         context = QueueContext(shard, tools, receipts, shared.keys, shared.history, self.metering)
         self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
@@ -103,7 +110,7 @@ class Partition:
         )
         context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
-        self.upkeep = Upkeep(shard, catalogue, failures, shared.history)
+        self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
         self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
         if outbox is not None:
             outbox.on_returned = self._returned
@@ -181,12 +188,17 @@ class Partition:
             queue.waiting.end(error)
 
     async def stop(self) -> None:
-        """End every wait and make all that was decided durable."""
+        """End every wait and make all that was decided durable. What is decided later, by work that was waiting for a
+        read, is refused: no one waits for that, and the store is closed."""
         self._stop_parts()
         self.end_polls()
         self.shard.write_later()
         self._flush_metrics()
-        await self.shard.settled()
+        try:
+            await self.shard.settled()
+        finally:
+            if self.shard.ended is None:
+                self.shard.finish(StoreClosed("the server stops"))
 
     async def close(self) -> None:
         """Give the shard back. Returns when everything decided is durable or was refused, and nothing more will be
@@ -256,3 +268,13 @@ def _message_ids(shard: Shard, former: FormerShards) -> MessageIds:
     if stored is None:
         forms.put(OWN_IDS, form, can_wait=True)
     return MessageIds(shard.secret, form.first, former.number_of)
+
+
+def _expiry_pause(shard: Shard) -> ExpiryPause:
+    """Stored, because the operator who sees a wrong clock will stop the server and start it again."""
+    pauses = shard.table(EXPIRY_PAUSES)
+    pause_ms, now_ms = shard.limits.expiry_pause_ms, shard.clock.now_ms()
+    pause = ExpiryPause.at_start(pause_ms, shard.last_ms, now_ms, pauses.get(_PAUSE_KEY))
+    if pause.until_ms > now_ms:
+        pauses.put(_PAUSE_KEY, pause, can_wait=True)
+    return pause

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.shard import Shard
-from penstock.errors import QueueMissing, StoreClosed
+from penstock.errors import DecideAgain, QueueMissing, StoreClosed
 from penstock.limits import SECOND
 from penstock.promise import Promise, run_detached
 from penstock.queues.backlog import Restored
@@ -59,7 +59,10 @@ class QueueMemory:
         try:
             while not self.loaded and not queue.deleted and not shard.released:
                 self._outdated = False
-                await shard.settled()
+                try:
+                    await shard.settled(queue)
+                except DecideAgain:
+                    continue
                 generation, now_ms = self._generation, shard.clock.now_ms()
                 purged_to, fifo = queue.rules.backlog.purged_to, queue.settings.fifo
                 restored = await shard.read(

@@ -8,6 +8,12 @@ participants is notified with the messages that join it (a sent message joins it
 is refused, everything decided since fails with it: records go back to what they were, and participants forget what
 they know and load it again from the store. So memory never runs ahead of the store.
 
+When the store refuses the data of a commit, it is not known whose data that was. Its requests get DecideAgain and
+are decided again (``wire/dispatch.py``), and for a while every request has a commit of its own: then only the request
+whose data is refused fails. A commit that waits behind a refused one fails with it if it rests on it: if both concern
+the same participant, or both change records. The others are written; an empty commit takes the place of the refused
+one, because messages in memory know the numbers of their commits.
+
 Answers leave after all participants were notified, never in between: an answer may start the next request, and that
 must find memory as the commit left it.
 
@@ -18,7 +24,8 @@ store cannot be asked, requests wait for a few seconds, then they are refused un
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,6 +33,8 @@ from penstock.broker.history import EventKind
 from penstock.broker.runtime import Runtime
 from penstock.clock import Clock
 from penstock.errors import (
+    DataRefused,
+    DecideAgain,
     NotOwned,
     StoreAway,
     StoreBroken,
@@ -51,6 +60,7 @@ _TURNS_MAX = 4
 _RETRY_MS = SECOND
 _UNKNOWN_MS_MAX = 5 * SECOND  # so long requests wait for the outcome of a commit
 _RECEIVES_WRITTEN_AFTER_MS = 100
+_ALONE_MS = 10 * SECOND  # so long each request has a commit of its own after the store has refused data
 _MAINTAIN_ROWS, _MAINTAIN_TIMES = 256, 16
 _TAKEN = "another process owns the shard"
 
@@ -68,7 +78,7 @@ class Participant(Hashable, Protocol):
 class Commit:
     """The changes of one commit, who waits for it, and what is to be done when it is durable or refused."""
 
-    __slots__ = ("changes", "done", "joining", "noted", "skipped", "undo")
+    __slots__ = ("alone", "changes", "done", "joining", "noted", "skipped", "undo")
 
     def __init__(self, number: int, durable: int, later: LaterUpdates) -> None:
         self.changes = Changes(number, durable, later)
@@ -79,6 +89,11 @@ class Commit:
         # seq, event, detail: for the history, once it is durable
         self.noted: list[tuple[int, EventKind, str]] = []
         self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
+        self.alone = False  # is it of one request only?
+
+    def rests_on(self, other: Commit) -> bool:
+        """Whether this one, decided later, may be wrong without the other."""
+        return bool(self.undo and other.undo) or not self.joining.keys().isdisjoint(other.joining)
 
 
 class Shard:
@@ -100,6 +115,7 @@ class Shard:
         self.clock = clock
         self.limits = limits
         self.secret = state.secret
+        self.last_ms = state.mark.now_ms  # when it was last written before it was opened; 0: never
         self.ended: StoreError | None = None
         self.released = False  # another process shall have it: nothing new is decided here
         self.lease_ended: Callable[[], bool] = _never
@@ -120,6 +136,9 @@ class Shard:
         self._next_number = state.mark.next_number
         self._watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
+        self._closed: deque[Commit] = deque()  # those of one request each, to be written before the open one
+        self._alone = False  # does each request get a commit of its own?
+        self._alone_until_ms = 0
         self._reads = 0  # under way
         self._reads_done: Promise[None] | None = None  # for the close that waits for them
         self._answers: list[tuple[Promise[Any], Any]] | None = (
@@ -134,8 +153,8 @@ class Shard:
         self._begin(state.end.number + 1)
 
     def _begin(self, number: int) -> None:
-        durable = number - 1 if self._under_way is None else number - 2
-        self.open_commit = Commit(number, durable, self._later)
+        pending = len(self._closed) + (self._under_way is not None)
+        self.open_commit = Commit(number, number - 1 - pending, self._later)
         self.changes = self.open_commit.changes
 
     on_noted: Callable[[Commit], None]
@@ -178,6 +197,8 @@ class Shard:
         waiting = self.changes.bytes
         if self._under_way is not None:
             waiting += self._under_way.changes.bytes
+        if self._closed:
+            waiting += sum(commit.changes.bytes for commit in self._closed)
         if waiting > self.limits.uncommitted_bytes_max:
             # Memory is not the place to keep what a slow disk has not written yet.
             raise StoreBusy("the disk is too slow for what is sent")
@@ -229,13 +250,20 @@ class Shard:
             return frozenset()
         return {entry.seq for entry in self._under_way.joining.get(participant, ())}
 
-    def settled(self) -> Promise[None]:
-        """Done when everything decided so far is durable."""
+    def settled(self, of: Participant | None = None) -> Promise[None]:
+        """Done when everything decided so far is durable; ``of``: at least what concerns this participant."""
         commit = self.open_commit
         if commit.joining or commit.changes:
             if not self._scheduled:
                 self._schedule()
+            if self._alone:
+                commit.alone = True
+                self._closed.append(commit)
+                self._begin(commit.changes.number + 1)
             return commit.done
+        for closed in reversed(self._closed):
+            if of is None or of in closed.joining:
+                return closed.done
         if self._under_way is not None:
             return self._under_way.done
         return _SETTLED
@@ -265,7 +293,8 @@ class Shard:
 
     def uncommitted(self) -> list[Changes]:
         """What was decided and is not durable yet, in order."""
-        return [self.changes] if self._under_way is None else [self._under_way.changes, self.changes]
+        under_way = [] if self._under_way is None else [self._under_way]
+        return [commit.changes for commit in (*under_way, *self._closed, self.open_commit)]
 
     def pause(self, ms: int) -> Promise[None]:
         """Done after so many milliseconds."""
@@ -296,8 +325,9 @@ class Shard:
                 await self._reads_done
             # Who waited for the same commit or read decides first.
             await self.turn()
-            if not self._reads and self._under_way is None and not self.changes and not self._later:
-                return
+            if self._reads or self._under_way is not None or self._closed or self.changes or self._later:
+                continue
+            return
 
     def finish(self, error: StoreError) -> None:
         """No commit is tried from now on."""
@@ -336,7 +366,7 @@ class Shard:
 
     def _flush(self) -> None:
         commit, under_way = self.open_commit, self._under_way
-        if under_way is None:
+        if under_way is None and not self._closed:
             # Are requests coming in just now? Then their changes come along: many cost one commit, as one does. A
             # lone request commits at once; none waits for more than a few turns of the loop.
             rows, self._rows = self._rows, commit.changes.rows
@@ -348,15 +378,19 @@ class Shard:
         self._again = under_way is not None
         if under_way is not None:
             return
+        closed = self._closed.popleft() if self._closed else None
+        if closed is not None:
+            commit, self._again = closed, True
         changes = commit.changes
-        if not self._rows and not changes:
+        if closed is None and not self._rows and not changes:
             self._begin(changes.number)
             commit.done.resolve(None)  # touched, but nothing changed
         elif self.ended is not None:
             self._refuse(commit, self.ended)
         else:
             self._under_way = commit
-            self._begin(changes.number + 1)
+            if closed is None:
+                self._begin(changes.number + 1)
             now_ms = self._commit_now_ms = self.clock.now_ms()
             mark = Mark(self._next_number, now_ms, self.clock.wall_ms())
             append = partial(self.store.append, changes, mark)
@@ -374,6 +408,8 @@ class Shard:
             )
             self._unknown_from_ms = self.clock.now_ms()
             self._read_end()
+        elif isinstance(error, DataRefused):
+            self._refuse_data(commit, error)
         elif isinstance(error, StoreError):
             self._refuse(commit, error)
         else:
@@ -430,8 +466,11 @@ class Shard:
         log.error("requests are refused for now: %s", why)
         self._unsettled = StoreAway(why)
         self.refuses, self.is_away = why, True
-        self.open_commit.done.fail(self._unsettled)
-        commit.done.fail(StoreUnknown(why))
+        for each in (*self._closed, self.open_commit):
+            if not each.done.done:
+                each.done.fail(self._unsettled)
+        if not commit.done.done:
+            commit.done.fail(StoreUnknown(why))
 
     def _committed_late(self, commit: Commit) -> None:
         """The commit was made, but its requests were refused and so was what followed: memory is loaded again."""
@@ -439,7 +478,8 @@ class Shard:
         self._notify_watchers(commit)
         for participant in commit.joining:
             self.open_commit.joining.setdefault(participant, [])
-        self._refuse(self.open_commit, StoreError("the outcome of the commit before was not known in time"))
+        first = self._closed.popleft() if self._closed else self.open_commit
+        self._refuse(first, StoreError("the outcome of the commit before was not known in time"))
 
     def _committed(self, commit: Commit, skipped: Set[int]) -> None:
         self._under_way = None
@@ -476,11 +516,56 @@ class Shard:
 
     def _refuse(self, commit: Commit, error: StoreError, answer: StoreError | None = None) -> None:
         """``answer``: what the requests of the commit itself get, if that is another error."""
-        self._note_refused(commit.changes.number, str(error))
+        # A stop, or a shard that was given back, is no failure; data that was refused is noted already.
+        if not isinstance(error, (StoreClosed, DecideAgain)):
+            self._note_refused(commit.changes.number, str(error), "its requests get 503")
+        failed = [commit] if commit is self.open_commit else [commit, *self._closed, self.open_commit]
         self._under_way = None
-        later = self.open_commit
+        self._closed.clear()
         self._begin(commit.changes.number)
-        failed = (commit,) if commit is later else (commit, later)
+        self._fail(failed, error, answer)
+
+    def _refuse_data(self, commit: Commit, error: DataRefused) -> None:
+        """The store cannot hold something in this commit: it fails with what rests on it, the others are written."""
+        again = DecideAgain(str(error))
+        answer = error if commit.alone else again
+        outcome = "its request gets 400" if commit.alone else "its requests are decided again, one by one"
+        self._note_refused(commit.changes.number, str(error), outcome)
+        self._write_alone()
+        self.write_later()
+        failed, waiting = [commit], [*self._closed, self.open_commit]
+        for each in waiting:
+            if any(map(each.rests_on, failed)):
+                failed.append(each)
+        if not any((each.joining or each.changes) and each not in failed for each in waiting):
+            self._refuse(commit, again, answer)
+            return
+        self._under_way = None
+        self._closed = deque(
+            Commit(each.changes.number, each.changes.durable, self._later) if each in failed else each
+            for each in (commit, *self._closed)
+        )
+        if self.open_commit in failed:
+            self._begin(self.changes.number)
+        self._fail(failed, again, answer)
+        if not self._scheduled:
+            self._schedule()
+
+    def _write_alone(self) -> None:
+        """For a while each request gets a commit of its own."""
+        self._alone_until_ms = self.clock.now_ms() + _ALONE_MS
+        if not self._alone:
+            self._alone = True
+            self.runtime.at(self._alone_until_ms, self._write_together)
+
+    def _write_together(self) -> None:
+        if self.clock.now_ms() < self._alone_until_ms:
+            self.runtime.at(self._alone_until_ms, self._write_together)
+        else:
+            self._alone = False
+
+    def _fail(self, failed: Sequence[Commit], error: StoreError, answer: StoreError | None = None) -> None:
+        """Undo commits that are not part of the journal. ``answer``: what the requests of the first get."""
         for each in reversed(failed):
             for (table, key), before in each.undo.items():
                 table.undo(key, before)
@@ -491,22 +576,23 @@ class Shard:
             if isinstance(error, (StoreFull, StoreAway)) and self.refuses is None:
                 self.is_away = isinstance(error, StoreAway)
                 self._refuse_sends(str(error))
-            concerned = {**commit.joining, **later.joining, **dict.fromkeys(self._later_of)}
+            concerned = dict.fromkeys(participant for each in failed for participant in each.joining)
+            concerned |= dict.fromkeys(self._later_of)
             self._later.clear()
             self._later_of.clear()
             for participant in concerned:
                 participant.refused()
-        if answer is not None and not commit.done.done:
-            commit.done.fail(answer)
+        if answer is not None and not failed[0].done.done:
+            failed[0].done.fail(answer)
         for each in failed:
             if not each.done.done:
                 each.done.fail(error)
 
-    def _note_refused(self, number: int, why: str) -> None:
+    def _note_refused(self, number: int, why: str, outcome: str) -> None:
         self.refused_commits += 1
         now_ms = self.clock.now_ms()
         if why != self._refused_why or now_ms >= self._refused_logged_ms + MINUTE:
-            log.error("a commit failed, its requests get 503: %s", why)
+            log.error("a commit failed, %s: %s", outcome, why)
             self._refused_logged_ms = now_ms
         self._refused_number, self._refused_why = number, why
 

@@ -1,5 +1,5 @@
-"""Queues at a glance: exact counts, the age of the oldest message, bytes, dead-letter wiring; sorted and paged. And
-what each shard says of itself and of its bulk tasks.
+"""Queues at a glance: exact counts, the age of the oldest message, bytes, dead-letter wiring; sorted and paged. Sums
+over all queues, whatever the page. And what each shard says of itself and of its bulk tasks.
 
 Each owner answers with the first queues of its shards in the wanted order, so that a page of any size is made from as
 many short lists as there are owners. Only what the order needs is found for every queue; everything else for the
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
-from heapq import merge
+from heapq import merge, nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -61,6 +61,14 @@ class SummariesQuestion(msgspec.Struct, frozen=True, array_like=True):
     query: QueueQuery
 
 
+class TotalsQuestion(msgspec.Struct, frozen=True, array_like=True):
+    """Sums over all queues that the query wants; its order and its page do not matter."""
+
+    shards: list[int]
+    query: QueueQuery
+    targets: frozenset[str]  # the names of the dead-letter queues
+
+
 class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
     """Which names do the queues of a space have as their dead-letter queue?"""
 
@@ -68,12 +76,29 @@ class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
     space: Space
 
 
+class TaskPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a task stands among those of its space, the latest first."""
+
+    started_ms: int
+    id: str
+
+    @classmethod
+    def of(cls, task: BulkTaskRecord) -> TaskPlace:
+        return cls(task.started_ms, task.id)
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return (-self.started_ms, self.id)
+
+
 class TasksQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """The bulk tasks of a space, or of one of its queues."""
+    """The bulk tasks of a space, or of one of its queues: the latest ones behind a place."""
 
     shards: list[int]
     space: Space
     queue: str | None
+    tasks_max: int = 1000  # if a process of an earlier version asks
+    after: TaskPlace | None = None
 
 
 class StatusQuestion(msgspec.Struct, frozen=True, array_like=True):
@@ -115,10 +140,27 @@ class QueueSummary(msgspec.Struct, frozen=True, array_like=True):
         return PageEnd(self.sort_value, self.name.name)
 
 
+class QueueTotals(msgspec.Struct, frozen=True, array_like=True):
+    queues: int = 0
+    visible: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    dead_letters: int = 0  # in any state, in dead-letter queues
+    bytes: int = 0
+    sent_rate: float = 0.0
+    received_rate: float = 0.0
+    deleted_rate: float = 0.0
+
+
 def first_summaries(found: Iterable[list[QueueSummary]], query: QueueQuery) -> list[QueueSummary]:
     """Of lists in the order of the query that have no queue in common."""
     in_order = merge(*found, key=lambda each: (each.sort_value, each.name.name), reverse=query.descending)
     return list(islice(in_order, query.rows_max))
+
+
+def sum_totals(found: Iterable[QueueTotals]) -> QueueTotals:
+    columns = zip(*(msgspec.structs.astuple(each) for each in found), strict=True)
+    return QueueTotals(*(sum(column) for column in columns))
 
 
 async def summaries_of(partition: Partition, query: QueueQuery) -> list[QueueSummary]:
@@ -127,6 +169,28 @@ async def summaries_of(partition: Partition, query: QueueQuery) -> list[QueueSum
     await shard.settled()
     usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
     return await _summaries(partition, await _first(partition, usage, query), usage)
+
+
+async def totals_of(partition: Partition, query: QueueQuery, targets: frozenset[str]) -> QueueTotals:
+    """Sums over the queues of one shard.
+
+    No queue is loaded for it: of one that is not in memory yet after a start, all messages count as visible."""
+    shard = partition.shard
+    await shard.settled()
+    usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
+    found: list[QueueTotals] = []
+    async for queues in _in_turns(partition, query.space, query.prefix):
+        queues = [queue for queue in queues if _is_wanted(queue, query)]
+        counts = await _counts(queues, usage, loads=False)
+        now_ms = shard.clock.now_ms()
+        found.append(
+            sum_totals(
+                _one_queue(queue, counts[queue.id], usage.get(queue.id, _NOTHING).bytes, targets, now_ms)
+                for queue in queues
+                if queue.id in counts
+            )
+        )
+    return sum_totals(found)
 
 
 async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
@@ -148,12 +212,21 @@ async def targets_of(partition: Partition, space: Space) -> set[str]:
     return found
 
 
+def first_tasks(found: Iterable[list[BulkTaskRecord]], tasks_max: int) -> list[BulkTaskRecord]:
+    """Merges lists that have the latest task first and no task in common."""
+    return list(islice(merge(*found, key=lambda task: TaskPlace.of(task).order), tasks_max))
+
+
 def tasks_of(partition: Partition, question: TasksQuestion) -> list[BulkTaskRecord]:
-    return [
+    """The first tasks of one shard."""
+    found = [
         task
-        for task in partition.bulk_tasks.all()
-        if task.queue.space == question.space and question.queue in (None, task.queue.name)
+        for task in partition.bulk_tasks.of_account(question.space.account)
+        if task.queue.space == question.space
+        and question.queue in (None, task.queue.name)
+        and (question.after is None or TaskPlace.of(task).order > question.after.order)
     ]
+    return nsmallest(question.tasks_max, found, key=lambda task: TaskPlace.of(task).order)
 
 
 async def status_of(partition: Partition) -> ShardStatus:
@@ -293,13 +366,28 @@ def _summary(
     )
 
 
-async def _counts(queues: Iterable[LiveQueue], usage: Mapping[int, Usage]) -> dict[int, Counts]:
-    """By queue id. A queue that holds nothing need not be loaded into memory for it."""
+def _one_queue(
+    queue: LiveQueue, counts: Counts, size: int, targets: frozenset[str], now_ms: int
+) -> QueueTotals:
+    sent, received, deleted, _ = queue.metrics.per_second(now_ms)
+    messages = counts.visible + counts.in_flight + counts.delayed
+    dead_letters = messages if queue.name.name in targets else 0
+    return QueueTotals(
+        1, counts.visible, counts.in_flight, counts.delayed, dead_letters, size, sent, received, deleted
+    )
+
+
+async def _counts(
+    queues: Iterable[LiveQueue], usage: Mapping[int, Usage], *, loads: bool = True
+) -> dict[int, Counts]:
+    """Returns them by queue id. A queue that holds nothing need not be loaded into memory for it; without ``loads``
+    none is, and what the store holds of it counts as visible."""
     found: dict[int, Counts] = {}
     for queue in queues:
         try:
-            holds = queue.memory.loaded or usage.get(queue.id, _NOTHING).messages
-            found[queue.id] = await queue.counts() if holds else Counts()
+            held = usage.get(queue.id, _NOTHING).messages
+            is_exact = queue.memory.loaded or (held and loads)
+            found[queue.id] = await queue.counts() if is_exact else Counts(visible=held)
         except QueueMissing:
             continue
     return found
@@ -312,7 +400,11 @@ async def _oldest(
     shard = partition.shard
     now_ms = shard.clock.now_ms()
     which = [
-        Selection(queue.id, queue.record.purged_to, enqueued_ms_min=now_ms - queue.settings.retention_ms + 1)
+        Selection(
+            queue.id,
+            queue.record.purged_to,
+            enqueued_ms_min=queue.rules.backlog.expiry_cutoff_ms(now_ms) + 1,
+        )
         for queue in queues
         if usage.get(queue.id, _NOTHING).messages
     ]

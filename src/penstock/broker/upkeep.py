@@ -12,10 +12,13 @@ from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Commit, Shard
-from penstock.limits import MINUTE
+from penstock.clock import iso_time, wall_offset
+from penstock.errors import StoreError
+from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName
 from penstock.promise import Promise, run_detached
-from penstock.queues.backlog import Budget
+from penstock.queues.backlog import Budget, ExpiryPause
+from penstock.store.port import Selection
 
 log = logging.getLogger("penstock.broker")
 
@@ -56,12 +59,18 @@ class MemoryRelief:
 
 class Upkeep:
     def __init__(
-        self, shard: Shard, catalogue: Catalogue, failures: Failures, history: MessageHistory
+        self,
+        shard: Shard,
+        catalogue: Catalogue,
+        failures: Failures,
+        history: MessageHistory,
+        pause: ExpiryPause,
     ) -> None:
         self._shard = shard
         self._catalogue = catalogue
         self._failures = failures
         self._history = history
+        self._pause = pause
         self._round: Timer | None = None
         self._maintaining = False
         self._stopped = False
@@ -82,6 +91,35 @@ class Upkeep:
             if self._stopped:
                 return
             await self._load(queue)
+        if self._pause.until_ms > self._shard.clock.now_ms():
+            try:
+                await self._report_pause()
+            except StoreError as error:
+                log.warning("messages past their retention could not be counted: %s", error)
+
+    async def _report_pause(self) -> None:
+        shard, pause = self._shard, self._pause
+        now_ms, messages, queues = shard.clock.now_ms(), 0, 0
+        for queue in self._catalogue:
+            retention_ms = queue.settings.retention_ms
+            late = Selection(
+                queue.id,
+                queue.record.purged_to,
+                enqueued_ms_min=pause.since_ms - retention_ms + 1,
+                enqueued_ms_max=now_ms - retention_ms,
+            )
+            found = await shard.read(partial(shard.store.count, late))
+            messages, queues = messages + found, queues + (found > 0)
+        if messages:
+            log.warning(
+                "%d messages of %d queues passed their retention since %s, when shard %d was last used by the clock: "
+                "they expire in %d minutes. If the clock is or was wrong, raise MessageRetentionPeriod of the queues",
+                messages,
+                queues,
+                iso_time((pause.since_ms + wall_offset(shard.clock)) / SECOND),
+                shard.index,
+                (pause.until_ms - now_ms) // MINUTE,
+            )
 
     async def _load(self, queue: LiveQueue) -> None:
         try:

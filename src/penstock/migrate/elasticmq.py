@@ -31,7 +31,7 @@ _FORWARDING = {
 _OTHERWISE = {
     "queues-storage": "queues are always stored, in the directory set by data",
     "messages-storage": "messages are always stored, in the directory set by data",
-    "rest-stats": "there is no statistics page; GetQueueAttributes has the counters",
+    "rest-stats": "GET /admin/v1/queues, /metrics and the page /console/ have the counters, on the port of SQS",
 }
 _LOCAL = ("localhost", "127.0.0.1", "")
 

@@ -32,9 +32,11 @@ from collections import deque
 from collections.abc import Callable, Set
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from penstock.limits import SECOND, Limits
 from penstock.queues.messages import Delivery, Entry, Hold, State
-from penstock.store.changes import EntryRow
+from penstock.store.changes import EntryRow, RecordKind
 
 NEVER = 1 << 62
 ENTRY_BYTES = 320  # an entry with its places in index and lane, measured
@@ -86,6 +88,28 @@ class Lane:
         return not (self.ready or self.in_flight or self.stored or self.reading)
 
 
+class ExpiryPause(msgspec.Struct, frozen=True):
+    """Until a time, only those messages expire that were past their retention before.
+
+    Begins at a start after a long time by the clock, which may be wrong now or was wrong then: an operator can still
+    raise the retention of the queues."""
+
+    since_ms: int = 0
+    until_ms: int = 0
+
+    @classmethod
+    def at_start(cls, pause_ms: int, last_ms: int, now_ms: int, before: ExpiryPause | None) -> ExpiryPause:
+        """``last_ms``: when the shard was last written. ``before``: the pause that began at an earlier start; it
+        begins again if it had not ended then."""
+        if before is not None and last_ms < before.until_ms:
+            return cls(before.since_ms, now_ms + pause_ms)
+        if 0 < last_ms < now_ms - pause_ms:
+            return cls(last_ms, now_ms + pause_ms)
+        return NO_PAUSE
+
+
+NO_PAUSE = ExpiryPause()
+EXPIRY_PAUSES = RecordKind("expiry_pause", ExpiryPause)
 L = TypeVar("L", bound=Lane)
 
 
@@ -97,6 +121,7 @@ class Backlog(Generic[L]):
         retention_ms: int,
         purged_to: int,
         new_lane: Callable[[str | None, int, int], L],
+        pause: ExpiryPause,
     ) -> None:
         """``new_lane(group, loaded_to, now_ms)`` makes a lane of the queue's own kind."""
         self.limits = limits
@@ -104,6 +129,7 @@ class Backlog(Generic[L]):
         self.retention_ms = retention_ms
         self.purged_to = purged_to  # everything up to this position was purged
         self._new_lane = new_lane
+        self._pause = pause
         self.index: dict[int, Entry] = {}
         # Of messages in flight, by seq, while memory is thrown away and loaded again.
         self.holds: dict[int, Hold] = {}
@@ -331,6 +357,8 @@ class Backlog(Generic[L]):
 
     def expiry_cutoff_ms(self, now_ms: int) -> int:
         """Messages enqueued at or before this time are past their retention."""
+        if now_ms < self._pause.until_ms:
+            now_ms = self._pause.since_ms
         return now_ms - self.retention_ms
 
     def expired(self, now_ms: int, pause: bool = True) -> list[Entry]:
@@ -352,7 +380,10 @@ class Backlog(Generic[L]):
         oldest_ms = min(self._oldest_ms, NEVER if self.complete else self.stored_oldest_ms)
         if oldest_ms == NEVER:
             return NEVER
-        return max(oldest_ms + self.retention_ms, self._swept_ms + _SWEEP_PAUSE_MS)
+        expires_ms, pause = oldest_ms + self.retention_ms, self._pause
+        if pause.since_ms < expires_ms < pause.until_ms:
+            expires_ms = pause.until_ms
+        return max(expires_ms, self._swept_ms + _SWEEP_PAUSE_MS)
 
     def stored_expired(self, now_ms: int) -> bool:
         """Are there messages past their retention that only the store has?"""

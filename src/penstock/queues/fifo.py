@@ -60,7 +60,7 @@ class FifoQueue(Queue):
     def __init__(self, record: QueueRecord, tools: Tools) -> None:
         super().__init__(record.id, record.settings, tools)
         self.backlog: Backlog[GroupLane] = Backlog(
-            tools.limits, tools.budget, record.settings.retention_ms, record.purged_to, GroupLane
+            tools.limits, tools.budget, record.settings.retention_ms, record.purged_to, GroupLane, tools.pause
         )
         self.dedup = DedupMemory(tools.dedup_usage, record.name.account)
         self._former = tools.former

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import HandleExpired, PenstockError, VisibilityTooLong
 from penstock.limits import SECOND, Limits
-from penstock.queues.backlog import NEVER, Backlog, Budget
+from penstock.queues.backlog import NEVER, NO_PAUSE, Backlog, Budget, ExpiryPause
 from penstock.queues.dedup import DedupUsage
 from penstock.queues.former_shards import NO_FORMER_SHARDS, FormerShards
 from penstock.queues.messages import Delivery, Entry, Hold, ReceiveResult, State, position_of
@@ -35,6 +35,7 @@ class Tools(NamedTuple):
     message_id: MessageIds
     send_digest: Callable[[str, str | None], bytes]
     former: FormerShards = NO_FORMER_SHARDS
+    pause: ExpiryPause = NO_PAUSE
 
 
 class NotInMemory(Exception):

@@ -28,7 +28,12 @@ class StandardQueue(Queue):
     def __init__(self, record: QueueRecord, tools: Tools) -> None:
         super().__init__(record.id, record.settings, tools)
         self.backlog: Backlog[TenantLane] = Backlog(
-            tools.limits, tools.budget, record.settings.retention_ms, record.purged_to, TenantLane
+            tools.limits,
+            tools.budget,
+            record.settings.retention_ms,
+            record.purged_to,
+            TenantLane,
+            tools.pause,
         )
         self._fairness = Fairness(tools.limits)
         # SQS: a message that was received several times goes behind those that wait, so that it does not block them.

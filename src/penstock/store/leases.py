@@ -20,6 +20,7 @@ class NodeRow(NamedTuple):
     version: str
     is_draining: bool
     age_ms: int  # since it was renewed, by the clock of the database
+    proof: bytes  # that it knows the cluster's secret; empty: of a version that did not prove it
 
 
 class LeaseRow(NamedTuple):
@@ -44,7 +45,9 @@ class Leases(Protocol):
     """Blocking, from one thread at a time. Raises StoreError if the database cannot be reached or does not answer in
     time: then a change was made or not, and the next view shows which."""
 
-    def register(self, id: str, address: str, version: str, *, is_draining: bool, valid_ms: int) -> None:
+    def register(
+        self, id: str, address: str, version: str, *, proof: bytes, is_draining: bool, valid_ms: int
+    ) -> None:
         """Become alive for so long, under an id that was never used before."""
 
     def renew(self, id: str, *, valid_ms: int, remove_expired: bool) -> ClusterView | None:

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 
-from penstock.errors import StoreError, StoreLost
+from penstock.errors import DataRefused, StoreLost
 from penstock.store.changes import Changes, DedupRow, EntryRow, EntryUpdate, LogRow, Purge, Replacement
 from penstock.store.port import (
     CONTENT_BYTES_PER_READ,
@@ -161,14 +161,16 @@ class MemoryStore:
         new: set[int] = set()
         for row in changes.added:
             if row.seq in self._rows or row.seq in new:
-                raise StoreError("a message is there already")
+                raise DataRefused("a message is there already")
             new.add(row.seq)
-            (row.group or "").encode()  # as other stores do, refuse what is no text
+            _check_text(row.group or "")
             if max(row.seq, row.position, row.due_ms, row.enqueued_ms) > LAST:
-                raise StoreError("a number is too large")
+                raise DataRefused("a number is too large")
         for log in changes.logs:
             if log.position in self._logs.get((log.kind, log.key), {}):
-                raise StoreError("a position of a log is taken")
+                raise DataRefused("a position of a log is taken")
+        for _, key in changes.records:
+            _check_text(key)
 
     def _write_rest(self, changes: Changes) -> None:
         for (kind, key), data in changes.records.items():
@@ -401,3 +403,11 @@ class MemorySite:
         self._stores = [MemoryStore() for _ in range(self.shards)]
 
     def close(self) -> None: ...
+
+
+def _check_text(text: str) -> None:
+    """As other stores do, refuse what is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataRefused("a text is not Unicode") from error

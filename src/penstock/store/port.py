@@ -125,7 +125,8 @@ class Store(Protocol):
         Answers the seqs of replacements that were skipped because the message is gone or has another version.
         Raises StoreLost if the number is taken: the shard is another's. StoreUnknown if it cannot be known whether
         the commit was made: ``end`` settles it. StoreBroken after a failed fsync. Every other StoreError means that
-        nothing was done; of these, StoreFull passes when there is space again."""
+        nothing was done; of these, StoreFull passes when there is space again, and DataRefused means that the store
+        cannot hold something in this commit. An empty commit is one, too."""
 
     def end(self) -> JournalEnd:
         """The last commit there is. If it is ours and has our number, a commit of unknown outcome was made.

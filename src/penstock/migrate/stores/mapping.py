@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.broker.bulk_tasks import BULK_TASKS
+from penstock.broker.bulk_tasks import BULK_TASKS, TASK_FILTERS
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
 from penstock.broker.failures import FAILURES
 from penstock.broker.inbox import INBOXES
 from penstock.broker.metric_log import METRICS_LOG, METRICS_STATE, Gathered, read_gathered, read_log
-from penstock.broker.move_tasks import MOVE_TASKS
+from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS
 from penstock.broker.number_times import NUMBER_NOTES
 from penstock.broker.operations import Operation
 from penstock.broker.outbox import LOG_KIND, OUTBOX, decode_departure
@@ -32,6 +32,7 @@ from penstock.names import Home, QueueName, shard_of
 from penstock.queues.former_shards import FORMER_SHARDS, FormerShard
 from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS
 from penstock.queues.settings import QueueRecord
+from penstock.server.console_sign_outs import SIGN_OUTS
 from penstock.store.changes import DedupRow, EntryRow, LogRow
 from penstock.store.encrypted import KEY_VERSIONS
 from penstock.store.port import Mark, ShardState, Store
@@ -216,6 +217,12 @@ class ShardMapping:
             record = record._replace(data=BULK_TASKS.encode(task))
         return [(self._target_of(task.queue), record)]
 
+    def _move_targets(self, source: int, record: StoredRecord) -> MovedRecords:
+        return [(self._target_of(MOVE_TARGETS.decode(record.data).queue), record)]
+
+    def _task_filter(self, source: int, record: StoredRecord) -> MovedRecords:
+        return [(self._target_of(TASK_FILTERS.decode(record.data).queue), record)]
+
     def _failures(self, source: int, record: StoredRecord) -> MovedRecords:
         failures = FAILURES.decode(record.data)
         queue = self._queues[source].get(failures.queue)
@@ -245,10 +252,12 @@ _MOVED = {
     QUEUES.name: ShardMapping._queue,
     COOLDOWNS.name: ShardMapping._cooldown,
     MOVE_TASKS.name: ShardMapping._move_task,
+    MOVE_TARGETS.name: ShardMapping._move_targets,
     BULK_TASKS.name: ShardMapping._bulk_task,
+    TASK_FILTERS.name: ShardMapping._task_filter,
     FAILURES.name: ShardMapping._failures,
     KEY_VERSIONS: ShardMapping._key_version,
-    **{kind.name: ShardMapping._of_home for kind in MONITORING_KINDS},
+    **{kind.name: ShardMapping._of_home for kind in (*MONITORING_KINDS, SIGN_OUTS)},
     FORMER_SHARDS.name: ShardMapping._left_out,  # each shard of the target has its own, see target_shard
     MESSAGE_ID_FORMS.name: ShardMapping._left_out,  # part of what target_shard remembers of a former shard
     NUMBER_NOTES.name: ShardMapping._number_notes,

@@ -18,7 +18,15 @@ import psycopg
 from psycopg import conninfo, sql
 from psycopg.errors import Error as DatabaseError
 
-from penstock.errors import StoreAway, StoreBroken, StoreClosed, StoreError, StoreFull, StoreRefused
+from penstock.errors import (
+    DataRefused,
+    StoreAway,
+    StoreBroken,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+)
 from penstock.store.postgres.arrays import register
 from penstock.store.sql_files import load
 
@@ -41,6 +49,7 @@ _CONFLICTS = ("40001", "40P01")  # serialization failure, deadlock: nothing was 
 _AWAY = ("08", "57P", "25006", "53300", "40003")
 """The connection broke, the server stops or starts, it is a standby, it has no connection left; or it does not know
 itself whether a statement was completed."""
+_DATA = ("22", "23", "54000")  # a value is invalid, a constraint is violated, a row is too large for an index
 
 
 def is_conflict(error: DatabaseError) -> bool:
@@ -50,7 +59,8 @@ def is_conflict(error: DatabaseError) -> bool:
 def is_away(error: DatabaseError) -> bool:
     """Can the database not be reached, or did the connection break? Then nothing is known of what was sent last."""
     if error.sqlstate is None:
-        return isinstance(error, psycopg.OperationalError)
+        # Not the server says so, but its client: psycopg has no class for a connection that broke during a statement.
+        return isinstance(error, psycopg.OperationalError) or type(error) is psycopg.DatabaseError
     return bool(error.sqlstate.startswith(_AWAY))
 
 
@@ -62,6 +72,8 @@ def store_error(error: DatabaseError) -> StoreError:
     state = error.sqlstate or ""
     if state in ("53100", "53200"):
         return StoreFull(text)
+    if state.startswith(_DATA):
+        return DataRefused(text)
     return StoreBroken(text) if state.startswith("XX00") and state != "XX000" else StoreError(text)
 
 

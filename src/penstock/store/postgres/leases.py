@@ -34,11 +34,14 @@ class PostgresLeases:
         self._shards = shards
         self._connection: Connection | None = None
 
-    def register(self, id: str, address: str, version: str, *, is_draining: bool, valid_ms: int) -> None:
+    def register(
+        self, id: str, address: str, version: str, *, proof: bytes, is_draining: bool, valid_ms: int
+    ) -> None:
         self._change("add_leases", shards=self._shards)
         self._change(
-            "register", id=id, address=address, version=version, draining=is_draining, valid_ms=valid_ms
-        )
+            "register", id=id, address=address, version=version, proof=proof, draining=is_draining,
+            valid_ms=valid_ms,
+        )  # fmt: skip
 
     def renew(self, id: str, *, valid_ms: int, remove_expired: bool) -> ClusterView | None:
         if not self._change("renew", id=id, valid_ms=valid_ms):

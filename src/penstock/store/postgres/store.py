@@ -23,7 +23,7 @@ from typing import TypeVar
 from psycopg.errors import Diagnostic, DivisionByZero
 from psycopg.errors import Error as DatabaseError
 
-from penstock.errors import StoreAway, StoreClosed, StoreError, StoreLost, StoreUnknown
+from penstock.errors import DataRefused, StoreAway, StoreClosed, StoreLost, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark, ShardState, StoreStatus
 from penstock.store.postgres.connection import (
@@ -161,7 +161,9 @@ class PostgresStore:
         try:
             statements = CommitStatements(self._shard, self._writer, changes, mark)
         except (struct.error, OverflowError) as error:
-            raise StoreError(f"a number is too large: {error}") from error
+            raise DataRefused(f"a number is too large: {error}") from error
+        except UnicodeEncodeError as error:
+            raise DataRefused("a text is not Unicode") from error
         self._warned = False
         try:
             skipped = self._repeated(connection, lambda: statements.send(connection))
@@ -197,7 +199,10 @@ class PostgresStore:
                 failure = store_error(error)
                 if is_away(error) or connection.closed:
                     raise (failure if isinstance(failure, StoreAway) else StoreAway(str(failure))) from error
-                connection.rollback()
+                try:
+                    connection.rollback()
+                except DatabaseError as broken:
+                    raise StoreAway(str(store_error(broken))) from error
                 if not is_conflict(error) or tries == TRIES_MAX:
                     raise failure from error
             time.sleep(random.uniform(0, min(_PAUSE_MAX_S, 0.001 * 2**tries)))

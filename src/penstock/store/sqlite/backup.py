@@ -53,6 +53,11 @@ class ShardSnapshot:
 def snapshots(paths: list[Path]) -> Iterator[list[ShardSnapshot]]:
     """All shards at one moment. Raises StoreRefused or StoreError."""
     with ExitStack() as stack, _errors():
+        for path in paths:
+            if not file.LockFile(path.with_name(file.LOCK_FILE)).is_taken():
+                # The first connection would bring what it finds of a damaged log into the file, and forget the rest.
+                # Where a server runs, it has checked the log at its start.
+                file.check_log(path, is_fatal=True)
         readers = [stack.enter_context(closing(file.connect(path, "normal"))) for path in paths]
         with ExitStack() as locks:
             for path in paths:

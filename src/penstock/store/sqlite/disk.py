@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
 
-from penstock.errors import StoreBroken, StoreError, StoreFull
+from penstock.errors import DataRefused, StoreBroken, StoreError, StoreFull
 from penstock.metrics.histogram import Histogram
 
 RESERVE_BYTES = 8 * 1024 * 1024
@@ -20,6 +20,7 @@ RESTORE_WHEN_FREE = 4
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DATA = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
 _UNSYNCED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 
 
@@ -27,7 +28,8 @@ def store_error(
     error: sqlite3.Error, *, has_room: Callable[[], bool], committing: bool = False
 ) -> StoreError:
     """A lack of space is an error of its own, because it passes. An error that leaves it unknown what is on the
-    disk (a failed fsync, a COMMIT that broke, damage) is StoreBroken: the data must be read again from the disk.
+    disk (a failed fsync, a COMMIT that broke, damage) is StoreBroken: the data must be read again from the disk. One
+    for what was to be written is DataRefused.
 
     ``has_room`` is asked only when SQLite says "I/O error" for what may be a quota or a limit on files."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -44,6 +46,8 @@ def store_error(
         return StoreFull(text)
     if primary == sqlite3.SQLITE_BUSY:
         return StoreError(text)
+    if primary in _DATA:
+        return DataRefused(text)
     return StoreBroken(text) if committing else StoreError(text)
 
 

@@ -25,6 +25,7 @@ import msgspec
 from penstock.errors import StoreBroken, StoreRefused
 from penstock.files import sync
 from penstock.store.sql_files import script
+from penstock.store.sqlite.log_check import lost_commits
 
 log = logging.getLogger("penstock.store")
 
@@ -116,8 +117,11 @@ class LockFile:
                 "or give another directory"
             ) from None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
                 raise StoreRefused(f"{self._path} is not a regular file: remove it")
+            if stat.S_IMODE(found.st_mode) != 0o600 and found.st_uid == os.geteuid():
+                os.fchmod(fd, 0o600)  # who can open it can lock it, and keep the server from starting
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(fd, 200).decode("utf-8", "replace").strip() or "another process"
@@ -131,6 +135,20 @@ class LockFile:
             raise
         self._fd = fd
         self._sign(fd)
+
+    def is_taken(self) -> bool:
+        """Whether a process holds the lock, this one or another."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def _sign(self, fd: int) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -196,8 +214,12 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, isolation_level=None)
 
 
-def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sqlite3.Connection:
+def open_file(
+    path: Path, synchronous: Synchronous, steps: Sequence[str], *, accept_data_loss: bool = False
+) -> sqlite3.Connection:
     """A connection to a file that passed all checks, made new if there was none.
+
+    ``accept_data_loss``: also if commits are lost because the log is damaged.
 
     From here on only SQLite may open the file in this process: to close it, even once and only after reading,
     drops every lock that the process holds on it (POSIX). The next program that opens it, such as a backup, would
@@ -209,6 +231,7 @@ def open_file(path: Path, synchronous: Synchronous, steps: Sequence[str]) -> sql
             _refuse_leftovers(path)
             _create_file(path)
         check_header(path)
+        check_log(path, is_fatal=synchronous == "full" and not accept_data_loss)
         with closing(connect(path, synchronous)) as connection:
             _check_version(connection, path, steps)
             _check_pages(connection, path)
@@ -253,6 +276,22 @@ def check_header(path: Path) -> None:
         raise StoreRefused(
             f"{path} is an SQLite database of another application: move it away or give another directory"
         )
+
+
+def check_log(path: Path, *, is_fatal: bool) -> None:
+    """Before anything else opens the file: then SQLite would bring what it finds of the log into it, and forget the
+    rest. Without a sync at every commit, a power failure may leave a log that looks damaged."""
+    lost = lost_commits(path, PAGE_BYTES)
+    if lost.is_damage and is_fatal:
+        raise StoreRefused(
+            f"{path}-wal is damaged: at least {lost.commits} commits behind the damage would be lost. Copy the data "
+            "directory (cp -a), check its disk, and restore a backup; or start once with "
+            "penstock serve --accept-data-loss, which continues with what was written before the damage"
+        )
+    if lost.is_damage:
+        log.error("%s-wal is damaged: at least %d commits behind the damage are lost", path, lost.commits)
+    elif lost.commits:
+        log.warning("%s-wal is damaged at its end: at least %d commits are lost", path, lost.commits)
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:

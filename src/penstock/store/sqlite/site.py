@@ -40,12 +40,14 @@ class SqliteSite:
         *,
         synchronous: file.Synchronous = "full",
         sync_every_s: float | None = None,
+        accept_data_loss: bool = False,
     ) -> None:
         """``shards``: as many as there are, or ``of_new_store`` if there are none yet."""
         self._directory = directory
         self._wanted = shards
         self._synchronous = synchronous
         self._sync_every_s = sync_every_s
+        self._accept_data_loss = accept_data_loss
         self._lock_file = file.LockFile(directory / file.LOCK_FILE)
         self.shards = shards or of_new_store
         self.guarantees = _guarantees(synchronous, sync_every_s)
@@ -53,7 +55,12 @@ class SqliteSite:
     def shard(self, index: int) -> SqliteStore:
         assert index < self.shards
         directory = self._directory if self.shards == 1 else self._shard_directory(index)
-        return SqliteStore(directory, synchronous=self._synchronous, sync_every_s=self._sync_every_s)
+        return SqliteStore(
+            directory,
+            synchronous=self._synchronous,
+            sync_every_s=self._sync_every_s,
+            accept_data_loss=self._accept_data_loss,
+        )
 
     def _shard_directory(self, index: int) -> Path:
         return self._directory / f"shard-{index:04d}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from penstock.errors import StoreClosed, StoreFull, StoreLost, StoreRefused
+from penstock.errors import DataRefused, StoreClosed, StoreFull, StoreLost, StoreRefused
 from penstock.metrics.histogram import Histogram
 from penstock.store.changes import Changes
 from penstock.store.port import Mark, ShardState, StoreStatus
@@ -46,11 +46,14 @@ class SqliteStore:
         synchronous: file.Synchronous = "full",
         sync_every_s: float | None = None,
         migrations: Sequence[str] = file.MIGRATIONS,
+        accept_data_loss: bool = False,
     ) -> None:
+        """``accept_data_loss``: open a store whose log is damaged, without what is behind the damage."""
         self._directory = directory
         self._synchronous = synchronous
         self._sync_every_s = sync_every_s
         self._migrations = migrations
+        self._accept_data_loss = accept_data_loss
         self._sync: TimedSync | None = None
         self._sync_times = Histogram()
         self._lock_file = file.LockFile(directory / file.LOCK_FILE)
@@ -99,7 +102,9 @@ class SqliteStore:
         if free_bytes(self._directory) < WORKING_BYTES:
             self._reserve.release()
         path = self._directory / file.DATA_FILE
-        self._writer = file.open_file(path, self._synchronous, self._migrations)
+        self._writer = file.open_file(
+            path, self._synchronous, self._migrations, accept_data_loss=self._accept_data_loss
+        )
         with file.damage_refused(path):
             self._take_ownership(self._writer)
             self._reads.open(file.connect(path, self._synchronous, reads_only=True))
@@ -185,6 +190,10 @@ class SqliteStore:
                 try:
                     if isinstance(error, sqlite3.Error):
                         raise store_error(error, has_room=self._has_room, committing=committing) from error
+                    if isinstance(error, (OverflowError, UnicodeEncodeError)):
+                        raise DataRefused(
+                            error.reason if isinstance(error, UnicodeError) else str(error)
+                        ) from error
                     raise
                 finally:
                     file.rollback(connection)

@@ -1,6 +1,6 @@
 -- name: register
-INSERT INTO nodes (id, address, version, draining, renewed, until)
-VALUES (%(id)s, %(address)s, %(version)s, %(draining)s, clock_timestamp(),
+INSERT INTO nodes (id, address, version, proof, draining, renewed, until)
+VALUES (%(id)s, %(address)s, %(version)s, %(proof)s, %(draining)s, clock_timestamp(),
   clock_timestamp() + %(valid_ms)s * interval '1 millisecond')
 
 -- name: add_leases
@@ -19,7 +19,7 @@ DELETE FROM nodes WHERE until < clock_timestamp()
 
 -- name: nodes
 SELECT id, address, version, draining,
-  greatest(0, extract(epoch FROM clock_timestamp() - renewed) * 1000)::int8
+  greatest(0, extract(epoch FROM clock_timestamp() - renewed) * 1000)::int8, coalesce(proof, '')
 FROM nodes ORDER BY id
 
 -- name: leases
