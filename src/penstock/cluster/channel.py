@@ -50,6 +50,9 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     backoff_s_max: float = 1.0
 
 
+CLOSED_THERE = "the connection was closed by the other side"
+
+
 class ChannelEnd(Protocol):
     """What a channel serves: a link to a peer, or a peer's link to us."""
 
@@ -82,7 +85,7 @@ class Channel(asyncio.Protocol):
         self._unsent_bytes = 0
         self._silent_ticks = 0
         self._unread_before = 0  # at the last tick
-        self._reason = "the connection was closed by the other side"
+        self._reason = CLOSED_THERE
         self._loop = asyncio.get_running_loop()
 
     # Called by the event loop.

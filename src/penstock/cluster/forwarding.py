@@ -99,8 +99,8 @@ class Passage:
     """A request on its way to the owner and back. For the connection of the client it stands for the running call."""
 
     __slots__ = (
-        "_done", "_forwarder", "_if_lost", "_link", "_local", "_number", "deadline", "gone", "if_unread", "payload",
-        "shard", "tries",
+        "_done", "_forwarder", "_if_lost", "_link", "_local", "_number", "deadline", "decoding", "gone", "if_unread",
+        "payload", "shard", "tries",
     )  # fmt: skip
 
     def __init__(self, forwarder: Forwarder, payload: bytes, shard: int, done: Done) -> None:
@@ -116,6 +116,7 @@ class Passage:
         self.deadline = 0.0
         self.gone = False
         self.if_unread: Callable[[], None] | None = None
+        self.decoding: Promise[Any] | None = None  # the owner does that
 
     def send(self, link: Link) -> None:
         """Raises Unreachable: it was not sent."""

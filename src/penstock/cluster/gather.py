@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.broker.bulk_tasks import BulkTaskRecord
 from penstock.broker.other_shards import (
+    TOTALS,
     CountQuestion,
     Handover,
     NamesQuestion,
@@ -34,9 +35,11 @@ from penstock.broker.summaries import (
     StatusQuestion,
     SummariesQuestion,
     TargetsQuestion,
+    TaskPlace,
     TasksQuestion,
     all_statuses,
     first_summaries,
+    first_tasks,
 )
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.link import Peers
@@ -72,7 +75,7 @@ TASKS = ShardQuestion("tasks", TasksQuestion, list[BulkTaskRecord], OwnedShards.
 STATUSES = ShardQuestion("statuses", StatusQuestion, list[ShardStatus], OwnedShards.statuses)
 
 QUESTIONS: tuple[ShardQuestion[Any, Any], ...] = (
-    DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, SERIES, TARGETS, TASKS, STATUSES,
+    DESCRIBE, NAMES, SOURCES, COUNT, DELIVER, SUMMARIES, TOTALS, SERIES, TARGETS, TASKS, STATUSES,
 )  # fmt: skip
 
 
@@ -149,10 +152,13 @@ class ClusterShards:
         found = await self._gather(TARGETS, every, lambda shards: TargetsQuestion(shards, space))
         return set[str]().union(*found)
 
-    async def tasks(self, space: Space, queue: str | None) -> list[BulkTaskRecord]:
-        every = list(range(self._owned.shards))
-        found = await self._gather(TASKS, every, lambda shards: TasksQuestion(shards, space, queue))
-        return [task for tasks in found for task in tasks]
+    async def tasks(
+        self, space: Space, queue: str | None, tasks_max: int, after: TaskPlace | None
+    ) -> list[BulkTaskRecord]:
+        def question(shards: list[int]) -> TasksQuestion:
+            return TasksQuestion(shards, space, queue, tasks_max, after)
+
+        return first_tasks(await self._gather(TASKS, list(range(self._owned.shards)), question), tasks_max)
 
     async def statuses(self) -> list[ShardStatus]:
         """Asked once: the answer is for a person who wants to know what is wrong now."""

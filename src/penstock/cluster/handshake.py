@@ -46,6 +46,10 @@ class LinkSecurity(NamedTuple):
     def encrypts(self) -> bool:
         return bool(self.secret) and self.connect_tls is None
 
+    def proof_of(self, node: str) -> bytes:
+        """For the row of the node with this id, by which others see whether they have the same secret."""
+        return hmac.digest(self.secret, b"node\0" + node.encode(), "sha256")
+
 
 class RefusedPeer(Exception):
     """Not one of us. The text is for our own log, never for the other side."""

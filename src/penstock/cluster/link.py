@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock import errors
-from penstock.cluster.channel import Channel, LinkLimits
+from penstock.cluster.channel import CLOSED_THERE, Channel, LinkLimits
 from penstock.cluster.frames import (
     FRAME_COST,
     AnswerFrame,
@@ -208,10 +208,15 @@ class Link:
         if self._channel is None and self._shaking_hands is None:
             return
         loop, limits = asyncio.get_running_loop(), self._limits
+        # The other process stops or has died, and nothing is lost by that. If it cannot be reached when it is needed
+        # again, that is a failure.
+        was_idle = reason == CLOSED_THERE and self._channel is not None and not self._calls
         self._channel = self._shaking_hands = None
         self._payloads = Payloads(limits.unfinished_bytes_max)
         longest = min(limits.backoff_s_min * 2**self._failures, limits.backoff_s_max)
         self._not_before = loop.time() + longest * random.uniform(0.5, 1)
+        if was_idle:
+            return
         if not self._failures and reason != _STOPS:
             log.warning("no connection to %s: %s", self.address, reason)
         self._failures = min(self._failures + 1, 16)

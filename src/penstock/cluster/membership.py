@@ -13,6 +13,7 @@ the commits of an earlier owner.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import secrets
 import time
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from penstock import __version__
 from penstock.cluster.placement import next_moves
 from penstock.errors import PenstockError, StoreError, StoreRefused
-from penstock.store.leases import ClusterView, LeaseRow, Leases
+from penstock.store.leases import ClusterView, LeaseRow, Leases, NodeRow
 
 log = logging.getLogger("penstock.cluster")
 
@@ -112,17 +113,19 @@ class Membership:
         address: str,
         shards: int,
         *,
+        prove: Callable[[str], bytes],
         hint: Callable[[Iterable[str]], None] = lambda addresses: None,
         gone: Callable[[str], None] = lambda address: None,
         clock: Callable[[], float] = boot_time,
         times: Times = TIMES,
     ) -> None:
-        """``hint``: ask the nodes with these addresses to look at the rows soon. ``gone``: the node with this address
-        was removed or left."""
+        """``prove``: the proof of our secret for the node with this id. ``hint``: ask the nodes with these addresses
+        to look at the rows soon. ``gone``: the node with this address was removed or left."""
         self.shards = shards
         self.address = address
         self._leases = leases
         self._call = call
+        self._prove = prove
         self._host = host
         self._hint = hint
         self._gone = gone
@@ -140,6 +143,7 @@ class Membership:
         self._waiting: list[asyncio.Future[None]] = []  # for the next view
         self._watchers = 0  # those that wait for a change
         self._renewals = self._seen = 0  # how many were begun; which of them the view is from
+        self._is_admitted = False  # no node that is alive had another secret since this one joined
         self._is_leaving = False
         self._drops = 0  # how often all shards were dropped
         self._failed = FailedShards(clock, times)
@@ -239,9 +243,8 @@ class Membership:
 
     async def start(self) -> None:
         """Join the cluster, and load what falls to this node at first. Raises StoreError if the database cannot be
-        reached, and StoreRefused if this node cannot serve what falls to it: others perhaps can."""
-        await self._check_address()
-        await self._register()
+        reached, and StoreRefused if this node cannot join, or cannot serve what falls to it: others perhaps can."""
+        await self._join()
         await self._renew()
         self._runs = asyncio.create_task(self._run())
         await self._watch(
@@ -251,19 +254,6 @@ class Membership:
         if self._refusal is not None:
             await self.leave(self._times.patience)
             raise self._refusal
-
-    async def _check_address(self) -> None:
-        """A node that was killed leaves its row for a while. If the row is renewed, another one has the address."""
-        view = await self._call(self._leases.view)
-        if any(node.address == self.address for node in view.nodes):
-            pause = 2 * self._times.renew
-            await asyncio.sleep(pause)
-            view = await self._call(self._leases.view)
-            if any(node.address == self.address and node.age_ms < pause * 1000 for node in view.nodes):
-                raise StoreRefused(
-                    f"another node of the cluster advertises {self.address} and is alive: stop it, or give each "
-                    "node an address of its own with --advertise"
-                )
 
     async def drain(self, within_s: float) -> None:
         """Hand over all shards, as far as there are nodes that take them and time."""
@@ -304,7 +294,7 @@ class Membership:
         return any(node.id != self.id and not node.is_draining for node in self.view.nodes)
 
     async def _run(self) -> None:
-        failing = False
+        failure = ""  # of the last attempt, which was logged
         while True:
             pause = self._times.look if self._watchers else self._times.renew
             with suppress(TimeoutError):
@@ -314,28 +304,82 @@ class Membership:
                 return
             try:
                 await self._renew()
-            except StoreError as error:
-                if not failing:
-                    log.error("the database cannot be reached: %s", error)
-                failing = True
+            except (StoreError, StoreRefused) as error:
+                why = (
+                    "this node gets no shards"
+                    if isinstance(error, StoreRefused)
+                    else "the database cannot be reached"
+                )
+                if failure != why:
+                    log.error("%s; trying again: %s", why, error)
+                failure = why
                 await asyncio.sleep(self._times.look)
             except Exception:
                 log.exception("membership failed; trying again")
                 await asyncio.sleep(self._times.renew)
             else:
-                if failing:
-                    log.warning("the database is reached again")
-                failing = False
+                if failure:
+                    log.warning("this node is a member again")
+                failure = ""
 
-    async def _register(self) -> None:
-        self.id = secrets.token_hex(8)
+    # -- joining ---------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Become alive under a new id. Raises StoreRefused."""
+        await self._check_others()
+        self.id, self._is_admitted = secrets.token_hex(8), False
         valid_ms = int(self._times.valid * 1000)
         await self._call(
             partial(
                 self._leases.register, self.id, self.address, __version__,
-                is_draining=self.is_draining, valid_ms=valid_ms,
+                proof=self._prove(self.id), is_draining=self.is_draining, valid_ms=valid_ms,
             )
         )  # fmt: skip
+
+    async def _check_others(self) -> None:
+        """A node that was killed leaves its row for a while: it is alive if the row is renewed."""
+        view = await self._call(self._leases.view)
+        if any(self._has_address(node) or self._has_other_secret(node) for node in view.nodes):
+            await asyncio.sleep(self._alive_s)
+            view = await self._call(self._leases.view)
+            if any(map(self._has_address, self._alive(view))):
+                raise StoreRefused(
+                    f"another node of the cluster advertises {self.address} and is alive: stop it, or give each "
+                    "node an address of its own with --advertise"
+                )
+            self._check_secrets(view)
+
+    async def _admit(self, view: ClusterView) -> None:
+        """If nodes with different secrets join at the same moment, at least one sees the row of the other."""
+        try:
+            self._check_secrets(view)
+        except StoreRefused:
+            await self._call(partial(self._leases.leave, self.id))
+            raise
+        self._is_admitted = True
+
+    def _check_secrets(self, view: ClusterView) -> None:
+        for node in self._alive(view):
+            if self._has_other_secret(node):
+                raise StoreRefused(
+                    f"node {node.address} has another cluster secret: give all nodes the same "
+                    "--cluster-secret-file; to change the secret, stop all nodes, then start them with the new one"
+                )
+
+    @property
+    def _alive_s(self) -> float:
+        return 2 * self._times.renew
+
+    def _alive(self, view: ClusterView) -> Iterable[NodeRow]:
+        return (node for node in view.nodes if node.age_ms < self._alive_s * 1000)
+
+    def _has_address(self, node: NodeRow) -> bool:
+        return node.address == self.address
+
+    def _has_other_secret(self, node: NodeRow) -> bool:
+        return bool(node.proof) and not hmac.compare_digest(node.proof, self._prove(node.id))
+
+    # -- renewals --------------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
         asked_at = self._clock()
@@ -347,12 +391,15 @@ class Membership:
             partial(self._leases.renew, self.id, valid_ms=valid_ms, remove_expired=judges)
         )
         if view is None:
-            log.error("this node was removed from the cluster because it was late: joining again")
+            if self._is_admitted:
+                log.error("this node was removed from the cluster because it was late: joining again")
             self._unbroken_since = float("inf")
             self._drop_all()
-            await self._register()
+            await self._join()
             self._look.set()
             return
+        if not self._is_admitted:
+            await self._admit(view)
         if self._unbroken_since == float("inf"):
             self._unbroken_since = asked_at
         self._serve_until = asked_at + self._times.serve

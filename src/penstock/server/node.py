@@ -81,6 +81,7 @@ class ClusterNode:
             self,
             str(config.advertise),
             shards.site.shards,
+            prove=security.proof_of,
             hint=self._hint,
             gone=self._disconnect,
         )

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.broker.broker import Broker
 from penstock.broker.runtime import LoopRuntime, Runtime, Worker
@@ -40,6 +40,9 @@ class ShardRuntime(Runtime, Protocol):
 class Runtimes(Protocol):
     """What gives each shard its clock and its runtime."""
 
+    def soon(self, callback: Callable[[], None], /) -> Any:
+        """Call back when the events at hand are done."""
+
     def of_shard(self, index: int) -> tuple[ResumedClock, ShardRuntime]: ...
 
     def stop(self) -> None:
@@ -51,6 +54,7 @@ class LoopRuntimes:
 
     def __init__(self, shards: int, *, commits_on_loop: bool, commit_times: Histogram) -> None:
         self._loop = loop = asyncio.get_running_loop()
+        self.soon: Callable[[Callable[[], None]], Any] = loop.call_soon
         self._commits_on_loop = commits_on_loop
         self._commit_times = commit_times
         # Each shard keeps to one reader: a store is read by one thread at a time.

@@ -2,5 +2,5 @@
 
 Each worker owns some shards for as long as it runs (shard modulo number of workers). Clients reach any of them; a
 request for a shard of another worker is passed on over a Unix socket. The supervisor serves nothing itself: it
-opens the port, starts the workers, restarts one that dies, and stops them together.
+opens the port, starts the workers, restarts one that dies or hangs, and stops them together.
 """

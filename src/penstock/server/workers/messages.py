@@ -5,7 +5,8 @@ A worker that is started reports ``Prepared`` and waits. The supervisor lets it 
 successor takes them, and then it may ``Retire``. In a stop every worker has to ``Stop`` and reports ``Quiet`` when
 its clients are answered; only when all are may they ``Close`` their stores: until then they answer each other.
 
-A worker learns from the end of the stream that the supervisor has died.
+A worker that serves reports once a second that it is ``Alive``: the supervisor kills and restarts one that hangs. A
+worker learns from the end of the stream that the supervisor has died.
 """
 
 from __future__ import annotations
@@ -99,10 +100,10 @@ class Serving(msgspec.Struct, frozen=True, tag=True):
     """This worker has learned that all workers are ready, and answers requests for all shards."""
 
 
-class Sends(msgspec.Struct, frozen=True, tag=True):
-    """The state of sends has changed, as with a full disk."""
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """The event loop runs: reported once a second, from when the shards are open."""
 
-    state: str
+    sends: str  # whether sends are accepted, as on the health page
 
 
 class ReloadAll(msgspec.Struct, frozen=True, tag=True):
@@ -125,4 +126,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     temporary: bool = False  # the same start may succeed later
 
 
-Report = Prepared | Ready | Serving | Sends | ReloadAll | Released | Quiet | Failed
+Report = Prepared | Ready | Serving | Alive | ReloadAll | Released | Quiet | Failed

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.server.workers.messages import Assignment, Command, Ready, Report, Serving
+from penstock.server.workers.messages import Alive, Assignment, Command, Ready, Report, Serving
 
 # -P: a directory "penstock" where the server is started must not take the place of the installed package.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "penstock.server.workers.worker")
@@ -26,6 +26,26 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Report).decode
 
 
+class Heartbeat:
+    """Tells whether a worker hangs, from its reports and the looks of its supervisor, once a second.
+
+    Silence is counted in looks and not on a clock: a worker on a machine that was suspended, and its supervisor with
+    it, still has the time to report."""
+
+    def __init__(self) -> None:
+        self._silence: int | None = None  # looks since the last report; None: it has not reported yet
+
+    def heard(self) -> None:
+        self._silence = 0
+
+    def is_lost(self, looks_max: int) -> bool:
+        """Whether so many looks in a row found no report. This call is a look, too."""
+        if self._silence is None:  # it may take long to load
+            return False
+        self._silence += 1
+        return self._silence > looks_max
+
+
 class WorkerProcess:
     def __init__(self, assignment: Assignment, command: Sequence[str] = WORKER_COMMAND) -> None:
         self.number = assignment.number
@@ -34,6 +54,7 @@ class WorkerProcess:
         self.ready: Ready | None = None
         self.serving = False
         self.sends = "accepted"
+        self.heartbeat = Heartbeat()
         self.exit_code: int | None = None  # negative: the signal that ended it
         self.pid: int | None = None
         self._assignment = assignment
@@ -80,6 +101,8 @@ class WorkerProcess:
             self.ready, self.is_open = report, True
         if isinstance(report, Serving):
             self.serving = True
+        if isinstance(report, Alive):
+            self.heartbeat.heard()
         self._seen.add(type(report))
         self._reported[type(report)].set()
 

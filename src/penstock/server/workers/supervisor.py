@@ -1,4 +1,4 @@
-"""The supervisor: opens the port, starts the workers, restarts one that dies, replaces and stops them in order.
+"""The supervisor: opens the port, starts the workers, restarts those that die or hang, replaces and stops them.
 
 It serves nothing and reads no message, so that it has no reason to fail. Workers that find it gone stop at once.
 
@@ -26,12 +26,14 @@ import msgspec
 
 from penstock.server.lifecycle import ServerFailed, StartError, TemporaryStartError
 from penstock.server.logs import set_log_level
+from penstock.server.periodic import EVERY_S
 from penstock.server.reload import adopt
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_again
 from penstock.server.systemd import ServiceManager
 from penstock.server.throttle import SHARED_BYTES
 from penstock.server.workers.messages import (
+    Alive,
     Assignment,
     Close,
     Command,
@@ -45,7 +47,6 @@ from penstock.server.workers.messages import (
     ReloadAll,
     Report,
     Retire,
-    Sends,
     Serving,
     Stop,
     Take,
@@ -62,8 +63,10 @@ _CLOSE_S = 30.0  # to write the last commits and close the files
 
 
 class CrashLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that dies so often is not restarted again: the server stops."""
+    """A worker that hangs is killed, and one that dies is restarted; if it dies too often, the server stops."""
 
+    silence_max: int = 30  # looks in a row without a report: a slow disk may keep a worker waiting for ten
+    look_every_s: float = EVERY_S
     deaths_max: int = 10
     within_s: float = 30.0
     pause_s: float = 0.5  # before another start if it died before it was ready
@@ -109,6 +112,7 @@ class Supervisor:
         self._watch_signals()
         for number in self._numbers:
             self._current[number] = self._start(number, at_once=True)
+        self._look_for_hung()
         await self._ending.wait()
         await self._stop()
         if self._failure is not None:
@@ -193,9 +197,10 @@ class Supervisor:
                 ):
                     self._announced = True
                     self._on_ready([each.ready for each in self._current.values() if each.ready])
-            case Sends(state):
-                worker.sends = state
-                self._broadcast()
+            case Alive(sends):
+                if sends != worker.sends:
+                    worker.sends = sends
+                    self._broadcast()
             case ReloadAll():
                 self.request_reload()
             case Failed():
@@ -223,6 +228,18 @@ class Supervisor:
             self._fail((TemporaryStartError if report.temporary else StartError)(report.text))
         else:
             log.error("worker %d does not start: %s", worker.number, report.text)
+
+    def _look_for_hung(self) -> None:
+        """Once a second. A stop has limits of its own."""
+        if self._ending.is_set():
+            return
+        limits = self._crashes
+        asyncio.get_running_loop().call_later(limits.look_every_s, self._look_for_hung)
+        for worker in self._running:
+            if worker.heartbeat.is_lost(limits.silence_max):
+                silence_s = limits.silence_max * limits.look_every_s
+                log.error("killing worker %d: no report in %.0f s", worker.number, silence_s)
+                worker.kill()
 
     def _on_death(self, worker: WorkerProcess) -> None:
         """It ended without being asked to."""

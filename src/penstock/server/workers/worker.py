@@ -44,6 +44,7 @@ from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_again
 from penstock.server.throttle import SharedThrottle
 from penstock.server.workers.messages import (
+    Alive,
     Assignment,
     Close,
     Command,
@@ -57,7 +58,6 @@ from penstock.server.workers.messages import (
     ReloadAll,
     Report,
     Retire,
-    Sends,
     Serving,
     Stop,
     Take,
@@ -101,9 +101,13 @@ class Control:
         log.error("the supervisor is gone: exiting")
         os._exit(1)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: Report, flags: int = 0) -> None:
         with suppress(OSError):  # the supervisor is gone, which the thread finds, too
-            self._socket.sendall(_encode(report) + b"\n")
+            self._socket.sendall(_encode(report) + b"\n", flags)
+
+    def report_alive(self, sends: str) -> None:
+        """Left out while a supervisor that is stopped has not read the last ones: the event loop does not wait."""
+        self.report(Alive(sends), socket.MSG_DONTWAIT)
 
 
 class WorkerServer:
@@ -119,7 +123,6 @@ class WorkerServer:
         self._usage = SharedUsage(assignment.usage, assignment.number, assignment.workers)
         self._states: list[WorkerState] = []
         self._reloads = Reloads()
-        self._reported_sends = _ACCEPTED
         self._serving = False  # all workers were ready once
         self._retiring = False
         self._store_failed = False
@@ -220,7 +223,8 @@ class WorkerServer:
             await open_metrics_port(parts, shared=True)
         self._accept()
         self._reloads.start(parts)
-        self._watch_sends()
+        self._parts.health.show("sends", self._sends_of_all)
+        self._report_alive()
         found, seconds = parts.broker.recovery, time.perf_counter() - started
         status = parts.security.encryption.status
         self._control.report(Ready(found.queues, found.messages, found.bytes, seconds, status))
@@ -266,14 +270,10 @@ class WorkerServer:
         ready, workers = sum(each.ready for each in self._states), self._assignment.workers
         return f"all {workers} ready" if ready == workers else f"{ready} of {workers} ready"
 
-    def _watch_sends(self) -> None:
-        """Tell the others when sends are refused here, as with a full disk."""
-        state = self._parts.send_state()
-        if state != self._reported_sends:
-            self._reported_sends = state
-            self._control.report(Sends(state))
-        self._parts.health.show("sends", self._sends_of_all)
-        asyncio.get_running_loop().call_later(EVERY_S, self._watch_sends)
+    def _report_alive(self) -> None:
+        """The others learn when sends are refused here, as with a full disk."""
+        asyncio.get_running_loop().call_later(EVERY_S, self._report_alive)
+        self._control.report_alive(self._parts.send_state())
 
     def _sends_of_all(self) -> str:
         states = [self._parts.send_state(), *(each.sends for each in self._states)]
