@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from penstock.auth.identity.builtin_policies import policy_that_allows
 from penstock.auth.policy import (
     Policy,
     PolicyInvalid,
@@ -100,6 +101,18 @@ class AccessDenied(PenstockError):
 
     def __str__(self) -> str:
         return refusal(self.question, self.verdict, address=self.address)
+
+    @property
+    def remedy(self) -> str | None:
+        """The command that allows it; None if attaching a policy to the caller would not."""
+        principal, question = self.question.principal, self.question
+        is_own = principal.account == question.resource_account
+        is_denied = self.verdict.policy is not None or principal.session_policy is not None
+        if not is_own or is_denied or not (principal.name or principal.role_arn):
+            return None
+        role = (principal.role_arn or "").rpartition("/")[2]
+        holder = f"--role {role}" if role else f"--user {principal.name}"
+        return f"penstock policy attach {policy_that_allows(question.action)} {holder}"
 
 
 class _Allowed(NamedTuple):

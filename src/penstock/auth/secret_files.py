@@ -67,14 +67,30 @@ def why_not_private(found: os.stat_result, *, any_owner: bool = False) -> str | 
     return None
 
 
-def why_not_trusted(found: os.stat_result) -> str | None:
-    """Why commands that the file names must not be run; None if only its owner, or root, can have written it."""
+def why_not_trusted(path: Path, found: os.stat_result) -> str | None:
+    """Why commands that the file names must not be run; None if only its owner, or root, can have written it or put
+    another file in its place. ``found``: of the file that was opened."""
     if not stat.S_ISREG(found.st_mode):
         return "it is not a regular file"
     if found.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user: run as that user, or chown it"
     if stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
         return "other users may write it: run chmod go-w on it"
+    folders = {*path.absolute().parents, *path.resolve().parents}  # those of a link can be changed, too
+    problems = map(_why_folder_not_trusted, sorted(folders, key=lambda each: len(each.parts), reverse=True))
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _why_folder_not_trusted(folder: Path) -> str | None:
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"the directory {folder} belongs to another user: chown it, or move the file"
+    mode = stat.S_IMODE(found.st_mode)
+    others_may_write = mode & (stat.S_IWGRP | stat.S_IWOTH)
+    # In a sticky directory, such as /tmp, nobody can rename or remove the files of others.
+    is_protected = mode & stat.S_ISVTX or os.statvfs(folder).f_flag & os.ST_RDONLY
+    if others_may_write and not is_protected:
+        return f"other users may write the directory {folder} and replace the file: run chmod go-w on the directory"
     return None
 
 

@@ -9,10 +9,10 @@ import { Queues } from "./pages/queues.js";
 import { Server } from "./pages/server.js";
 import { SignIn } from "./pages/sign_in.js";
 import { permissions } from "./permissions.js";
-import { Dialog, Empty, Notices, Problem, readHash } from "./ui.js";
+import { attempt, Dialog, Empty, NotAllowed, Notices, Problem, readHash } from "./ui.js";
 
 const PAGES = [
-  ["queues", "Queues", Queues, "sqs:ListQueues"],
+  ["queues", "Queues", Queues], // says itself what is not allowed
   ["alarms", "Alarms", Alarms, "cloudwatch:DescribeAlarms"],
   ["dashboards", "Dashboards", Dashboards, "cloudwatch:ListDashboards"],
   ["server", "Server", Server, "penstock:GetStatus"],
@@ -112,9 +112,10 @@ function App() {
   if (!allowed) return html`<main><p class="soft">Loading</p><${Problem} error=${error} /></main>`;
 
   const [page = ""] = hash.parts;
-  const offered = PAGES.filter(([, , , permission]) => allowed.has(permission));
+  const offered = PAGES.filter(([, , , permission]) => !permission || allowed.has(permission));
   const current = page === "queue" || page === "" ? "queues" : page;
-  const Page = page === "queue" ? Queue : PAGES.find(([name]) => name === current)?.[2];
+  const [, title, shown, permission] = PAGES.find(([name]) => name === current) ?? [];
+  const Page = page === "queue" ? Queue : shown;
   const moved = async () => {
     setAllowed(await permissions());
     setVersion(version + 1);
@@ -129,13 +130,15 @@ function App() {
       <div class="right">
         <${Place} user=${user} onChange=${moved} />
         ${user.secured && html`<span class="optional" title=${user.arn}>${user.arn?.split(":").pop()}</span>
-          <button onClick=${async () => { await session.signOut(); load(); }}>Sign out</button>`}
+          <button onClick=${() => attempt(() => session.signOut().then(load))}>Sign out</button>`}
         <button class="plain" aria-label="Light or dark" title="Light or dark" onClick=${switchTheme}>◐</button>
         <button class="plain" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" onClick=${() => setHelp(true)}>?</button>
       </div>
     </header>
     <main id="content" tabindex="-1" key=${version}>
-      ${Page ? html`<${Page} parts=${hash.parts} params=${hash.params} allowed=${allowed} user=${user} />`
+      ${permission && !allowed.has(permission) ? html`<div class="head"><h1>${title}</h1></div>
+          <${NotAllowed} permission=${permission} allowed=${allowed} user=${user} />`
+        : Page ? html`<${Page} parts=${hash.parts} params=${hash.params} allowed=${allowed} user=${user} />`
         : html`<${Empty} title="There is no such page"><a href="#/queues">Queues</a><//>`}
     </main>
     ${help && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelp(false)}>

@@ -2,13 +2,20 @@
 import { admin, query } from "./api.js";
 import { useEffect, useState } from "./html.js";
 
+// The permissions that the user has, and by missing permission the command that allows it.
+class Permissions extends Set {
+  constructor({ allowed = [], remedies = {} } = {}) {
+    super(allowed);
+    this.remedies = remedies;
+  }
+}
+
 export async function permissions(queue) {
-  const { allowed } = await admin("GET", `permissions${query({ queue })}`);
-  return new Set(allowed);
+  return new Permissions(await admin("GET", `permissions${query({ queue })}`));
 }
 
 export function useQueuePermissions(queue) {
-  const [allowed, setAllowed] = useState(new Set());
+  const [allowed, setAllowed] = useState(new Permissions());
   useEffect(() => {
     let current = true;
     permissions(queue).then((found) => current && setAllowed(found), () => {});

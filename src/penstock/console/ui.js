@@ -61,6 +61,18 @@ export function Notices() {
 
 export const Problem = ({ error }) => error && html`<p class="problem" role="alert">${error.message || error.code}</p>`;
 
+// What the user may not do, and the command with which an administrator allows it. "children" say what is shown instead.
+export function NotAllowed({ permission, allowed, user, children }) {
+  const command = allowed.remedies[permission];
+  return html`<section class="card hint" aria-label="Not allowed">
+    <p><b>${user.arn?.split(":").pop()}</b> lacks the permission <code>${permission}</code>. ${children}</p>
+    ${command ? html`<p>To allow it, attach a policy on the server:</p>
+        <div class="row"><code class="grow">${command}</code><${Copy} text=${command} /></div>
+        <p class="soft">The policy <code>administrator</code> allows everything in the account. Reload this page afterwards.</p>`
+      : html`<p class="soft">A policy denies it, or it belongs to another account: ask the administrator of this server.</p>`}
+  </section>`;
+}
+
 // -- dialogs ----------------------------------------------------------------------------------------------------
 
 export function Dialog({ title, onClose, children, wide }) {
@@ -77,6 +89,11 @@ export function Dialog({ title, onClose, children, wide }) {
   </dialog>`;
 }
 
+export function TypeToConfirm({ name, text, onText }) {
+  return html`<label class="field"><span>Type <b>${name}</b> to confirm</span>
+    <input value=${text} autocomplete="off" spellcheck=${false} onInput=${(event) => onText(event.target.value)} /></label>`;
+}
+
 // Asks before something is destroyed; with ``typed``, the text has to be typed.
 export function Confirm({ title, children, action, typed, onConfirm, onClose }) {
   const [text, setText] = useState("");
@@ -90,8 +107,7 @@ export function Confirm({ title, children, action, typed, onConfirm, onClose }) 
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${confirm}>
       ${children}
-      ${typed && html`<label>Type <b>${typed}</b> to confirm
-        <input value=${text} autocomplete="off" onInput=${(event) => setText(event.target.value)} /></label>`}
+      ${typed && html`<${TypeToConfirm} name=${typed} text=${text} onText=${setText} />`}
       <footer>
         <button type="button" onClick=${onClose}>Cancel</button>
         <button class="danger" disabled=${busy || (typed && text !== typed)}>${action}</button>

@@ -13,7 +13,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from penstock import __version__
 from penstock.auth.encryption.keyring import read_keyring_file
 from penstock.auth.secret_files import exists
 from penstock.errors import StoreError, StoreRefused
-from penstock.files import sync
+from penstock.files import create_private, sync
 from penstock.server.settings.config import Config
 from penstock.server.settings.types import without_password
 from penstock.store.sqlite.backup import Held, check_copy, snapshots
@@ -127,8 +127,7 @@ def new_archive(path: Path, *, replace: bool) -> Iterator[tuple[IO[bytes], Path]
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
     with _archive_errors():
         try:
-            descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            with os.fdopen(create_private(unfinished), "wb") as file:
                 yield file, unfinished
                 file.flush()
                 os.fsync(file.fileno())
@@ -238,25 +237,46 @@ class _Summing:
 
 def _extract(path: Path, directory: Path) -> BackupContents:
     """Everything of the archive, checked, into an empty directory. Raises StoreRefused."""
-    found: dict[str, Member] = {}
-    contents: BackupContents | None = None
     try:
         with _archive_errors(), tarfile.open(path, "r:") as tar:
-            for member in tar:
-                if member.name == CONTENTS:
-                    contents = _read_contents(tar, member)
-                else:
-                    found[member.name] = _extract_member(tar, member, directory)
-    except (tarfile.TarError, StoreError) as error:
+            members = _members(tar)
+            listed = members.pop(CONTENTS, None)
+            if listed is None:
+                raise StoreRefused(f"{path} is not complete: use another backup")
+            contents = _read_contents(tar, listed)
+            wanted = {each.name: each for each in contents.files}
+            # Sizes first: nothing is written of an archive that cannot be right.
+            sizes = {name: each.bytes for name, each in wanted.items()}
+            _compare(path, sizes, {name: each.size for name, each in members.items()})
+            found = {name: _extract_member(tar, each, directory) for name, each in members.items()}
+            _compare(path, wanted, found)
+    except (tarfile.TarError, StoreError, ValueError) as error:
         raise StoreRefused(f"{path} cannot be read as a backup: {error}") from None
-    if contents is None:
-        raise StoreRefused(f"{path} is not complete: use another backup")
-    wanted = {member.name: member for member in contents.files}
+    _check_files(path, contents, directory)
+    return contents
+
+
+def _members(tar: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
+    """All by name, as a backup has them: one from elsewhere must not write outside of the directory, nor more
+    than it holds, as a sparse file would."""
+    members: dict[str, tarfile.TarInfo] = {}
+    for member in tar:
+        parts = member.name.split("/")
+        is_shard = len(parts) == 2 and parts[0].startswith("shard-") and parts[0][6:].isdigit()
+        name = parts[-1] if is_shard or len(parts) == 1 else ""
+        names = (DATA_FILE,) if is_shard else (DATA_FILE, SHARDS_FILE, KEYRING, CONTENTS)
+        if not member.isreg() or member.issparse() or name not in names:
+            raise StoreRefused(f'"{member.name}" is not a part of a backup: use another one')
+        if member.name in members:
+            raise StoreRefused(f'"{member.name}" is in it twice: use another backup')
+        members[member.name] = member
+    return members
+
+
+def _compare(path: Path, wanted: Mapping[str, object], found: Mapping[str, object]) -> None:
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             raise StoreRefused(f"{path} is damaged: {name} is not what was written. Use another backup")
-    _check_files(path, contents, directory)
-    return contents
 
 
 def _read_contents(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BackupContents:
@@ -273,18 +293,12 @@ def _read_contents(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BackupConte
 
 
 def _extract_member(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> Member:
-    # Only the names that a backup writes: an archive from elsewhere must not write outside of the directory.
-    parts = member.name.split("/")
-    is_shard = len(parts) == 2 and parts[0].startswith("shard-") and parts[0][6:].isdigit()
-    name = parts[-1] if is_shard or len(parts) == 1 else ""
-    if not member.isreg() or name not in (DATA_FILE, *(() if is_shard else (SHARDS_FILE, KEYRING))):
-        raise StoreRefused(f'"{member.name}" is not a part of a backup: use another one')
     source = tar.extractfile(member)
     assert source is not None
     target = directory / member.name
     target.parent.mkdir(mode=0o700, exist_ok=True)
     reader = _Summing(source)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with os.fdopen(create_private(target), "wb") as file:
         shutil.copyfileobj(reader, file, _PIECE_BYTES)
     return Member(member.name, member.size, reader.sha256.hexdigest())
 

@@ -31,6 +31,7 @@ from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.auth.sigv4.verify import Signed, Verifier
 from penstock.cache import BoundedCache
 from penstock.names import Requester, Space, is_account, is_region
+from penstock.server.client_addresses import caller_name
 from penstock.server.http.request import Origin, Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.faults import expired_token, incomplete_signature, unknown_client, wrong_signature
@@ -162,6 +163,8 @@ class Requesters:
         found = Requester(by[:_NAME_MAX], origin.source_ip, agent[:_USER_AGENT_SHOWN_MAX].decode("latin-1"))
         found = self._cache.get(found) or self._cache.put(found, found)
         peer.requester, peer.requester_key = found, key
+        is_verified = caller.principal is not None and caller.principal.kind != "anonymous"
+        peer.verified = caller_name(caller.principal, origin.source_ip) if is_verified else ""
         return found
 
 

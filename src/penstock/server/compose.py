@@ -17,6 +17,7 @@ from penstock.monitoring.monitoring import Monitoring
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
+from penstock.server.console_sign_outs import EndedSessions
 from penstock.server.control import ProcessControl
 from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
@@ -26,6 +27,7 @@ from penstock.server.metrics.page import MetricsPage, MetricsPort
 from penstock.server.metrics.requests import RequestMeter
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
+from penstock.server.outgoing import OutgoingHttp
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
 from penstock.server.routes import Mount, Routes
@@ -50,6 +52,7 @@ from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
 from penstock.store.sqlite.file import Synchronous
 from penstock.store.sqlite.site import SqliteSite
+from penstock.turns import Turns
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Action, Service
 
@@ -90,7 +93,9 @@ class Parts:
         self.site = site_of(config)
         self.broker: Broker
         self.monitoring: Monitoring
-        self.webhooks = Webhooks(config.alarm_webhooks)
+        self._ended_sessions: EndedSessions | None = None
+        self.outgoing = OutgoingHttp()
+        self.webhooks = Webhooks(self.outgoing, config.alarm_webhooks)
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
@@ -122,6 +127,7 @@ class Parts:
             config.space,
             self.security.credentials,
             lambda: self._routes.pages,
+            lambda: self._ended_sessions,
             throttle,
         )
         if config.console:
@@ -150,20 +156,20 @@ class Parts:
         """Everything but the shards: requests can be passed on to processes that own them. Raises PenstockError."""
         await asyncio.to_thread(self.site.open)
         encryption = self.security.encryption
-        place = self._place
+        place, runtimes = self._place, self._runtimes()
         self.broker = Broker(
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
-            usage=None if place is None else place.usage,
+            None if place is None else place.usage, Turns(runtimes.soon), self.clock,
         )  # fmt: skip
         self.monitoring = Monitoring(
             self.broker,
-            self.clock,
             cloudwatch.CloudWatchTexts(is_secured=self.security.credentials is not None),
             self.webhooks.post,
             self.config.monitoring_limits,
         )
+        self._ended_sessions = EndedSessions(self.broker)
         self.broker.questions.append(self.metrics_page.question)
-        self.shards = OpenShards(self.site, self.broker, encryption, self._runtimes(), self._on_fatal)
+        self.shards = OpenShards(self.site, self.broker, encryption, runtimes, self._on_fatal)
         if self._link_security is not None:
             self.node = ClusterNode(
                 self.config, self._link_security, leases_of(self.site), self.shards, self._declare
@@ -182,9 +188,10 @@ class Parts:
             authorize if self.security.credentials is not None else None,
             None if self.links is None else self.links.forwarder.pass_on,
         )
-        dispatcher = Dispatcher(services, *around, self.meter.of_action)
+        dispatcher = Dispatcher(services, *around, self.meter.of_action, self.broker.turns)
         self._routes.peek = PeekPage(_sqs(self), *around).answer
         self._routes.methods, self._routes.dispatch = dispatcher.methods, dispatcher.answer
+        self._routes.refusal = dispatcher.refusal
         if self.config.telemetry_endpoint is not None:
             self.telemetry = self._telemetry(self.config.telemetry_endpoint)
             self._routes.dispatch = self.telemetry.around(dispatcher.answer)
@@ -312,6 +319,7 @@ class Parts:
             self.telemetry.stop()
             await asyncio.to_thread(self.telemetry.close)
         await self.broker.stop()
+        self.outgoing.close()
         await self.shards.close_all()
         await asyncio.to_thread(self.site.close)
 
@@ -320,7 +328,7 @@ class Parts:
             self.node.close()
         if hasattr(self, "shards"):
             self.shards.stop_threads()
-        self.webhooks.close()
+        self.outgoing.close()
         self.security.close()
 
 
@@ -335,7 +343,12 @@ def site_of(config: Config) -> StoreSite:
         return PostgresSite(config.store, config.shards or None)
     synchronous, sync_every_s = sync_policy(config)
     return SqliteSite(
-        config.data, config.shards or None, of_new_store, synchronous=synchronous, sync_every_s=sync_every_s
+        config.data,
+        config.shards or None,
+        of_new_store,
+        synchronous=synchronous,
+        sync_every_s=sync_every_s,
+        accept_data_loss=config.accept_data_loss,
     )
 
 
@@ -382,7 +395,11 @@ SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     (
         cloudwatch.SERVICE,
         lambda parts: cloudwatch.CloudWatch(
-            parts.monitoring, parts.broker, cloudwatch.ACTIONS, parts.webhooks.allows
+            parts.monitoring,
+            parts.broker,
+            cloudwatch.ACTIONS,
+            parts.webhooks.allows,
+            None if parts.security.credentials is None else parts.security.credentials.directory.partition,
         ),
     ),
     (sts.SERVICE, lambda parts: sts.Sts(parts.security.credentials, parts.clock)),

@@ -3,7 +3,7 @@
     GET    /console/…                     the files of ``penstock/console/``
     GET    /console/session               who is signed in
     POST   /console/session               sign in with an access key: sets the cookie
-    DELETE /console/session               sign out
+    DELETE /console/session               sign out: ends the session
     *      /console/api/admin/v1/…        the admin API
     POST   /console/api/sqs/ACTION        an action of SQS, in JSON
     POST   /console/api/monitoring/ACTION an action of CloudWatch
@@ -15,7 +15,8 @@ of any other client: verified, authorized, limited, audited, passed on to other 
 console, and its pages can do what their user can do.
 
 The token of a session is not secret: it is in presigned URLs, and in each signed request. So the cookie also holds a
-proof, which can only be made with the secret of the session.
+proof, which can only be made with the secret of the session. A session that was signed out is refused at once, also
+with a copy of the cookie (``server/console_sign_outs.py``).
 
 A cookie is sent with whatever causes a request. So requests of other sites are refused: by SameSite, by the headers
 Sec-Fetch-Site and Origin, and by a header of our own, which another site cannot add.
@@ -28,19 +29,23 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from penstock.auth.identity import Credentials
+from penstock.auth.identity.sessions import Session
 from penstock.client.credentials import SigningKeys
 from penstock.client.signing import RequestTemplate
+from penstock.errors import PenstockError, Unreachable
 from penstock.names import Space, is_account, is_region
+from penstock.promise import outcome, start
 from penstock.server.client_addresses import network_of
 from penstock.server.console_files import file_page
-from penstock.server.console_streams import TOO_MANY_STREAMS, ConsoleStreams
+from penstock.server.console_streams import TOO_MANY_STREAMS, ConsoleStreams, Viewer
 from penstock.server.health import json_page
 from penstock.server.http.request import Request
 from penstock.server.http.response import REQUEST_ID, with_headers
@@ -49,7 +54,10 @@ from penstock.server.throttle import MakeThrottle, Throttle
 from penstock.wire.service import Headers, Response
 
 if TYPE_CHECKING:
+    from penstock.server.console_sign_outs import EndedSessions
     from penstock.server.web_pages import WebPageFilter
+
+T = TypeVar("T")
 
 COOKIE = "penstock_session"
 _SESSION_S = 3600
@@ -72,6 +80,14 @@ class Asker(NamedTuple):
 
     keys: SigningKeys
     space: Space
+    account: str = ""  # of the user; empty: not verified
+
+
+class SignedIn(NamedTuple):
+    """The session in a cookie."""
+
+    keys: SigningKeys
+    session: Session
 
 
 class PageRequest(Request):
@@ -95,15 +111,18 @@ class Console:
         home: Space,
         credentials: Credentials | None,
         pages: Callable[[], WebPageFilter | None],
+        ended: Callable[[], EndedSessions | None],
         make_throttle: MakeThrottle = Throttle,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``serve``: answers a request of a client. Without ``credentials`` the server is open."""
+        """``serve``: answers a request of a client. Without ``credentials`` the server is open. ``ended``: None until
+        the store is open."""
         self._serve = serve
         self._origins = origins
         self._home = home
         self._credentials = credentials
         self._pages = pages
+        self._ended = ended
         self._failed_sign_ins = make_throttle(1 / _FAILED_SIGN_IN_S, _FAILED_SIGN_INS)
         self._now_s = now_s
         self._streams = ConsoleStreams()
@@ -122,7 +141,7 @@ class Console:
                 return await self._api(request, path.removeprefix("/api/"))
             if path.startswith("/watch/"):
                 self._check_own_page(request)
-                return self._watch(request)
+                return await self._watch(request)
         except ConsoleRefusal as refused:
             return refused.response(original)
         return file_page(original, path)
@@ -136,6 +155,7 @@ class Console:
             case b"POST" if self._credentials is not None:
                 return await self._sign_in(request)
             case b"DELETE":
+                await self._sign_out(request)
                 return _with_cookie(json_page(request, {"signed_in": False}), self._cookie(request, "", 0))
         raise ConsoleRefusal(405, "WrongMethod", "This address does not take that method.")
 
@@ -147,8 +167,8 @@ class Console:
             "region": self._home.region,
         }
         try:
-            asker = self._asker(request)
-        except ConsoleRefusal:
+            asker = await self._asker(request)
+        except NotSignedIn:
             return json_page(request, page)
         identity = await self._ask_sts(request, asker, "GetCallerIdentity")
         if identity is not None:
@@ -180,6 +200,12 @@ class Console:
                 "The session token is too long for a browser: use a long-term access key.",
             )
         return _with_cookie(json_page(request, {"signed_in": True}), self._cookie(request, value, _SESSION_S))
+
+    async def _sign_out(self, request: PageRequest) -> None:
+        if self._credentials is not None:
+            with suppress(NotSignedIn):
+                keys, session = self._signed_in(request)
+                await self._about_ended(lambda ended: ended.add(keys.access_key, session, int(time.time())))
 
     async def _verified(self, request: PageRequest, asker: Asker) -> SigningKeys:
         """The keys of a session, unless this client has failed too often.
@@ -226,12 +252,12 @@ class Console:
             return found
         if response.status in (400, 401, 403) and _code_of(response) != "RequestThrottled":
             return None
-        raise ConsoleRefusal(503, "Unavailable", "The server cannot answer at present. Try again.")
+        raise _unavailable()
 
     # Requests of the pages.
 
     async def _api(self, request: PageRequest, path: str) -> Response:
-        asker = self._asker(request)
+        asker = await self._asker(request)
         service, _, action = path.partition("/")
         if service in _TARGETS and request.method == b"POST":
             headers = {
@@ -287,19 +313,40 @@ class Console:
             request.original.call = asked.call  # it ends if the browser disconnects
         return await answered
 
-    def _asker(self, request: PageRequest) -> Asker:
+    async def _asker(self, request: PageRequest) -> Asker:
+        """Raises ConsoleRefusal."""
         space = self._space(request)
         if self._credentials is None:
             return Asker(SigningKeys(space.account, "open"), space)
+        keys, session = self._signed_in(request)
+        if await self._about_ended(lambda ended: ended.has(keys.access_key, session, int(time.time()))):
+            raise NotSignedIn
+        return Asker(keys, space, session.account)
+
+    def _signed_in(self, request: PageRequest) -> SignedIn:
+        """Raises NotSignedIn. The session may have ended."""
+        assert self._credentials is not None
         try:
             cookie = base64.urlsafe_b64decode(_cookie_value(request.headers.get(b"cookie", b"")))
             access_key, proof, token = cookie.decode("ascii").split(":", 2)
         except ValueError:
-            raise _not_signed_in() from None
-        secret = self._credentials.directory.sessions.secret(access_key)
-        if not token or not hmac.compare_digest(proof, _proof(secret)):
-            raise _not_signed_in()
-        return Asker(SigningKeys(access_key, secret, token), space)
+            raise NotSignedIn from None
+        sessions = self._credentials.directory.sessions
+        secret = sessions.secret(access_key)
+        session = sessions.open(access_key, token)
+        if session is None or not hmac.compare_digest(proof, _proof(secret)):
+            raise NotSignedIn
+        return SignedIn(SigningKeys(access_key, secret, token), session)
+
+    async def _about_ended(self, ask: Callable[[EndedSessions], Coroutine[Any, Any, T]]) -> T:
+        """Raises ConsoleRefusal."""
+        ended = self._ended()
+        try:
+            if ended is None:
+                raise Unreachable("The server is starting.")
+            return await outcome(start(ask(ended)))
+        except PenstockError:
+            raise _unavailable() from None
 
     def _space(self, request: PageRequest) -> Space:
         region = request.headers.get(_REGION, b"").decode("latin-1") or self._home.region
@@ -311,13 +358,18 @@ class Console:
     def _check_own_page(self, request: PageRequest) -> None:
         """Raises ConsoleRefusal if another site may have caused the request."""
         headers = request.headers
-        origin, host = headers.get(b"origin"), headers.get(b"host", b"")
         from_site = headers.get(b"sec-fetch-site", b"same-origin")
-        foreign = origin is not None and origin.partition(b"://")[2] not in (host, self._public_host(request))
-        if from_site != b"same-origin" or foreign or headers.get(_OWN_HEADER) != b"1":
+        if from_site != b"same-origin" or headers.get(_OWN_HEADER) != b"1":
             raise ConsoleRefusal(403, "NotOwnPage", "Only pages of the console may call this address.")
+        if (origin := headers.get(b"origin")) is not None and not self._origins.is_own(request, origin):
+            raise ConsoleRefusal(
+                403,
+                "NotOwnPage",
+                "Only pages of the console may call this address. Behind a proxy, the server needs public_url or "
+                "trusted_proxies.",
+            )
         pages = self._pages()
-        if pages is not None and not pages.is_ours(host):
+        if pages is not None and not pages.is_ours(headers.get(b"host", b"")):
             raise ConsoleRefusal(
                 403,
                 "UnknownHost",
@@ -325,19 +377,15 @@ class Console:
                 "in public_url.",
             )
 
-    def _public_host(self, request: PageRequest) -> bytes:
-        """As the browser sees it, if a proxy is in front."""
-        return self._origins.base_url(request).partition("://")[2].encode()
-
     # Streams.
 
-    def _watch(self, request: PageRequest) -> Response:
-        asker = self._asker(request)
+    async def _watch(self, request: PageRequest) -> Response:
+        asker = await self._asker(request)
         target = request.target.removeprefix(b"/console/watch").decode("latin-1")
         if request.method != b"GET" or not target.encode("latin-1").startswith(_ADMIN):
             raise ConsoleRefusal(404, "NotFound", "There is nothing at this address.")
-        client = self._client_of(request)
-        if self._streams.is_full(client):
+        viewer = Viewer(asker.account, self._client_of(request))
+        if self._streams.is_full(viewer):
             raise ConsoleRefusal(503, "TooManyStreams", TOO_MANY_STREAMS)
         headers = [
             (b"Content-Type", b"text/event-stream"),
@@ -346,8 +394,16 @@ class Console:
             (REQUEST_ID, request.id.encode()),
         ]
         request.body = b""  # a stream may last for days
-        ask = partial(self._ask, request, asker, "GET", target, {}, b"", "penstock")
-        return Response(200, headers, stream=self._streams.changes(client, ask))
+        ask = partial(self._ask_for_stream, request, target)
+        return Response(200, headers, stream=self._streams.changes(viewer, ask))
+
+    async def _ask_for_stream(self, request: PageRequest, target: str) -> Response:
+        """The session may have ended since the stream began."""
+        try:
+            asker = await self._asker(request)
+        except ConsoleRefusal as refused:
+            return refused.response(request)
+        return await self._ask(request, asker, "GET", target, {}, b"", "penstock")
 
     def _client_of(self, request: PageRequest) -> str:
         """Users behind one proxy are many; the addresses of an IPv6 network are one."""
@@ -364,6 +420,11 @@ class ConsoleRefusal(Exception):
         return with_headers(page, self.headers)
 
 
+class NotSignedIn(ConsoleRefusal):
+    def __init__(self) -> None:
+        super().__init__(401, "NotSignedIn", "Sign in first.")
+
+
 def _code_of(response: Response) -> str:
     """Of an error of STS."""
     try:
@@ -372,8 +433,8 @@ def _code_of(response: Response) -> str:
         return ""
 
 
-def _not_signed_in() -> ConsoleRefusal:
-    return ConsoleRefusal(401, "NotSignedIn", "Sign in first.")
+def _unavailable() -> ConsoleRefusal:
+    return ConsoleRefusal(503, "Unavailable", "The server cannot answer at present. Try again.")
 
 
 def _too_many_sign_ins(wait_s: float) -> ConsoleRefusal:

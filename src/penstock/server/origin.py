@@ -61,6 +61,13 @@ class Origins:
             base_url = self._base_urls.put(address, f"{scheme}://{host}")
         return base_url
 
+    def is_own(self, request: Request, origin: bytes) -> bool:
+        """Whether the header Origin names the scheme, host and port of this server, as the client reaches it."""
+        named = _web_origin(origin.decode("latin-1"))
+        used = "://".join(self._address(request))
+        public = self.base_url(request).replace(REGION, self.region_of(request) or "")
+        return named is not None and named in (_web_origin(used), _web_origin(public))
+
     def region_of(self, request: Request) -> str | None:
         """The region that the request's host names, if ``public_url`` has hosts for regions."""
         if not self._host_pattern:
@@ -113,6 +120,18 @@ class Origins:
         if trusted is None:
             trusted = self._trusted.put(address, is_within(address, self._proxies))
         return trusted
+
+
+def _web_origin(url: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port; None if it has none of them, such as ``null``."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, port or int(_DEFAULT_PORTS[parts.scheme])
 
 
 def _forwarded(request: Request, scheme: str, host: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -39,6 +40,7 @@ log = logging.getLogger("penstock.http")
 _USER_AGENT_MAX = 1024  # in the audit log
 _PASSED_PEERS_MAX = 1024
 _HEALTH_CHECKS = (b"health", b"_localstack")
+_CONSOLE = b"console"
 
 
 class Mount(NamedTuple):
@@ -51,6 +53,10 @@ class Mount(NamedTuple):
 
 class Dispatch(Protocol):
     def __call__(self, request: Request, call: Call, done: Callable[[Response], None]) -> None: ...
+
+
+Refusal = Callable[[Fault, str, Request], Response]
+"""(the error, the request's id, the request) -> an error that no service gave, in the protocol of the request."""
 
 
 class Routes:
@@ -68,6 +74,7 @@ class Routes:
         mounts: Mapping[bytes, Mount] | None = None,
     ) -> None:
         self.dispatch: Dispatch | None = None  # set when the store is loaded
+        self.refusal: Refusal = refusal  # in the words of the services, when they are there
         self.peek: Dispatch | None = None  # LocalStack's page of messages
         self.forwarder: Forwarder | None = None  # set if other processes own some of the shards
         self.methods = {b"POST", b"GET"}  # of requests to services
@@ -81,7 +88,7 @@ class Routes:
         self.pages = pages
         self._passed_peers: BoundedCache[tuple[str, str, str, str], Peer] = BoundedCache(_PASSED_PEERS_MAX)
         self._requesters = Requesters()
-        self._root = Mount(root_page, for_any_page=True)
+        self._root = Mount(self._root_page, for_any_page=True)
         self._mounts = {
             b"health": Mount(health.page, for_any_page=True),
             b"_localstack": Mount(health.localstack_page, for_any_page=True),
@@ -116,7 +123,7 @@ class Routes:
         except Exception as error:
             # Its text may quote the request: only its type is logged.
             log.error("request failed with %s", type(error).__name__, extra={"request_id": request.id})
-            request.respond(refusal(internal_error(), request.id, request))
+            request.respond(self.refusal(internal_error(), request.id, request))
 
     def serve_passed_on(
         self,
@@ -144,14 +151,14 @@ class Routes:
                 request.on_not_owned(SAME_SHARD)
                 return
             fault = service_unavailable(f"Not ready: {'; '.join(health.reasons)}.")
-            request.respond(refusal(fault, request.id, request))
+            request.respond(self.refusal(fault, request.id, request))
             return
         if self.forwarder is not None and request.on_not_owned is None:
             shard = self.forwarder.shard_elsewhere(request)
             if shard is not None:  # the owner verifies it
                 self.forwarder.pass_on(request, request.respond, shard)
                 return
-        caller = None
+        caller = on_work = None
         try:
             write_refusal = None if self.pages is None else self.pages.check(request)
             caller = self._callers.of(request)
@@ -159,12 +166,13 @@ class Routes:
                 name = caller_name(caller.principal, self._origins.source_ip(request))
                 if not self._throttle.accept(name, monotonic()):
                     raise request_throttled()
+                on_work = partial(_count_work, self._throttle, name)
         except Fault as fault:
             if self._recorder is not None:
                 self._recorder.refused_early(request, fault, caller)
             if self._meter is not None:
                 self._meter.refused(fault.code)
-            request.respond(refusal(fault, request.id, request))
+            request.respond(self.refusal(fault, request.id, request))
             return
         headers, peer = request.headers, request.peer
         origin = peer.origin if headers.get(b"host") == peer.host else self._origins.of(request)
@@ -179,6 +187,7 @@ class Routes:
             signed_for=caller.signed_for,
             principal=caller.principal,
             requester=requester,
+            on_work=on_work,
         )
         if REGION in origin.base_url:
             call.base_url = origin.base_url.replace(REGION, caller.space.region)
@@ -220,12 +229,19 @@ class Routes:
     def _mount_of(self, request: Request) -> Mount | None:
         path, _, query = request.target.partition(b"?")
         segment = path[1:].partition(b"/")[0]
-        if not segment:
+        if path == b"/":
             return self._root if not query and request.method in (b"GET", b"HEAD") else None
         if b"access-control-request-method" in request.headers and request.method == b"OPTIONS":
             return None
         mount = self._mounts.get(segment)
         return None if mount is None or (mount.accepts is not None and not mount.accepts(request)) else mount
+
+    async def _root_page(self, request: Request) -> Response:
+        """Programs get what the server is, browsers the console, if there is one."""
+        if _CONSOLE not in self._mounts or b"text/html" not in request.headers.get(b"accept", b""):
+            return await root_page(request)
+        headers = [(b"Location", b"/console/"), (b"Vary", b"Accept"), (REQUEST_ID, request.id.encode())]
+        return Response(302, headers)
 
     def _serve_mount(self, mount: Mount, request: Request) -> None:
         if not mount.for_any_page and self.pages is not None:
@@ -234,9 +250,13 @@ class Routes:
                 if write_refusal is not None and request.method not in (b"GET", b"HEAD"):
                     raise write_refusal
             except Fault as fault:
-                request.respond(refusal(fault, request.id, request))
+                request.respond(self.refusal(fault, request.id, request))
                 return
         answer_with(mount.handler(request), request)
+
+
+def _count_work(throttle: Throttle | SharedThrottle, name: str, seconds: float) -> None:
+    throttle.worked(name, seconds, monotonic())
 
 
 def answer_with(handled: Coroutine[Any, Any, Response], request: Request) -> None:

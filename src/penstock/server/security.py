@@ -18,6 +18,7 @@ from penstock.auth.encryption.root_key import RootKey, RootKeyError
 from penstock.auth.identity import Credentials, CredentialsError
 from penstock.auth.identity.file import errors_about
 from penstock.clock import Clock
+from penstock.names import partition_of
 from penstock.server.audit.file import AuditError
 from penstock.server.audit.log import open_audit_log
 from penstock.server.audit.recorder import AuditRecorder
@@ -168,4 +169,4 @@ def open_credentials(config: Config, root: RootKey | None, clock: Clock) -> Cred
             f"the secrets in {path} are encrypted, and there is no root key: "
             "give --root-key-file, or put penstock-root.key beside it"
         )
-    return Credentials(path, root, clock)
+    return Credentials(path, root, clock, partition_of(config.region))

@@ -32,7 +32,7 @@ from penstock.auth.secret_files import (
 )
 from penstock.clock import Clock
 from penstock.errors import KeyMissing
-from penstock.names import PARTITION, Arn, Space
+from penstock.names import Arn, Space, partition_of
 
 SSE_ALIAS = "alias/penstock/sqs-managed"
 AWS_ALIAS = "alias/aws/sqs"
@@ -197,7 +197,7 @@ def version_tag(key_id: str, version: int) -> bytes:
 
 
 def key_arn(space: Space, resource: str) -> str:
-    return f"arn:{PARTITION}:kms:{space.region}:{space.account}:{resource}"
+    return f"arn:{partition_of(space.region)}:kms:{space.region}:{space.account}:{resource}"
 
 
 def full_arn(space: Space, name: str) -> str:

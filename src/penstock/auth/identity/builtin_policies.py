@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from penstock.auth.policy import compile_policy
+
 _FIND = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"]
 
 
@@ -13,8 +15,8 @@ def _allow(*actions: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)
 
 
+# In each service those that allow least are first.
 BUILTIN_POLICIES: Mapping[str, str] = {
-    "sqs-full-access": _allow("sqs:*"),
     "sqs-read-only": _allow(
         *_FIND,
         "sqs:ListQueues",
@@ -24,10 +26,22 @@ BUILTIN_POLICIES: Mapping[str, str] = {
     ),
     "sqs-send": _allow(*_FIND, "sqs:SendMessage"),
     "sqs-receive": _allow(*_FIND, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
-    "cloudwatch-full-access": _allow("cloudwatch:*"),
+    "sqs-full-access": _allow("sqs:*"),
     "cloudwatch-read-only": _allow("cloudwatch:Describe*", "cloudwatch:Get*", "cloudwatch:List*"),
     "cloudwatch-put-metrics": _allow("cloudwatch:PutMetricData"),
+    "cloudwatch-full-access": _allow("cloudwatch:*"),
     "penstock-read-only": _allow("penstock:Get*", "penstock:List*"),
     "penstock-full-access": _allow("penstock:*"),
     "assume-roles": _allow("sts:AssumeRole", "sts:TagSession"),
+    "administrator": _allow("*"),
 }
+
+
+def policy_that_allows(action: str) -> str:
+    """The name of the built-in policy that allows an action, and little else."""
+    names = (
+        name
+        for name, text in BUILTIN_POLICIES.items()
+        if compile_policy(text, kind="identity", name=name).applicable(action.lower(), "*").allows
+    )
+    return next(names)

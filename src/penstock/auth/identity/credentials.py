@@ -21,6 +21,7 @@ from penstock.auth.identity.file import read_file
 from penstock.auth.identity.model import CredentialsContent, CredentialsError, CredentialsUnreadable, all_keys
 from penstock.auth.secret_files import FileWatch
 from penstock.clock import Clock
+from penstock.names import PARTITION
 
 _log = logging.getLogger("penstock.auth")
 
@@ -29,8 +30,9 @@ _WARNINGS_MAX = 8
 
 
 class Credentials:
-    def __init__(self, path: Path, root_key: RootKey, clock: Clock) -> None:
+    def __init__(self, path: Path, root_key: RootKey, clock: Clock, partition: str = PARTITION) -> None:
         """Raises CredentialsError."""
+        self._partition = partition
         self._path = path
         self._root_key = root_key
         self._clock = clock
@@ -90,7 +92,7 @@ class Credentials:
     def _read(self) -> Directory:
         content = read_file(self._path)
         try:
-            return Directory(content, self._root_key, self._clock)
+            return Directory(content, self._root_key, self._clock, self._partition)
         except CredentialsError as error:
             hint = f"; {INTERRUPTED}" if isinstance(error, OtherRootKey) else ""
             raise CredentialsError(f"cannot use the credentials file {self._path}: {error}{hint}") from None

@@ -19,6 +19,7 @@ from penstock.auth.policy import PolicyInvalid
 from penstock.auth.principal import Principal
 from penstock.cache import BoundedCache
 from penstock.clock import Clock
+from penstock.names import PARTITION, without_partition
 
 _CACHED_TOKEN_CHARACTERS = (
     2_000_000  # a token holds the session's policy, which compiled takes 100 times as much
@@ -38,12 +39,16 @@ class _KnownSession(NamedTuple):
 
 
 class Directory:
-    def __init__(self, content: CredentialsContent, root_key: RootKey, clock: Clock) -> None:
-        """Raises CredentialsError for anything wrong in the file, not only when it is first needed."""
+    def __init__(
+        self, content: CredentialsContent, root_key: RootKey, clock: Clock, partition: str = PARTITION
+    ) -> None:
+        """``partition``: of the ARNs of users, roles and sessions. Raises CredentialsError for anything wrong in the
+        file, not only when it is first needed."""
         self.content = content
         self.sessions = Sessions(root_key)
         self._clock = clock
-        self._principals = Principals(content)
+        self.partition = partition
+        self._principals = Principals(content, partition)
         self._by_key: dict[str, _Known] = {}
         self._sessions: BoundedCache[tuple[str, str], _KnownSession] = BoundedCache(
             _CACHED_TOKEN_CHARACTERS, lambda key: 128 + len(key[1])
@@ -57,7 +62,7 @@ class Directory:
                     else self._principals.user(account, name, key.id)
                 )
                 self._by_key[key.id] = _Known(secret, principal, key)
-        self._roles = {role.arn: role for role in self._principals.roles()}
+        self._roles = {without_partition(role.arn): role for role in self._principals.roles()}
         self.warnings = [*self._principals.warnings]
         if not self._by_key:
             self.warnings.insert(0, "no access key is active: every signed request is refused")
@@ -72,7 +77,8 @@ class Directory:
         return self._known(access_key, token).principal
 
     def role(self, arn: str) -> KnownRole | None:
-        return self._roles.get(arn)
+        """In whatever partition it is named."""
+        return self._roles.get(without_partition(arn))
 
     def _known(self, access_key: str, token: str | None) -> _Known | _KnownSession:
         if not token:

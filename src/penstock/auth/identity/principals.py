@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from penstock.auth.identity.model import (
 from penstock.auth.identity.sessions import Chain, Hop, OwnerKind, Session, extended
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, compile_policy
 from penstock.auth.principal import Principal
-from penstock.names import PARTITION
+from penstock.names import PARTITION, in_partition
 
 
 class SessionPrincipal(Principal, frozen=True, kw_only=True):
@@ -60,9 +61,11 @@ class KnownRole(NamedTuple):
 
 
 class Principals:
-    def __init__(self, content: CredentialsContent) -> None:
-        """Raises CredentialsError for an unknown policy name or an invalid policy."""
+    def __init__(self, content: CredentialsContent, partition: str = PARTITION) -> None:
+        """``partition``: of the ARNs. Ids do not depend on it. Raises CredentialsError for an unknown policy name or
+        an invalid policy."""
         self._content = content
+        self._in_partition = partial(in_partition, partition)
         self.warnings: dict[str, None] = {}  # about policies that are probably mistaken, each line once
         for name, document in content.policies.items():
             if name in BUILTIN_POLICIES:
@@ -74,13 +77,18 @@ class Principals:
 
     def root(self, account: str, access_key: str) -> Principal:
         return Principal(
-            kind="root", account=account, arn=root_arn(account), id=account, access_key=access_key
+            kind="root",
+            account=account,
+            arn=self._in_partition(root_arn(account)),
+            id=account,
+            access_key=access_key,
         )
 
     def user(self, account: str, name: str, access_key: str) -> Principal:
         user, arn = self._content.accounts[account].users[name], user_arn(account, name)
         return Principal(
-            kind="user", account=account, arn=arn, id=unique_id(user, arn), name=name, tags=user.tags,
+            kind="user", account=account, arn=self._in_partition(arn), id=unique_id(user, arn), name=name,
+            tags=user.tags,
             policies=self.policies(user), access_key=access_key,
         )  # fmt: skip
 
@@ -89,7 +97,8 @@ class Principals:
             for name, role in account.roles.items():
                 arn = role_arn(number, name)
                 trust = self._compiled(role.trust, name, "trust")
-                yield KnownRole(number, name, arn, unique_id(role, arn), role.max_session, role.tags, trust)
+                named = number, name, self._in_partition(arn), unique_id(role, arn)
+                yield KnownRole(*named, role.max_session, role.tags, trust)
 
     def policies(self, holder: PolicyHolder) -> tuple[Policy, ...]:
         named = [(name, named_policy(self._content, name)) for name in holder.policies]
@@ -125,13 +134,13 @@ class Principals:
 
     def _role_session(self, session: Session, access_key: str) -> SessionPrincipal:
         role = self._content.accounts[session.account].roles[session.owner]
-        arn = role_arn(session.account, session.owner)
+        arn = self._in_partition(role_arn(session.account, session.owner))
         policy = None if session.policy is None else compile_policy(session.policy, kind="session")
         # AWS: a tag of the session replaces the role's own, whatever the case of its key.
         replaced = {key.lower() for key in session.tags}
         tags = {key: value for key, value in role.tags.items() if key.lower() not in replaced} | session.tags
         return SessionPrincipal(
-            kind="session", account=session.account, arn=assumed_role_arn(session),
+            kind="session", account=session.account, arn=self._in_partition(assumed_role_arn(session)),
             id=f"{session.owner_id}:{session.name}", role_arn=arn, tags=tags,
             policies=self.policies(role), session_policy=policy, access_key=access_key,
             issued_s=session.issued_s, parent_key=session.parent_key, parent_id=session.parent_id,

@@ -15,7 +15,7 @@ def decide(question: Question) -> Verdict:
     trust = question.resource_policy
     # IAM: unlike a queue, a role is not opened by the caller's own policies alone.
     if trust is not None and trust.kind == "trust" and _resource_allows(question, action)[1] is None:
-        return Verdict(False, f"because no role trust policy allows the {action} action")
+        return _not_allowed("role trust", question)
     is_own = principal.account == question.resource_account and principal.kind not in _WITHOUT_ACCOUNT
     is_root = is_own and principal.kind == "root"
     # IAM: an explicit deny in any policy wins. Root may still repair a policy of its account that denies everyone.
@@ -27,7 +27,7 @@ def decide(question: Question) -> Verdict:
     if is_own:
         return _within_account(question, action)
     if not question.grantable:
-        return _not_allowed("resource-based", action)
+        return _not_allowed("resource-based", question)
     return _from_another_account(question, action)
 
 
@@ -49,10 +49,9 @@ def refusal(question: Question, verdict: Verdict, *, address: str = "") -> str:
     principal = question.principal
     if principal.kind == "anonymous":
         return f"Access to the resource {address or question.resource} is denied."
-    action = question.action.lower()
     is_own = principal.account == question.resource_account
-    reason = (verdict if is_own else _not_allowed("resource-based", action)).reason
-    asked = f"{action} on resource: {question.resource}"
+    reason = (verdict if is_own else _not_allowed("resource-based", question)).reason
+    asked = f"{_spelled(question.action)} on resource: {question.resource}"
     return f"User: {principal.arn} is not authorized to perform: {asked} {reason}"
 
 
@@ -76,7 +75,7 @@ def _within_account(question: Question, action: str) -> Verdict:
     if level < BOUNDED:
         allowed = _identity_allows(question, action)
     if allowed is None:
-        return _not_allowed("identity-based", action)
+        return _not_allowed("identity-based", question)
     return _bounded_by_session(question, action, allowed)
 
 
@@ -84,11 +83,11 @@ def _from_another_account(question: Question, action: str) -> Verdict:
     """IAM: the policies of both sides must allow. Root needs none on its side; others have none."""
     _, allowed = _resource_allows(question, action)
     if allowed is None:
-        return _not_allowed("resource-based", action)
+        return _not_allowed("resource-based", question)
     if question.principal.kind in ("root", "anonymous", "service"):
         return allowed
     if _identity_allows(question, action) is None:
-        return _not_allowed("identity-based", action)
+        return _not_allowed("identity-based", question)
     return _bounded_by_session(question, action, allowed)
 
 
@@ -117,8 +116,13 @@ def _bounded_by_session(question: Question, action: str, allowed: Verdict) -> Ve
         statement.level(question) for statement in bounds.applicable(action, question.resource).allows
     ):
         return allowed
-    return _not_allowed("session", action)
+    return _not_allowed("session", question)
 
 
-def _not_allowed(kind: str, action: str) -> Verdict:
-    return Verdict(False, f"because no {kind} policy allows the {action} action")
+def _not_allowed(kind: str, question: Question) -> Verdict:
+    return Verdict(False, f"because no {kind} policy allows the {_spelled(question.action)} action")
+
+
+def _spelled(action: str) -> str:
+    """SQS: its errors have the action in lower case. Those of other services have it as policies do."""
+    return action.lower() if action.startswith("sqs:") else action

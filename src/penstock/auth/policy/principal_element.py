@@ -2,6 +2,9 @@
 
 IAM: a statement that names only an account leaves the decision to that account's own policies; one that names a role,
 or everyone, is limited by the session's policy; one that names the user or the very session is not.
+
+An account is the same in all regions, whose ARNs have different partitions. So the partition of a name is not
+compared: the policy of a queue in China may name ``arn:aws-cn:iam::…``, that of another queue ``arn:aws:iam::…``.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from enum import IntEnum
 
 from penstock.auth.policy.document import Listed, PolicyInvalid
 from penstock.auth.principal import Principal
-from penstock.names import PARTITION, is_account
+from penstock.names import is_account, without_partition
 
 
 class MatchLevel(IntEnum):
@@ -28,7 +31,7 @@ NONE, ACCOUNT, BOUNDED, DIRECT = MatchLevel
 
 LevelOf = Callable[[Principal], MatchLevel]
 
-_ROOT = re.compile(rf"arn:{PARTITION}:iam::(\d{{12}}):root", re.ASCII)
+_ROOT = re.compile(r"iam::(\d{12}):root", re.ASCII)
 _ARN = re.compile(
     r"arn:[a-z0-9-]+:(iam::\d{12}:(root|(user|role)/[^*?]+)|sts::\d{12}:(assumed-role/[^*?/]+/|federated-user/)[^*?/]+)",
     re.ASCII,
@@ -40,6 +43,7 @@ def compile_principals(listed: Listed, services: tuple[str, ...]) -> LevelOf:
     for name in names:
         if not is_account(name) and not _ARN.fullmatch(name):
             raise PolicyInvalid(f"{name} is neither an account nor the ARN of a user, role or session")
+    names = frozenset(map(without_partition, names))
     accounts = frozenset(filter(is_account, names)) | {
         root[1] for name in names if (root := _ROOT.fullmatch(name))
     }
@@ -52,9 +56,11 @@ def _these(
     everyone: bool, names: frozenset[str], accounts: frozenset[str], services: frozenset[str]
 ) -> LevelOf:
     def level_of(principal: Principal) -> MatchLevel:
-        if principal.arn in names or (principal.kind == "service" and principal.id in services):
+        if without_partition(principal.arn) in names or (
+            principal.kind == "service" and principal.id in services
+        ):
             return DIRECT
-        if everyone or principal.role_arn in names:
+        if everyone or without_partition(principal.role_arn or "") in names:
             return BOUNDED
         if principal.account in accounts:
             return DIRECT if principal.kind == "root" else ACCOUNT
@@ -75,8 +81,8 @@ def _all_but(
             return NONE if principal.id in services else DIRECT
         is_excepted = (
             principal.account in accounts
-            and (principal.kind == "root" or principal.arn in names)
-            and (principal.role_arn is None or principal.role_arn in names)
+            and (principal.kind == "root" or without_partition(principal.arn) in names)
+            and (principal.role_arn is None or without_partition(principal.role_arn) in names)
         )
         return NONE if is_excepted else DIRECT
 

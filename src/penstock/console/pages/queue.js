@@ -3,12 +3,14 @@ import { queuePath, sqs, watch } from "../api.js";
 import { bytes, count, duration, plural, rate, time } from "../format.js";
 import { html, useState } from "../html.js";
 import { useQueuePermissions } from "../permissions.js";
-import { Badge, Confirm, Copy, Empty, hashOf, Problem, useWatched } from "../ui.js";
+import { Badge, Confirm, Copy, Empty, hashOf, NotAllowed, Problem, useWatched } from "../ui.js";
 import { Messages } from "./messages.js";
 import { QueueCharts } from "./queue_charts.js";
 import { QueueScaling } from "./queue_scaling.js";
 import { Settings } from "./queue_settings.js";
 import { RedriveButton, Tasks } from "./tasks.js";
+
+const LOOK = "penstock:GetQueue";
 
 export function Queue({ parts, params, user }) {
   const [, name, tab = "overview"] = parts;
@@ -16,8 +18,10 @@ export function Queue({ parts, params, user }) {
   const [asking, setAsking] = useState(null);
   const { data: queue, error } = useWatched((onData, onError) => watch(queuePath(name), onData, onError), [name]);
   if (!queue)
-    return error ? html`<${Empty} title=${`Queue ${name}`}><${Problem} error=${error} /><p><a href="#/queues">All queues</a></p><//>`
-      : html`<p class="soft">Loading</p>`;
+    return !error ? html`<p class="soft">Loading</p>`
+      : allowed.remedies[LOOK] ? html`<div class="head"><h1>${name}</h1></div>
+          <${NotAllowed} permission=${LOOK} allowed=${allowed} user=${user} /><p><a href="#/queues">All queues</a></p>`
+      : html`<${Empty} title=${`Queue ${name}`}><${Problem} error=${error} /><p><a href="#/queues">All queues</a></p><//>`;
   const tabs = [["overview", "Overview"], ["messages", "Messages", "penstock:ListMessages"], ["settings", "Settings"],
     ["tasks", "Tasks", "penstock:ListTasks"]].filter(([, , permission]) => !permission || allowed.has(permission));
   const close = () => setAsking(null);

@@ -1,24 +1,39 @@
-// All queues with live counts, and what to do when there are none.
+// All queues with live counts, and what to do when there are none. Who may not use the admin API sees what SQS tells.
 import { admin, query, sqs, watch } from "../api.js";
 import { Spark } from "../charts.js";
 import { bytes, count, duration, named, rate } from "../format.js";
 import { html, useState } from "../html.js";
 import { useRepeated } from "../metrics.js";
-import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, Problem, replaceHash, rowKeys, Sortable, useWatched } from "../ui.js";
+import { attempt, Badge, Copy, Dialog, Empty, Field, hashOf, NotAllowed, Problem, replaceHash, rowKeys, Sortable, useWatched } from "../ui.js";
 
 const PAGE = 100;
 
-export function Queues({ params, allowed, user }) {
-  const { contains = "", kind = "", sort = "name", descending = "", after = "" } = params;
+const LIST = "penstock:ListQueues";
+
+export function Queues(given) {
+  return given.allowed.has(LIST) ? html`<${AllQueues} ...${given} />` : html`<${QueuesOfSqs} ...${given} />`;
+}
+
+function AllQueues({ params, allowed, user }) {
+  const { contains = "", kind = "", sort = "name", descending = "", after = "", page = "1" } = params;
+  const [before, setBefore] = useState([]); // where the pages before this one begin, as far as they were seen
   const [creating, setCreating] = useState(false);
   const [paused, setPaused] = useState(false);
-  const path = `queues${query({ contains, kind, sort, descending, after, limit: PAGE })}`;
+  const path = `queues${query({ contains, kind, sort, descending, after, limit: PAGE, totals: true })}`;
   const { data, error } = useWatched(
     (onData, onError) => (paused ? () => {} : watch(path, onData, onError)), [path, paused]);
   const sparks = useSentLately(allowed, sort === "name" ? (data?.queues[0]?.name ?? "") : "");
-  const change = (more) => replaceHash(["queues"], { contains, kind, sort, descending, ...more });
+  const change = (more) => {
+    setBefore([]);
+    replaceHash(["queues"], { contains, kind, sort, descending, ...more });
+  };
+  const turn = (to, begins, seen) => {
+    setBefore(seen);
+    replaceHash(["queues"], { contains, kind, sort, descending, after: begins, page: begins && to });
+  };
   const onSort = (name, down) => change({ sort: name, descending: down });
   const queues = data?.queues ?? [];
+  const here = after ? Number(page) || 1 : 1;
   const unfiltered = !contains && !kind && !after;
   const head = (name, title, numeric = true) => html`<${Sortable} name=${name} sort=${sort} descending=${descending === "true"}
     numeric=${numeric} onSort=${onSort}>${title}<//>`;
@@ -41,7 +56,7 @@ export function Queues({ params, allowed, user }) {
           <option value="fifo">FIFO</option><option value="dlq">Dead-letter queues</option>
         </select>
       </div>
-      ${data && html`<${Totals} queues=${queues} more=${data.next || after} />`}
+      ${data?.totals && html`<${Totals} totals=${data.totals} filtered=${contains || kind} />`}
       <div class="card scroll" tabindex="0" role="region" aria-label="Queues"><table onKeyDown=${rowKeys}>
         <thead><tr>
           ${head("name", "Name", false)}${head("visible", "Waiting")}${head("in_flight", "In flight")}
@@ -61,11 +76,53 @@ export function Queues({ params, allowed, user }) {
       </table>
       ${data && queues.length === 0 && html`<${Empty} title="No queue matches" />`}
       </div>
-      <div class="row">
-        ${after && html`<button onClick=${() => change({ after: "" })}>First page</button>`}
-        ${data?.next && html`<button onClick=${() => change({ after: data.next })}>Next page</button>`}
-      </div>`}
+      ${data && (after || data.next) && html`<nav class="row" aria-label="Pages of queues">
+        ${after && html`<button onClick=${() => turn(1, "", [])}>First page</button>`}
+        ${before.length > 0 && html`<button onClick=${() => turn(here - 1, before.at(-1), before.slice(0, -1))}>Previous page</button>`}
+        ${data.next && html`<button onClick=${() => turn(here + 1, data.next, [...before, after])}>Next page</button>`}
+        <span class="soft">Page ${count(here)} of ${count(Math.max(here, Math.ceil((data.totals?.queues ?? 0) / PAGE)))}</span>
+      </nav>`}`}
     ${creating && html`<${CreateQueue} onClose=${() => setCreating(false)} />`}`;
+}
+
+const COUNTS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"];
+
+function QueuesOfSqs({ params, allowed, user }) {
+  const { after = "" } = params;
+  const [creating, setCreating] = useState(false);
+  const listed = allowed.has("sqs:ListQueues");
+  const { data, error } = useRepeated(async () => (listed ? pageOfSqs(after, allowed) : { queues: [] }), [after, listed], 15);
+  const turn = (begins) => replaceHash(["queues"], { after: begins });
+  return html`
+    <div class="head">
+      <h1>Queues</h1>
+      <div class="actions">${allowed.has("sqs:CreateQueue") && html`<button class="primary" onClick=${() => setCreating(true)}>Create queue</button>`}</div>
+    </div>
+    <${NotAllowed} permission=${LIST} allowed=${allowed} user=${user}>
+      ${listed && "This list has what SQS tells, without ages, rates and messages."}<//>
+    <${Problem} error=${error} />
+    ${listed && data && html`<div class="card scroll" tabindex="0" role="region" aria-label="Queues"><table onKeyDown=${rowKeys}>
+      <thead><tr><th>Name</th><th class="number">Waiting</th><th class="number">In flight</th><th class="number">Delayed</th></tr></thead>
+      <tbody>${data.queues.map(({ name, counts }) => html`<tr key=${name} tabindex="-1">
+        <td><a href=${hashOf(["queue", name])}>${name}</a></td>
+        ${COUNTS.map((each) => html`<td class="number">${count(counts[each])}</td>`)}</tr>`)}</tbody>
+    </table>${!data.queues.length && html`<${Empty} title="There are no queues" />`}</div>
+    ${(after || data.next) && html`<nav class="row" aria-label="Pages of queues">
+      ${after && html`<button onClick=${() => turn("")}>First page</button>`}
+      ${data.next && html`<button onClick=${() => turn(data.next)}>Next page</button>`}
+    </nav>`}`}
+    ${creating && html`<${CreateQueue} onClose=${() => setCreating(false)} />`}`;
+}
+
+// A count that may not be read is left out.
+async function pageOfSqs(after, allowed) {
+  const { QueueUrls = [], NextToken } = await sqs("ListQueues", { MaxResults: PAGE, ...(after && { NextToken: after }) });
+  const counts = async (QueueUrl) => (await sqs("GetQueueAttributes", { QueueUrl, AttributeNames: COUNTS })).Attributes ?? {};
+  const queues = QueueUrls.map(async (url) => ({
+    name: url.split("/").pop(),
+    counts: allowed.has("sqs:GetQueueAttributes") ? await counts(url).catch(() => ({})) : {},
+  }));
+  return { queues: await Promise.all(queues), next: NextToken };
 }
 
 // Messages sent in each minute of the last hour, by queue. The server has them in order of name, from "first" on.
@@ -84,16 +141,16 @@ function useSentLately(allowed, first) {
   return found;
 }
 
-function Totals({ queues, more }) {
-  const sum = (name) => queues.reduce((total, queue) => total + (queue[name] ?? 0), 0);
-  const dead = queues.filter((queue) => queue.is_dead_letter_queue).reduce((total, queue) => total + queue.visible, 0);
-  return html`<div class="tiles">
-    <div class="tile"><b>${count(queues.length)}${more ? "+" : ""}</b><span>${named(queues.length, "queue")}${more ? " (this page)" : ""}</span></div>
-    <div class="tile"><b>${count(sum("visible"))}</b><span>${named(sum("visible"), "message")} waiting</span></div>
-    <div class="tile"><b>${count(sum("in_flight"))}</b><span>in flight</span></div>
-    <div class="tile"><b>${count(dead)}</b><span>${named(dead, "dead letter")}</span></div>
-    <div class="tile"><b>${rate(sum("sent_rate"))}</b><span>sent per second</span></div>
-    <div class="tile"><b>${rate(sum("received_rate"))}</b><span>received per second</span></div>
+// Of all queues that match, whatever the page.
+function Totals({ totals, filtered }) {
+  const { queues, visible, in_flight, dead_letters, sent_rate, received_rate } = totals;
+  return html`<div class="tiles" role="group" aria-label="All queues">
+    <div class="tile"><b>${count(queues)}</b><span>${named(queues, "queue")}${filtered ? ` that ${queues === 1 ? "matches" : "match"}` : ""}</span></div>
+    <div class="tile"><b>${count(visible)}</b><span>${named(visible, "message")} waiting</span></div>
+    <div class="tile"><b>${count(in_flight)}</b><span>in flight</span></div>
+    <div class="tile"><b>${count(dead_letters)}</b><span>${named(dead_letters, "dead letter")}</span></div>
+    <div class="tile"><b>${rate(sent_rate)}</b><span>sent per second</span></div>
+    <div class="tile"><b>${rate(received_rate)}</b><span>received per second</span></div>
   </div>`;
 }
 

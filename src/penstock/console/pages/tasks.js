@@ -2,11 +2,17 @@
 import { admin, query, queuePath, watch } from "../api.js";
 import { count, plural, time } from "../format.js";
 import { html, useState } from "../html.js";
-import { attempt, Badge, Dialog, Empty, Field, Problem, Progress, useWatched } from "../ui.js";
+import { attempt, Badge, Dialog, Empty, Field, Problem, Progress, TypeToConfirm, useWatched } from "../ui.js";
 
+// What each is called in the list, and what the button says that starts it. Delete is last: nothing is lost by the others.
 const OPERATIONS = [
-  ["delete", "Delete"], ["move", "Move to another queue"], ["copy", "Copy to another queue"], ["dead-letter", "To the dead-letter queue"],
-  ["redrive", "Back to their source"], ["release", "Make visible now"], ["reset", "Reset counts"],
+  ["move", "Move to another queue", (messages) => `Move ${messages}`],
+  ["copy", "Copy to another queue", (messages) => `Copy ${messages}`],
+  ["dead-letter", "To the dead-letter queue", (messages) => `Dead-letter ${messages}`],
+  ["redrive", "Back to their source", (messages) => `Redrive ${messages}`],
+  ["release", "Make visible now", (messages) => `Make ${messages} visible`],
+  ["reset", "Reset counts", (messages) => `Reset counts of ${messages}`],
+  ["delete", "Delete", (messages) => `Delete ${messages}`],
 ];
 const NUMBERS = ["older_than_s", "receives_min"];
 
@@ -16,12 +22,15 @@ export function RedriveButton({ queue, allowed }) {
     ${open && html`<${BulkDialog} queue=${queue} filter=${{}} operation="redrive" onClose=${() => setOpen(false)} />`}`;
 }
 
-export function BulkDialog({ queue, filter, operation: first = "delete", onClose }) {
+// Nothing is chosen beforehand. What cannot be undone asks for the name of the queue, as a purge does.
+export function BulkDialog({ queue, filter, operation: first = "", onClose }) {
   const [operation, setOperation] = useState(first);
   const [to, setTo] = useState("");
   const [rate, setRate] = useState("");
   const [plan, setPlan] = useState(null);
+  const [confirmed, setConfirmed] = useState("");
   const [task, setTask] = useState(null);
+  const destroys = operation === "delete";
   const needsTarget = operation === "move" || operation === "copy";
   const typed = Object.fromEntries(Object.entries(filter).map(([name, value]) => [
     name, NUMBERS.includes(name) ? Number(value) : name === "attribute" ? [value] : value]));
@@ -36,20 +45,30 @@ export function BulkDialog({ queue, filter, operation: first = "delete", onClose
     const begun = await attempt(() => start({}));
     if (begun) setTask(begun);
   };
+  const choose = (event) => {
+    setOperation(event.target.value);
+    setPlan(null);
+    setConfirmed("");
+  };
+  const messages = plan && `${plan.complete === false ? "at least " : ""}${plural(plan.can ?? 0, "message")}`;
   const chosen = Object.entries(filter).map(([name, value]) => `${name} ${value}`).join(", ");
   if (task) return html`<${Dialog} title=${`${operation} in ${queue.name}`} onClose=${onClose}><${Running} queue=${queue.name} task=${task} /><//>`;
   return html`<${Dialog} title=${operation === "redrive" ? `Redrive ${queue.name}` : `Change messages of ${queue.name}`} onClose=${onClose}>
     <form onSubmit=${look}>
       <p class="soft">${chosen ? `Messages with: ${chosen}.` : "All messages of the queue."}</p>
-      <${Field} label="What to do"><select value=${operation} onChange=${(event) => { setOperation(event.target.value); setPlan(null); }}>
+      <${Field} label="What to do"><select required value=${operation} onChange=${choose}>
+        <option value="" disabled>Choose</option>
         ${OPERATIONS.map(([value, title]) => html`<option value=${value}>${title}</option>`)}</select><//>
       ${needsTarget && html`<${Field} label="Queue"><input required value=${to} onInput=${(event) => { setTo(event.target.value); setPlan(null); }} /><//>`}
       <${Field} label="At most so many a second" hint="As fast as possible if empty."><input type="number" min="1" value=${rate} onInput=${(event) => setRate(event.target.value)} /><//>
-      ${plan && html`<div class="card"><p><b>${plural(plan.can ?? 0, "message")}</b> can be changed${plan.complete === false ? " of those looked at so far" : ""}.</p>
-        ${plan.cannot.map(({ reason, count: each }) => html`<p class="soft">${plural(each, "message")} cannot: ${reason}</p>`)}</div>`}
+      ${plan && html`<div class="card plan"><p><b>${plural(plan.can ?? 0, "message")}</b> ${destroys ? "will be deleted" : "can be changed"}${plan.complete === false ? " of those looked at so far" : ""}.
+        ${destroys && plan.can > 0 && " This cannot be undone."}</p>
+        ${plan.cannot.map(({ reason, count: each }) => html`<p class="soft">${plural(each, "message")} cannot: ${reason}</p>`)}</div>
+        ${destroys && plan.can > 0 && html`<${TypeToConfirm} name=${queue.name} text=${confirmed} onText=${setConfirmed} />`}`}
       <footer><button type="button" onClick=${onClose}>Cancel</button>
-        ${plan ? html`<button type="button" class=${operation === "delete" ? "danger" : "primary"} disabled=${!plan.can} onClick=${run}>${`Start with ${plural(plan.can ?? 0, "message")}`}</button>`
-          : html`<button class="primary">See what would happen</button>`}</footer>
+        ${plan ? html`<button type="button" class=${destroys ? "danger" : "primary"} onClick=${run}
+            disabled=${!plan.can || (destroys && confirmed !== queue.name)}>${OPERATIONS.find(([value]) => value === operation)[2](messages)}</button>`
+          : html`<button class="primary" disabled=${!operation}>See what would happen</button>`}</footer>
     </form><//>`;
 }
 

@@ -6,7 +6,7 @@ Parameters and the event itself are made only for what will be written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,9 +18,12 @@ from penstock.server.audit.log import AuditLog
 from penstock.server.callers import Caller, claimed_credential
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
+from penstock.wire.cbor import is_cbor, service_and_action
+from penstock.wire.rest_json import UriTemplate
 from penstock.wire.service import Action, AuditRule, Call, Fault, Service
 
 _ACTION = re.compile(rb"(?:^|&)Action=([A-Za-z]{1,64})(?:&|$)")
+_VERSION = re.compile(rb"(?:^|&)Version=([0-9-]{10})(?:&|$)")
 _FORM_START_BYTES = 4096  # clients name the action near the start
 _MEMBER = re.compile(r"(?:(?P<function>count|pairs)\()?(?P<path>[\w.]+)\)?(?: as (?P<name>\w+))?")
 _UNKNOWN = AuditRule("Management")  # of an action that no service has
@@ -36,7 +39,7 @@ class AuditRecorder:
         services: Iterable[Service],
     ) -> None:
         self._log = log
-        self._actions = {service.signing_name: service.actions for service in services}
+        self._claims = _Claims(list(services))
         self._origins = origins
         self._home = home  # account and region of requests that could not be verified
         self._now_ms = now_ms
@@ -87,14 +90,13 @@ class AuditRecorder:
     def refused_early(self, request: Request, fault: Fault, caller: Caller | None) -> None:
         """A request that was refused before it was decoded. Without a caller, what it says of itself is claimed."""
         key, _, scope = claimed_credential(request).decode("latin-1").partition("/")
-        service = "sts" if "/sts/" in scope else "sqs"
-        action = _claimed_action(request)
-        row = self._actions.get(service, {}).get(action)
+        service, action = self._claims.of(request, scope)
+        row = service.actions.get(action)
         self._log.record(
             AuditEvent(
                 at_ms=self._now_ms(),
                 request_id=request.id,
-                service=service,
+                service=service.signing_name,
                 action=action,
                 rule=_UNKNOWN if row is None else row.audit,
                 read_only=row is not None and row.read_only,
@@ -111,6 +113,53 @@ class AuditRecorder:
                 **_error(fault),
             )
         )
+
+
+class _Claims:
+    """Which service and action a request was for, as far as that can be seen without decoding it."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        self._services = services
+        self._by_prefix = {service.target_prefix: service for service in services}
+        self._by_signature = {service.signing_name: service for service in services}
+        self._uris = [
+            (UriTemplate(action.http), service, action.name)
+            for service in services
+            if "rest-json" in service.protocols
+            for action in service.actions.values()
+        ]
+        self._by_root = {
+            action.http.split("/")[1].encode(): service
+            for service in services
+            if "rest-json" in service.protocols
+            for action in service.actions.values()
+        }
+
+    def of(self, request: Request, scope: str) -> tuple[Service, str]:
+        """``scope``: of the credential, such as "20260101/us-east-1/sqs/aws4_request". The first service for a
+        request that names none. An empty action: it names none."""
+        signed_for = self._by_signature.get(scope.split("/")[2]) if scope.count("/") >= 2 else None
+        if target := _header(request, b"x-amz-target"):
+            prefix, _, action = target.rpartition(".")
+            return self._by_prefix.get(prefix) or signed_for or self._services[0], action
+        if is_cbor(request):
+            prefix, action = (part.decode("latin-1") for part in service_and_action(request))
+            return self._by_prefix.get(prefix) or signed_for or self._services[0], action
+        for template, service, name in self._uris:
+            if template.match(request) is not None:
+                return service, name
+        for form in (request.query, request.body[:_FORM_START_BYTES]):
+            if found := _ACTION.search(form):
+                return self._of_form(form, found[1].decode(), signed_for)
+        root = request.target.partition(b"?")[0].strip(b"/").partition(b"/")[0]
+        return self._by_root.get(root) or signed_for or self._services[0], ""
+
+    def _of_form(self, form: bytes, action: str, signed_for: Service | None) -> tuple[Service, str]:
+        """Services share names of actions: the signature decides, then the version, then which one has it."""
+        version = found[1].decode() if (found := _VERSION.search(form)) else None
+        by_version = (service for service in self._services if service.version == version)
+        by_action = (service for service in self._services if action in service.actions)
+        return signed_for or next(by_version, None) or next(by_action, self._services[0]), action
 
 
 class _Member(NamedTuple):
@@ -157,16 +206,6 @@ _FUNCTIONS: dict[str | None, Callable[[Any], Any]] = {"count": len, "pairs": _pa
 
 def _error(fault: Fault | None) -> dict[str, Any]:
     return {} if fault is None else {"error_code": fault.code, "error_message": fault.message}
-
-
-def _claimed_action(request: Request) -> str:
-    target = _header(request, b"x-amz-target")
-    if target:
-        return target.rpartition(".")[2]
-    for form in (request.query, request.body[:_FORM_START_BYTES]):
-        if found := _ACTION.search(form):
-            return found[1].decode()
-    return ""
 
 
 def _header(request: Request, name: bytes) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from penstock.limits import SECOND, Limits
-from penstock.monitoring.limits import MonitoringLimits
+from penstock.monitoring.limits import ALARM_BYTES, MonitoringLimits
 from penstock.names import Space
 from penstock.server.client_addresses import Network
 from penstock.server.http.limits import HttpLimits
@@ -90,7 +90,8 @@ class Config:
     cluster_listen: Annotated[
         Address | None,
         ADDRESS,
-        "Address to listen on for the other nodes. Default: every interface, the port of advertise.",
+        "Address to listen on for the other nodes. Default: that of advertise if it is loopback, else its port on "
+        "every interface.",
     ] = None
     cluster_secret_file: Annotated[
         Path | None, PATH, "File with the secret that the nodes of a cluster share."
@@ -278,12 +279,13 @@ class Config:
     ] = ()
 
     # Not settings: the tables [queues.NAME] of the config file, and the name of that file; where each setting was
-    # given; and flags and variables, so that the settings can be read again.
+    # given; flags and variables, so that the settings can be read again; and a flag of one start.
     queues: tuple[DeclaredQueue, ...] = ()
     file: str = ""
     sources: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     flags: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
     variables: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    accept_data_loss: bool = field(default=False, compare=False)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -293,8 +295,12 @@ class Config:
     def cluster_address(self) -> Address:
         """Where a node listens for the others."""
         assert self.advertise is not None
-        every = "::" if ":" in self.advertise.host else "0.0.0.0"
-        return self.cluster_listen or Address(every, self.advertise.port)
+        if self.cluster_listen is not None:
+            return self.cluster_listen
+        if self.advertise.is_loopback:
+            return self.advertise  # the others are on this machine
+        # A machine may not have the advertised address itself, as behind a NAT: so it is not the one to listen on.
+        return Address("::" if ":" in self.advertise.host else "0.0.0.0", self.advertise.port)
 
     @property
     def telemetry_endpoint(self) -> str | None:
@@ -369,6 +375,7 @@ class Config:
             metrics_bytes_max=self.metrics_memory,
             metrics_max=self.quota_metrics,
             alarms_max=self.quota_alarms,
+            alarm_bytes_max=max(MonitoringLimits().alarm_bytes_max, self.quota_alarms * ALARM_BYTES),
         )
 
     @property

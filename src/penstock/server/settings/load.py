@@ -103,8 +103,8 @@ def _read_file(path: Path, where: str) -> dict[str, Any]:
         level = [part for part in within if isinstance(part, (dict, list))]
     if level:
         raise _too_deep(path)
-    # The server runs this command: a user who can write the file could run any command as the server.
-    if "root_key_command" in table and (problem := why_not_trusted(found)) is not None:
+    # The server runs this command: a user who can write or replace the file could run any command as the server.
+    if "root_key_command" in table and (problem := why_not_trusted(path, found)) is not None:
         raise ConfigError(f"{path} sets root_key_command and cannot be trusted: {problem}")
     return table
 

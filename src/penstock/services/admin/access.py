@@ -31,7 +31,7 @@ async def list_permissions(
     queue = AdminResource(name.arn, name.account, found)
     server = the_server(admin, request, call)
     asked = msgspec.structs.replace(call)  # each question leaves its verdict
-    allowed = []
+    allowed, remedies = [], {}
     for row in admin.rows:
         # Permissions of the admin API that are not about queues are about the server.
         about_queue = (
@@ -39,10 +39,12 @@ async def list_permissions(
         )
         try:
             authorize(asked, row, queue if about_queue else server)
-        except AccessDenied:
+        except AccessDenied as denied:
+            if denied.remedy is not None:
+                remedies[row.permission] = denied.remedy
             continue
         allowed.append(row.permission)
-    return ListPermissionsResult(allowed=sorted(set(allowed)))
+    return ListPermissionsResult(allowed=sorted(set(allowed)), remedies=remedies)
 
 
 async def list_audit_events(

@@ -55,11 +55,14 @@ def _look(
     handler: Handler,
     resource: FindResource = queue_in_path,
     members: tuple[str, ...] = _ABOUT_QUEUE,
+    *,
+    is_large: bool = False,
 ) -> Action:
     """A row that changes nothing."""
     return Action(
         name, request, response, handler, resource, f"penstock:{name}",
         grantable=resource is queue_in_path, read_only=True, audit=AuditRule(None, members), http=http,
+        is_large=is_large,
     )  # fmt: skip
 
 
@@ -79,17 +82,22 @@ def _change(
 
 
 _ROWS = (
-    _look("ListQueues", f"GET {_QUEUES}", st.QueuesRequest, st.QueuesResult, list_queues, all_queues, ("prefix",)),
+    _look("ListQueues", f"GET {_QUEUES}", st.QueuesRequest, st.QueuesResult, list_queues, all_queues, ("prefix",),
+          is_large=True),
     _look("GetQueue", f"GET {_QUEUE}", st.AboutQueue, st.QueueInfo, get_queue),
     _look(
         "GetQueueMetrics", f"GET {_QUEUE}/metrics", st.QueueMetricsRequest, st.QueueMetricsResult, get_queue_metrics,
+        is_large=True,
     ),
     _look("GetScaling", f"GET {_QUEUE}/scaling", st.ScalingRequest, st.ScalingInfo, get_scaling),
     _look(
         "ListQueueMetrics", "GET /admin/v1/metrics", st.AllMetricsRequest, st.AllMetricsResult, list_queue_metrics,
-        all_queues, ("prefix",),
+        all_queues, ("prefix",), is_large=True,
     ),
-    _look("ListMessages", f"GET {_MESSAGES}", st.ListMessagesRequest, st.ListMessagesResult, list_messages),
+    _look(
+        "ListMessages", f"GET {_MESSAGES}", st.ListMessagesRequest, st.ListMessagesResult, list_messages,
+        is_large=True,
+    ),
     _look("GetMessage", f"GET {_MESSAGE}", st.AboutMessage, st.MessageInfo, get_message, members=_ABOUT_MESSAGE),
     _look(
         "GetMessageHistory", f"GET {_MESSAGE}/history", st.AboutMessage, st.MessageHistoryResult, get_message_history,

@@ -88,7 +88,8 @@ def to_fault(error: Exception) -> Fault | None:
     if isinstance(error, SignatureMissing):
         return admin_fault("AccessDenied", "The request must be signed for the service penstock.")
     if isinstance(error, AccessDenied):
-        return admin_fault("AccessDenied", str(error))
+        allow = f". To allow it: {error.remedy}" if error.remedy else ""
+        return admin_fault("AccessDenied", f"{error}{allow}")
     if isinstance(error, FilterInvalid | FilterTooSlow | TaskInvalid):
         return admin_fault("InvalidParameter", f"{error}.")
     if isinstance(error, ContentOutdated):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 
 from penstock.broker.inspection import MessageView, Order
 from penstock.broker.live_queue import LiveQueue
@@ -23,6 +24,7 @@ from penstock.services.admin.structs import (
     MessageInfo,
     ReportedFailure,
 )
+from penstock.turns import Steps
 from penstock.wire.service import Call
 
 _MESSAGES_DEFAULT, MESSAGES_MAX = 100, 1000
@@ -43,12 +45,21 @@ async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) 
     page = await inspection.list(
         queue, message_filter(request), order=order, after=request.after, limit=limit
     )
-    shown = []
-    for view in page.messages:
+    shown = await admin.broker.turns.run(_infos(admin, queue, page.messages, bytes_left), call.space.account)
+    return ListMessagesResult(messages=shown, looked_at=page.looked_at, next=page.next)
+
+
+def _infos(
+    admin: Admin, queue: LiveQueue, views: Iterable[MessageView], bytes_left: int
+) -> Steps[list[MessageInfo]]:
+    """``bytes_left``: so much of the bodies is shown, of all together."""
+    infos: list[MessageInfo] = []
+    for view in views:
         info = message_info(admin, queue, view, body_bytes=bytes_left)
         bytes_left -= 0 if info.body is None else len(info.body.encode())
-        shown.append(info)
-    return ListMessagesResult(messages=shown, looked_at=page.looked_at, next=page.next)
+        infos.append(info)
+        yield
+    return infos
 
 
 async def get_message(admin: Admin, request: AboutMessage, call: Call) -> MessageInfo:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import NamedTuple
 
 from penstock.broker.queue_series import QueueSeries, SeriesQuery
+from penstock.limits import SECOND
 from penstock.metrics.queue_rows import QUEUE_METRICS, QueueMetric, applies_to
 from penstock.metrics.series import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S, Point
 from penstock.metrics.statistics import statistic
@@ -23,6 +23,7 @@ from penstock.services.admin.structs import (
     QueueMetricsResult,
     SeriesOfQueue,
 )
+from penstock.turns import Steps, in_pieces
 from penstock.wire.service import Call
 
 _QUEUES_DEFAULT, QUEUES_MAX = 50, 200
@@ -60,7 +61,7 @@ async def get_queue_metrics(admin: Admin, request: QueueMetricsRequest, call: Ca
         start=asked.start_s,
         end=asked.end_s,
         period_s=asked.period_s,
-        series=_shown(asked, found[0]) if found else [],
+        series=await admin.broker.turns.run(_shown(asked, found[0]), name.account) if found else [],
     )
 
 
@@ -71,10 +72,11 @@ async def list_queue_metrics(admin: Admin, request: AllMetricsRequest, call: Cal
     # One more than a page, to see whether there is another one.
     which = asked.query(call.space, limit + 1, prefix=request.prefix or "", after=request.after or "")
     found = await admin.broker.series(which)
-    queues = [
-        SeriesOfQueue(queue=each.name, kind="fifo" if each.fifo else "standard", series=_shown(asked, each))
-        for each in found[:limit]
-    ]
+    queues: list[SeriesOfQueue] = []
+    for each in found[:limit]:
+        series = await admin.broker.turns.run(_shown(asked, each), call.space.account)
+        kind = "fifo" if each.fifo else "standard"
+        queues.append(SeriesOfQueue(queue=each.name, kind=kind, series=series))
     return AllMetricsResult(
         start=asked.start_s,
         end=asked.end_s,
@@ -98,7 +100,7 @@ def _asked(admin: Admin, request: MetricsRequest, default: str, queues: int) -> 
     statistics = request.statistics.split(",") if request.statistics else []
     for name in statistics:
         _check_statistic(name)
-    now_s = int(time.time())
+    now_s = admin.broker.wall_ms() // SECOND
     end_s = _time_s(request.end, "end", now_s, now_s + 1)  # with the second that is under way
     start_s = _time_s(request.start, "start", now_s, end_s - HOUR_S)
     if start_s >= end_s:
@@ -163,23 +165,24 @@ def _period_s(asked_s: int | None, range_s: int) -> int:
     return asked_s
 
 
-def _shown(asked: SeriesAsked, found: QueueSeries) -> list[MetricSeries]:
+def _shown(asked: SeriesAsked, found: QueueSeries) -> Steps[list[MetricSeries]]:
     """Without metrics that a queue of its kind cannot have."""
-    return [
-        _series(metric, name, points)
-        for metric, points in zip(asked.metrics, found.points, strict=True)
-        if applies_to(metric, fifo=found.fifo)
-        for name in asked.statistics or [metric.statistic]
-    ]
+    shown: list[MetricSeries] = []
+    for metric, points in zip(asked.metrics, found.points, strict=True):
+        if applies_to(metric, fifo=found.fifo):
+            for name in asked.statistics or [metric.statistic]:
+                shown.append((yield from _series(metric, name, points)))
+    return shown
 
 
-def _series(metric: QueueMetric, name: str, points: list[Point]) -> MetricSeries:
+def _series(metric: QueueMetric, name: str, points: list[Point]) -> Steps[MetricSeries]:
     compute = statistic(name)
-    values = [(at_s, value) for at_s, bucket in points if (value := compute(bucket)) is not None]
-    return MetricSeries(
-        metric=metric.name,
-        statistic=name,
-        unit=metric.unit,
-        times=[at_s for at_s, _ in values],
-        values=[round(value, 6) for _, value in values],
-    )
+    shown = MetricSeries(metric=metric.name, statistic=name, unit=metric.unit, times=[], values=[])
+    for piece in in_pieces(points):
+        for at_s, bucket in piece:
+            value = compute(bucket)
+            if value is not None:
+                shown.times.append(at_s)
+                shown.values.append(round(value, 6))
+        yield
+    return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import cast
 
 import msgspec
@@ -16,7 +17,14 @@ from penstock.services.admin.shown import (
     seconds,
     wall_time,
 )
-from penstock.services.admin.structs import AboutQueue, QueueInfo, QueuesRequest, QueuesResult
+from penstock.services.admin.structs import (
+    AboutQueue,
+    QueueInfo,
+    QueuesRequest,
+    QueuesResult,
+    QueuesTotals,
+)
+from penstock.turns import Steps
 from penstock.wire.service import Call
 
 _QUEUES_DEFAULT, QUEUES_MAX = 100, 1000
@@ -46,8 +54,24 @@ async def list_queues(admin: Admin, request: QueuesRequest, call: Call) -> Queue
     found = await admin.broker.summaries(query)
     page = found[:limit]
     following = page_token(page[-1].end) if len(found) > limit else None
-    queues = [queue_info(admin, each, call, is_target=each.name.name in targets) for each in page]
-    return QueuesResult(queues=queues, next=following)
+    queues = await admin.broker.turns.run(_infos(admin, page, targets, call), call.space.account)
+    totals = None
+    if request.totals:  # after the page, whose queues are in memory by now and are counted exactly
+        which = (call.space, query.prefix, query.contains, kind)
+        found_totals = await admin.totals.of(which, lambda: admin.broker.totals(query, targets))
+        sums = msgspec.structs.asdict(found_totals)
+        totals = QueuesTotals(**{name: round(value, 3) for name, value in sums.items()})
+    return QueuesResult(queues=queues, next=following, totals=totals)
+
+
+def _infos(
+    admin: Admin, page: Sequence[QueueSummary], targets: Set[str], call: Call
+) -> Steps[list[QueueInfo]]:
+    infos: list[QueueInfo] = []
+    for each in page:
+        infos.append(queue_info(admin, each, call, is_target=each.name.name in targets))
+        yield
+    return infos
 
 
 async def get_queue(admin: Admin, request: AboutQueue, call: Call) -> QueueInfo:

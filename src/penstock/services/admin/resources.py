@@ -15,9 +15,10 @@ import msgspec
 
 from penstock.auth.authorize import authorize
 from penstock.errors import QueueMissing
-from penstock.names import PARTITION, QueueName, is_account
+from penstock.names import QueueName, is_account, partition_of
 from penstock.services.admin.faults import admin_fault
 from penstock.services.admin.structs import AboutQueue
+from penstock.services.admin.totals import RecentTotals
 from penstock.wire.service import Action, Call
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Admin(msgspec.Struct, frozen=True):
     sqs: SqsTexts
     server: ServerControl
     rows: tuple[Action, ...] = ()  # of all services that need a permission
+    totals: RecentTotals = msgspec.field(default_factory=RecentTotals)
 
 
 class SendPermission(NamedTuple):
@@ -132,4 +134,5 @@ def all_queues(admin: Admin, request: Any, call: Call) -> AdminResource:
 def the_server(admin: Admin, request: Any, call: Call) -> AdminResource:
     """It belongs to its own account: the root of another account has no say in what concerns all of them."""
     account = admin.server.account
-    return AdminResource(f"arn:{PARTITION}:penstock:{call.space.region}:{account}:server", account)
+    region = call.space.region
+    return AdminResource(f"arn:{partition_of(region)}:penstock:{region}:{account}:server", account)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from penstock.limits import SECOND
 from penstock.metrics.scaling import QueueLoad, backlog_per_worker, suggested_workers
 from penstock.metrics.series import MINUTE_S
 from penstock.services.admin.faults import invalid
@@ -56,9 +56,9 @@ def _number(given: int | None, parameter: str, least: int, default: int) -> int:
 async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
     """With how many messages are deleted per second. Over five minutes, or since a younger queue was made, but at
     least over one: the first messages of a new queue are no rate yet."""
-    now_s = time.time()
+    now_s = queue.shard.clock.wall_ms() / SECOND
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S
-    seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / 1000))
+    seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / SECOND))
     found = {}
     for metric in ("sent", "deleted", "processing_time"):
         points = await admin.broker.queue_series(

@@ -59,11 +59,27 @@ class QueuesRequest(Asked, kw_only=True):
     descending: Annotated[bool | None, InQuery()] = None
     limit: Annotated[int | None, InQuery()] = None
     after: Annotated[str | None, InQuery()] = None
+    totals: Annotated[bool | None, InQuery()] = None
+
+
+class QueuesTotals(msgspec.Struct, kw_only=True):
+    """Sums over all queues that match, on whatever page they are."""
+
+    queues: int
+    visible: int
+    in_flight: int
+    delayed: int
+    dead_letters: int  # in any state
+    bytes: int
+    sent_rate: float
+    received_rate: float
+    deleted_rate: float
 
 
 class QueuesResult(Absent, kw_only=True):
     queues: list[QueueInfo]
     next: str | None = None
+    totals: QueuesTotals | None = None
 
 
 class AboutQueue(Asked, kw_only=True):
@@ -343,14 +359,18 @@ class Task(Absent, kw_only=True):
     ended_at: str | None = None
     failure: str | None = None
     filter: Filter | None = None
+    filter_cut: bool | None = None  # in lists, and once it has ended, a part of a long filter is shown
 
 
 class ListTasksRequest(Asked, kw_only=True):
     queue: Annotated[str | None, InQuery()] = None
+    limit: Annotated[int | None, InQuery()] = None
+    after: Annotated[str | None, InQuery()] = None
 
 
-class ListTasksResult(msgspec.Struct, kw_only=True):
+class ListTasksResult(Absent, kw_only=True):
     tasks: list[Task]
+    next: str | None = None
 
 
 class AboutTask(AboutQueue, kw_only=True):
@@ -414,6 +434,7 @@ class ListPermissionsRequest(Asked, kw_only=True):
 
 class ListPermissionsResult(msgspec.Struct, kw_only=True):
     allowed: list[str]  # "sqs:SendMessage", "penstock:EditMessage", …
+    remedies: dict[str, str]  # by permission that is missing: the command that allows it
 
 
 class ListAuditEventsRequest(Asked, kw_only=True):

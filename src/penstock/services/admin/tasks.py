@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.broker.bulk_tasks import BulkTaskRecord, DryRun
+from penstock.broker.bulk_tasks import BulkTaskRecord, BulkTasks, DryRun
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
+from penstock.broker.summaries import TaskPlace
 from penstock.names import Arn, QueueName
 from penstock.queues.filters import MessageFilter
 from penstock.services.admin.messages import message_filter
 from penstock.services.admin.resources import Admin, authorize_any_target, authorize_target, queue_named
-from penstock.services.admin.shown import choice_of, wall_time
+from penstock.services.admin.shown import choice_of, limit_of, page_token, read_page_token, wall_time
 from penstock.services.admin.structs import (
     AboutTask,
     Cannot,
@@ -24,7 +25,7 @@ from penstock.services.admin.structs import (
 from penstock.wire.service import Call
 
 _OPERATIONS = tuple(operation.value for operation in Operation)
-_TASKS_MAX = 1000  # of one answer, the latest ones
+_TASKS_DEFAULT, TASKS_MAX = 100, 1000
 
 
 async def start_task(admin: Admin, request: StartTaskRequest, call: Call) -> Task:
@@ -41,20 +42,27 @@ async def start_task(admin: Admin, request: StartTaskRequest, call: Call) -> Tas
     tasks = admin.broker.bulk_tasks(queue)
     if request.dry_run:
         return _shown_dry_run(request, queue, await tasks.dry_run(queue, operation, to, wanted))
-    return shown_task(await tasks.begin(queue, operation, to, wanted, request.rate, by=call.requester))
+    return _whole_task(
+        tasks, await tasks.begin(queue, operation, to, wanted, request.rate, by=call.requester)
+    )
 
 
 async def list_tasks(admin: Admin, request: ListTasksRequest, call: Call) -> ListTasksResult:
-    """The tasks of all queues, or of one, that run or ran lately; the latest first."""
-    found = await admin.broker.tasks(call.space, request.queue)
-    found.sort(key=lambda task: (-task.started_ms, task.id))
-    return ListTasksResult(tasks=[shown_task(task) for task in found[:_TASKS_MAX]])
+    """The tasks of all queues, or of one, that run or ran lately; the latest first, in pages."""
+    limit = limit_of(request.limit, _TASKS_DEFAULT, TASKS_MAX)
+    after = None if request.after is None else read_page_token(request.after, TaskPlace)
+    # One more than a page, to see whether there is another one.
+    found = await admin.broker.tasks(call.space, request.queue, limit + 1, after)
+    page = found[:limit]
+    following = page_token(TaskPlace.of(page[-1])) if len(found) > limit else None
+    return ListTasksResult(tasks=[shown_task(task) for task in page], next=following)
 
 
 async def get_task(admin: Admin, request: AboutTask, call: Call) -> Task:
     """One task with its progress."""
     queue: LiveQueue = call.resource.queue
-    return shown_task(admin.broker.bulk_tasks(queue).get(queue, request.id))
+    tasks = admin.broker.bulk_tasks(queue)
+    return _whole_task(tasks, tasks.get(queue, request.id))
 
 
 async def cancel_task(admin: Admin, request: AboutTask, call: Call) -> Task:
@@ -75,6 +83,14 @@ async def _authorize_redrive(admin: Admin, queue: LiveQueue, wanted: MessageFilt
     await authorize_target(admin, name, call)
 
 
+def _whole_task(tasks: BulkTasks, task: BulkTaskRecord) -> Task:
+    """Shows a task with its whole filter while it runs."""
+    shown = shown_task(task)
+    if task.is_active and task.filter_cut:
+        shown.filter, shown.filter_cut = _shown_filter(tasks.filter_of(task)), None
+    return shown
+
+
 def shown_task(task: BulkTaskRecord) -> Task:
     return Task(
         id=task.id,
@@ -92,6 +108,7 @@ def shown_task(task: BulkTaskRecord) -> Task:
         ended_at=None if task.ended_ms is None else wall_time(task.ended_ms),
         failure=task.failure,
         filter=_shown_filter(task.filter),
+        filter_cut=task.filter_cut or None,
     )
 
 

@@ -14,6 +14,7 @@ SERVICE = Service(
     target_prefix="AmazonSQS",
     shape_namespace="com.amazonaws.sqs",
     xml_namespace="http://queue.amazonaws.com/doc/2012-11-05/",
+    xml_error_detail=True,
     actions=ACTIONS,
     to_fault=to_fault,
 )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.auth.policy import PolicyInvalid, compile_policy, editable_document, read_document
-from penstock.names import PARTITION, is_account
+from penstock.names import is_account
 from penstock.services.sqs.faults import invalid_attribute, invalid_value, sqs_fault
 from penstock.services.sqs.limits import (
     PERMISSION_ACCOUNT_LENGTH_MAX,
@@ -83,6 +83,7 @@ def check_policy(text: str) -> None:
 
 
 def with_permission(policy: str | None, arn: str, label: str, accounts: list[str], actions: list[str]) -> str:
+    _, partition, _ = arn.split(":", 2)
     document = _document(policy) or {
         "Version": "2008-10-17",
         "Id": f"{arn}/SQSDefaultPolicy",
@@ -91,7 +92,7 @@ def with_permission(policy: str | None, arn: str, label: str, accounts: list[str
     statement = {
         "Sid": label,
         "Effect": "Allow",
-        "Principal": {"AWS": _one_or_list([f"arn:{PARTITION}:iam::{account}:root" for account in accounts])},
+        "Principal": {"AWS": _one_or_list([f"arn:{partition}:iam::{account}:root" for account in accounts])},
         "Action": _one_or_list([f"SQS:{action}" for action in dict.fromkeys(actions)]),
         "Resource": arn,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import md5
 
+from penstock.errors import DecideAgain
 from penstock.limits import SECOND
 from penstock.queues.messages import Received
 from penstock.services.sqs.limits import (
@@ -18,6 +19,7 @@ from penstock.services.sqs.resources import Sqs
 from penstock.services.sqs.sending import md5_of_attributes, sequence_number
 from penstock.services.sqs.structs import Message, ReceiveMessageRequest, ReceiveMessageResult
 from penstock.services.sqs.validation import check_id, check_range
+from penstock.turns import Steps
 from penstock.wire.faults import invalid_parameter
 from penstock.wire.service import Call
 
@@ -34,6 +36,7 @@ SYSTEM_ATTRIBUTES: dict[str, Callable[[Received], str | None]] = {
     ),
     "DeadLetterQueueSourceArn": lambda received: received.source,
 }
+_LARGE = 512 * 1024  # characters of all bodies: their checksums alone take a millisecond
 _ALL_SYSTEM = frozenset(SYSTEM_ATTRIBUTES)
 _NO_SYSTEM: frozenset[str] = frozenset()
 
@@ -56,18 +59,38 @@ async def receive_message(sqs: Sqs, request: ReceiveMessageRequest, call: Call) 
         request.ReceiveRequestAttemptId = None  # SQS: a standard queue ignores it, whatever it says.
     elif request.ReceiveRequestAttemptId is not None:
         check_id(request.ReceiveRequestAttemptId, "ReceiveRequestAttemptId")
-    received = await sqs.broker.receive(
-        queue,
-        call,
-        count=count or 1,
-        visibility_ms=None if visibility_s is None else visibility_s * SECOND,
-        wait_ms=None if wait_s is None else wait_s * SECOND,
-        attempt_id=request.ReceiveRequestAttemptId,
-        requester=call.requester,
-    )
+    try:
+        received = await sqs.broker.receive(
+            queue,
+            call,
+            count=count or 1,
+            visibility_ms=None if visibility_s is None else visibility_s * SECOND,
+            wait_ms=None if wait_s is None else wait_s * SECOND,
+            attempt_id=request.ReceiveRequestAttemptId,
+            requester=call.requester,
+        )
+    except DecideAgain:
+        selection.put_back(request)
+        raise
     if call.traces is not None:
         call.traces += [each.content.trace for each in received if each.content.trace]
-    return ReceiveMessageResult(Messages=selection.of(received) or None)
+    size = 0
+    for each in received:
+        size += len(each.content.body)
+    if size > _LARGE:
+        call.is_large = True
+        messages = await sqs.broker.turns.run(_in_steps(selection, received), queue.name.account)
+    else:
+        messages = selection.of(received)
+    return ReceiveMessageResult(Messages=messages or None)
+
+
+def _in_steps(selection: AttributeSelection, received: list[Received]) -> Steps[list[Message]]:
+    messages: list[Message] = []
+    for each in received:
+        messages += selection.of([each])
+        yield
+    return messages
 
 
 class AttributeSelection:
@@ -92,6 +115,11 @@ class AttributeSelection:
             # No attribute has a name with a line feed.
             self._user = "\n".join(name for name in request.MessageAttributeNames if "\n" not in name)
         request.AttributeNames = request.MessageSystemAttributeNames = request.MessageAttributeNames = None
+
+    def put_back(self, request: ReceiveMessageRequest) -> None:
+        """Let the request ask for the same again."""
+        request.MessageSystemAttributeNames = list(self._system)
+        request.MessageAttributeNames = self._user.split("\n") if self._user else None
 
     def of(self, received: list[Received]) -> list[Message]:
         matches = _name_filter(self._user.split("\n")) if self._user else None

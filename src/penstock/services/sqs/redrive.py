@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.names import Arn, QueueName
+from penstock.names import Arn, QueueName, without_partition
 from penstock.queues.settings import QueueSettings, Redrive, RedriveAllow
 from penstock.services.sqs.faults import invalid_value
 from penstock.services.sqs.limits import POLICY_BYTES_MAX, REDRIVE_RECEIVES_MAX, REDRIVE_SOURCES_MAX
@@ -113,7 +113,9 @@ def check_redrive_target(
 def _allows(allow: RedriveAllow | None, source: QueueName) -> bool:
     if allow is None or allow.permission == "allowAll":
         return True
-    return allow.permission == "byQueue" and source.arn in allow.sources
+    return allow.permission == "byQueue" and without_partition(source.arn) in map(
+        without_partition, allow.sources
+    )
 
 
 def show_redrive(redrive: Redrive) -> str:

@@ -18,6 +18,7 @@ from penstock.auth.identity.sessions import Issued, Session, extended, open_sess
 from penstock.auth.policy import Policy, PolicyInvalid, compile_policy
 from penstock.auth.principal import Principal
 from penstock.clock import Clock, iso_time
+from penstock.names import PARTITION, in_partition, partition_of, without_partition
 from penstock.services.sts import structs as st
 from penstock.services.sts.faults import (
     access_denied,
@@ -36,7 +37,7 @@ _OWN_DURATION_MAX_S = 129_600
 _ROOT_DURATION_MAX_S = 3_600
 _CHAIN_MAX = 16  # of different roles: the token names them all
 _PACKED_BYTES_MAX = 4_096  # of policy and tags: the token carries them, and headers are limited
-_ROLE_ARN = re.compile(r"arn:aws:iam::([0-9]{12}):role/(?:[\x21-\x7e]+/)?([\w+=,.@-]{1,64})", re.ASCII)
+_ROLE_ARN = re.compile(r"iam::([0-9]{12}):role/(?:[\x21-\x7e]+/)?([\w+=,.@-]{1,64})", re.ASCII)
 _NO_TRUST = Policy("trust", "", ())
 
 
@@ -63,12 +64,19 @@ class _TagSession(msgspec.Struct, frozen=True):
 _TAG_SESSION = _TagSession()
 
 
+def _partition(sts: Sts, call: Call) -> str:
+    """The partition of identities is that of the server's own region, and on an open server that of the request."""
+    return partition_of(call.space.region) if sts.credentials is None else sts.credentials.directory.partition
+
+
 async def get_caller_identity(
     sts: Sts, request: st.GetCallerIdentityRequest, call: Call
 ) -> st.GetCallerIdentityResult:
     if sts.credentials is None:
         account = call.space.account
-        return st.GetCallerIdentityResult(UserId=account, Account=account, Arn=root_arn(account))
+        return st.GetCallerIdentityResult(
+            UserId=account, Account=account, Arn=in_partition(_partition(sts, call), root_arn(account))
+        )
     principal: Principal = call.principal
     return st.GetCallerIdentityResult(UserId=principal.id, Account=principal.account, Arn=principal.arn)
 
@@ -136,7 +144,7 @@ def role_to_assume(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> RoleR
     check_assume_role(request, MAX_SESSION_S)
     assert request.RoleArn is not None and request.RoleSessionName is not None
     call.resource_arn = request.RoleArn
-    named = _ROLE_ARN.fullmatch(request.RoleArn)
+    named = _ROLE_ARN.fullmatch(without_partition(request.RoleArn))
     if named is None:
         raise validation_error(f"{request.RoleArn} is invalid")
     principal: Principal | None = call.principal
@@ -154,7 +162,9 @@ def role_to_assume(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> RoleR
     if request.ExternalId is not None:
         keys["sts:externalid"] = request.ExternalId
     role = None if sts.credentials is None else sts.credentials.directory.role(request.RoleArn)
-    return RoleResource(request.RoleArn, named[1], named[2], role, inherited, added, transitive, keys)
+    # Policies see the role in the same partition however the caller names it, so that none can be evaded.
+    arn = in_partition(_partition(sts, call), request.RoleArn)
+    return RoleResource(arn, named[1], named[2], role, inherited, added, transitive, keys)
 
 
 async def assume_role(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> st.AssumeRoleResult:
@@ -169,7 +179,8 @@ async def assume_role(sts: Sts, request: st.AssumeRoleRequest, call: Call) -> st
     return st.AssumeRoleResult(
         Credentials=_written(issued, session.expires_s),
         AssumedRoleUser=st.AssumedRoleUser(
-            AssumedRoleId=f"{session.owner_id}:{session.name}", Arn=assumed_role_arn(session)
+            AssumedRoleId=f"{session.owner_id}:{session.name}",
+            Arn=in_partition(_partition(sts, call), assumed_role_arn(session)),
         ),
         PackedPolicySize=_packed_percent(session),
     )
@@ -217,7 +228,7 @@ def _open_session(sts: Sts, request: st.AssumeRoleRequest, resource: RoleResourc
         kind="role",
         account=resource.account,
         owner=resource.name,
-        owner_id=unique_id(Role(trust=""), resource.arn),
+        owner_id=unique_id(Role(trust=""), in_partition(PARTITION, resource.arn)),
         parent_key="",
         parent_id="",
         issued_s=sts.now_s,
