@@ -38,8 +38,7 @@ class Output:
 
     def json(self, value: Any) -> None:
         """One object on one line; indented in a terminal."""
-        indent = 2 if self.is_terminal else None
-        click.echo(json.dumps(value, indent=indent, ensure_ascii=self.is_terminal))
+        click.echo(json_text(value, terminal=self.is_terminal, indent=2 if self.is_terminal else None))
 
     def result(self, text: str, **facts: Any) -> None:
         """What a command has done: a text, or with --json the facts in it."""
@@ -50,7 +49,7 @@ class Output:
 
     def json_line(self, value: Any) -> None:
         """One object of a list."""
-        click.echo(json.dumps(value, ensure_ascii=self.is_terminal))
+        click.echo(json_text(value, terminal=self.is_terminal))
 
     def json_lines(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -119,6 +118,11 @@ class Output:
             raise Failure(f"{question} Give --yes to do it without being asked.")
         if not click.confirm(question, err=True):
             raise Breakdown("nothing was changed")
+
+
+def json_text(value: Any, *, terminal: bool, indent: int | None = None) -> str:
+    """For a ``terminal`` in ASCII: JSON can escape everything else, and so what would control it."""
+    return json.dumps(value, indent=indent, ensure_ascii=terminal)
 
 
 def safe(text: str, *, lines: bool = False) -> str:

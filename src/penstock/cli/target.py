@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -72,6 +72,16 @@ class Target:
     def admin(self, method: str, path: str, query: Json | None = None, body: Json | None = None) -> Json:
         return self.session.admin(method, path, query, body)
 
+    def admin_pages(self, path: str, member: str, query: Json | None = None) -> Iterator[Json]:
+        """The members of all pages of a list."""
+        after = None
+        while True:
+            page = self.admin("GET", path, {**(query or {}), **({} if after is None else {"after": after})})
+            yield from page[member]
+            after = page.get("next")
+            if after is None:
+                return
+
     @property
     def is_penstock(self) -> bool:
         return self.session.is_penstock
@@ -102,7 +112,7 @@ class Target:
 
     def no_queue(self, queue: str) -> NoQueue:
         """Says where it was looked for: often the region or the server is the wrong one."""
-        return NoQueue(f'there is no queue "{queue}" in {self.endpoint.region} of {self.endpoint.url}')
+        return NoQueue(f'there is no queue "{queue}" in {self.endpoint.place}')
 
 
 def with_target(function: F) -> F:
@@ -123,7 +133,7 @@ def with_target(function: F) -> F:
         try:
             return function(target=target, **arguments)
         except ApiError as error:
-            if error.status == 403 and target.endpoint.credentials is None:
+            if error.status == 403 and not target.endpoint.has_keys:
                 error.message += " No keys were found: set AWS_ACCESS_KEY_ID, or give --profile or --context."
             raise Breakdown(str(error)) from None
         except Unavailable as error:

@@ -31,6 +31,11 @@ class SigningKeys(NamedTuple):
         return f"SigningKeys({self.access_key!r}, ...)"
 
 
+PLACEHOLDER_KEYS = SigningKeys("penstock", "penstock")
+"""They sign where a region is given and no keys are, because only a signature names the region. An open server takes
+any keys; this access key is not an account number, so that the account is the server's default."""
+
+
 class KeysOfProgram(NamedTuple):
     """A program prints them (``credential_process``)."""
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from penstock.client.credentials import KeySource, find_credentials, read_profile
+from penstock.client.credentials import PLACEHOLDER_KEYS, KeySource, find_credentials, read_profile
 
 LOCAL = "http://127.0.0.1:9324"
 AMAZON = "aws"  # instead of a URL: Amazon SQS in the region
 CONTEXT_VARIABLE = "PENSTOCK_CONTEXT"
+_REGION_OF_AMAZON = "us-east-1"  # if none is named; another server chooses its own
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class EndpointError(Exception):
@@ -43,6 +46,17 @@ class Endpoint(NamedTuple):
     credentials: KeySource | None
     chosen_by: str  # "--endpoint-url", "context prod", "AWS_ENDPOINT_URL", …
     ca_file: str | None = None
+
+    @property
+    def has_keys(self) -> bool:
+        """Keys of the user, not those that only carry the region."""
+        return self.credentials is not None and self.credentials is not PLACEHOLDER_KEYS
+
+    @property
+    def place(self) -> str:
+        """Where its queues are, for people: the server chooses the region of requests that are not signed."""
+        region = "the default region" if self.credentials is None else self.region
+        return f"{region} of {self.url}"
 
 
 def find_endpoint(
@@ -76,9 +90,14 @@ def find_endpoint(
         found, chosen_by = LOCAL, "default"
     region = (
         region or (settings.region if settings else None) or environment.get("AWS_REGION")
-        or environment.get("AWS_DEFAULT_REGION") or profile_settings.region or "us-east-1"
+        or environment.get("AWS_DEFAULT_REGION") or profile_settings.region
     )  # fmt: skip
     credentials = find_credentials(profile_settings, asked=bool(asked_profile), environment=environment)
+    if credentials is None and region:
+        credentials = PLACEHOLDER_KEYS
+    region = region or _REGION_OF_AMAZON
+    if not _REGION.fullmatch(region):
+        raise EndpointError(f'invalid region "{region}": expected a name such as eu-central-1')
     ca_file = (settings.ca_file if settings else None) or environment.get("AWS_CA_BUNDLE")
     return Endpoint(endpoint_url(found, region), region, credentials, chosen_by, ca_file)
 

@@ -21,6 +21,17 @@ _THROTTLED = frozenset(
         "KMS.ThrottlingException",
     }
 )
+_UNKNOWN_KEYS = frozenset(
+    {
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "InvalidSignatureException",
+        "IncompleteSignature",
+        "IncompleteSignatureException",
+    }
+)
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 
@@ -41,6 +52,11 @@ class ApiError(Exception):
     def is_denied(self) -> bool:
         """The caller lacks a permission."""
         return self.code.startswith("AccessDenied")
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        """The server does not know the keys, or the signature is wrong."""
+        return self.code in _UNKNOWN_KEYS
 
     @property
     def is_missing_queue(self) -> bool:

@@ -73,6 +73,10 @@ class CurrentKeys:
         self._fresh_until_s = self._expires_s = 0.0
         return True
 
+    def forget(self) -> None:
+        """Leave further requests unsigned."""
+        self._keys = None
+
     async def _replace(self) -> None:
         try:
             issued = await self._fetch()

@@ -1,4 +1,4 @@
-"""JSON objects, as requests and answers are made of."""
+"""JSON: the objects that requests and answers are made of, and what others have written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ def quoted(part: str) -> str:
     return quote(part, safe="")
 
 
+def read_json(text: str | bytes) -> Any:
+    """JSON of others. Raises ValueError, also for what is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_object(content: bytes) -> Json:
     """Raises Unavailable for anything else than a JSON object."""
     try:
-        read = json.loads(content) if content else {}
+        read = read_json(content) if content else {}
         if b"\\ud" in content.lower():
             json.dumps(read, ensure_ascii=False).encode()  # half a surrogate pair cannot be printed
     except (ValueError, RecursionError):

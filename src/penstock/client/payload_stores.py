@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 from penstock.client.errors import Unavailable
-from penstock.files import sync
+from penstock.files import NotRegular, create_private, open_regular, sync
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
 _UNFINISHED = ".part"
@@ -51,20 +53,28 @@ class PayloadStore(Protocol):
 class DirectoryStore:
     """Files in a directory that all senders and receivers share, such as a network file system.
 
-    ``bucket`` is its name in pointers: the same for all who use this directory, whatever its path is.
+    ``bucket`` is its name in pointers: the same for all who use this directory, whatever its path is. Files, and the
+    directory if it is created here, are for the user of this process alone; ``for_group``: for the group, too.
     """
 
-    def __init__(self, directory: str | Path, *, bucket: str = "penstock-payloads") -> None:
+    def __init__(
+        self, directory: str | Path, *, bucket: str = "penstock-payloads", for_group: bool = False
+    ) -> None:
         self._directory = Path(directory)
         self._bucket = bucket
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._file_mode = 0o640 if for_group else 0o600
+        if not self._directory.exists():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if for_group:
+                self._directory.chmod(0o770)
 
     def put(self, payload: bytes) -> Pointer:
         pointer = Pointer(self._bucket, str(uuid4()))
         file = self._directory / pointer.key
         unfinished = file.with_name(f"{pointer.key}{_UNFINISHED}")
         try:
-            with unfinished.open("xb") as target:
+            with os.fdopen(create_private(unfinished), "wb") as target:
+                os.fchmod(target.fileno(), self._file_mode)
                 target.write(payload)
                 target.flush()
                 os.fsync(target.fileno())
@@ -77,7 +87,10 @@ class DirectoryStore:
 
     def get(self, pointer: Pointer) -> bytes:
         try:
-            return self._file(pointer).read_bytes()
+            with os.fdopen(open_regular(self._file(pointer)), "rb") as file:
+                return file.read()
+        except NotRegular as error:
+            raise PayloadMissing(str(error)) from None
         except FileNotFoundError:
             raise PayloadMissing(f'there is no payload "{pointer.key}" in "{self._directory}"') from None
         except OSError as error:
@@ -95,7 +108,7 @@ class DirectoryStore:
         SQS: a message exists for 14 days at most, and for the retention period of its queue.
         """
         limit_s = time.time() - age_s
-        old = [file for file in self._directory.iterdir() if _modified_s(file) < limit_s]
+        old = [file for file in self._directory.iterdir() if _written_s(file) < limit_s]
         for file in old:
             file.unlink(missing_ok=True)
         return len(old)
@@ -106,18 +119,20 @@ class DirectoryStore:
         return self._directory / pointer.key
 
 
-def _modified_s(file: Path) -> float:
+def _written_s(file: Path) -> float:
     try:
-        return file.stat().st_mtime
+        found = file.lstat()
     except FileNotFoundError:  # deleted meanwhile
-        return float("inf")
+        return inf
+    return found.st_mtime if stat.S_ISREG(found.st_mode) else inf
 
 
 class S3Store:
     """A bucket of S3, or of a server that speaks S3.
 
-    ``client`` is a client of boto3 for S3; without one, boto3 makes it from its own settings. ``also_reads`` are
-    buckets whose payloads are read and deleted, too: those of other senders.
+    ``client`` is a client of boto3 for S3; without one, boto3 makes it from its own settings. Keys begin with
+    ``key_prefix``, and only such keys are read and deleted. ``also_reads`` names where payloads of other senders are,
+    which are read and deleted, too: buckets (``"scans"``), or parts of them (``"scans/invoices/"``).
     """
 
     def __init__(
@@ -126,7 +141,8 @@ class S3Store:
         self._bucket = bucket
         self._client = client or _s3_client()
         self._key_prefix = key_prefix
-        self._reads = {bucket, *also_reads}
+        others = (place.partition("/") for place in also_reads)  # the name of a bucket has no slash
+        self._reads = [(bucket, key_prefix), *((other, prefix) for other, _, prefix in others)]
 
     def put(self, payload: bytes) -> Pointer:
         pointer = Pointer(self._bucket, f"{self._key_prefix}{uuid4()}")
@@ -146,9 +162,18 @@ class S3Store:
         self._call("delete_object", pointer)
 
     def _check(self, pointer: Pointer) -> None:
-        if pointer.bucket not in self._reads:
+        # Dots are part of a key of S3, but not with every server or proxy that speaks S3.
+        is_plain = ".." not in pointer.key.split("/")
+        prefixes = [prefix for bucket, prefix in self._reads if bucket == pointer.bucket]
+        if not prefixes:
             raise PayloadMissing(
                 f'the payload is in the bucket "{pointer.bucket}": name it in also_reads if it may be read'
+            )
+        if not is_plain or not pointer.key.startswith(tuple(prefixes)):
+            expected = " or ".join(f'"{prefix}"' for prefix in prefixes)
+            raise PayloadMissing(
+                f'the payload is "{pointer.key}" in the bucket "{pointer.bucket}", where keys begin with {expected}: '
+                "name its place in also_reads if it may be read"
             )
 
     def _call(self, method: str, pointer: Pointer, **members: Any) -> Any:

@@ -11,12 +11,12 @@ import time
 from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from penstock.client.credentials import KeySource, SigningKeys
+from penstock.client.credentials import PLACEHOLDER_KEYS, KeySource, SigningKeys
 from penstock.client.endpoint import Endpoint
 from penstock.client.errors import ApiError, Unavailable, api_error
 from penstock.client.http.exchange import Abandoned, Address, Answer, ExchangeFailed, Network, Sink
 from penstock.client.keys import CurrentKeys, sts_url
-from penstock.client.objects import Json, read_object
+from penstock.client.objects import Json, read_json, read_object
 from penstock.client.retries import Retries, RetryQuota, of_failure, of_refusal
 from penstock.client.signing import RequestTemplate
 
@@ -120,7 +120,7 @@ class Session:
         if self._is_penstock is None:
             answer = await self.page("/health")
             try:
-                page = json.loads(answer.body)
+                page = read_json(answer.body)
             except ValueError:
                 page = None
             self._is_penstock = isinstance(page, dict) and {"live", "version"} <= page.keys()
@@ -160,6 +160,9 @@ class Session:
                     self._quota.succeeded()
                     return answer
                 error = _refusal(answer)
+                if keys is PLACEHOLDER_KEYS and error.is_unauthenticated:
+                    self._keys.forget()  # the server is not open: it may still know what anyone may do
+                    continue
                 setback = of_refusal(error, answer.header(b"retry-after"))
                 if attempt == 1 and error.is_expired_token and self._keys.refused():
                     setback = setback._replace(is_transient=True, is_undone=True)

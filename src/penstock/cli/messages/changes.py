@@ -5,7 +5,6 @@ A change carries the version of the message that was seen: if the message was ch
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from penstock.cli.messages.view import show_message
 from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json, quoted
+from penstock.client.objects import read_json
 
 _ids = click.argument("ids", nargs=-1, required=True, type=MESSAGE_ID, metavar="ID...")
 _version = click.option(
@@ -109,7 +109,7 @@ def _typed(message: Json) -> str | None:
         raise Failure("nothing to change: give --body, --file, --attribute, --delay or --group")
     body: str = message.get("body", "")
     try:
-        json.loads(body)
+        read_json(body)
         extension = ".json"
     except ValueError:
         extension = ".txt"

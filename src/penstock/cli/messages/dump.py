@@ -16,7 +16,7 @@ from penstock.cli.arguments import DURATION, queue_argument
 from penstock.cli.failure import Failure
 from penstock.cli.messages.admin_queue import AdminQueue, as_listed, chosen, with_filter
 from penstock.cli.messages.sending import BATCH
-from penstock.cli.output import counted_messages
+from penstock.cli.output import counted_messages, json_text
 from penstock.cli.queues.facts import messages_in
 from penstock.cli.target import Target, with_target
 from penstock.client.api import ApiError, Json
@@ -80,9 +80,9 @@ def write_messages(
     with _opened(file, state.offset) as stream, target.out.progress("dumping", total) as progress:
         for page, after in admin.pages({**filter, "body_bytes": _BODY_BYTES}, state.after):
             for message in page[: None if maximum is None else maximum - state.count]:
-                line = _line(admin, message)
-                if line is not None:
-                    stream.write(line)
+                whole = _whole(admin, message)
+                if whole is not None:
+                    _write(stream, whole)
                     state.count += 1
                     unreadable += "unreadable" in message
             progress(state.count)
@@ -96,10 +96,15 @@ def write_messages(
     return state.count
 
 
-def _line(admin: AdminQueue, message: Json) -> bytes | None:
+def _write(stream: IO[bytes], message: Json) -> None:
+    line = json_text(message, terminal=stream.isatty())
+    stream.write(line.encode("utf-8", "surrogatepass") + b"\n")
+
+
+def _whole(admin: AdminQueue, message: Json) -> Json | None:
     """None: it was deleted since it was listed."""
     try:
-        return json.dumps(admin.whole(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        return admin.whole(message)
     except ApiError as error:
         if error.code != "MessageDoesNotExist":
             raise
@@ -168,7 +173,7 @@ def _received(target: Target, url: str, file: Path, visibility_s: int) -> int:
             while messages := _next_messages(target, url, visibility_s):
                 for message in messages:
                     if message["MessageId"] not in handles:
-                        stream.write(json.dumps(as_listed(message), ensure_ascii=False).encode() + b"\n")
+                        _write(stream, as_listed(message))
                     handles[message["MessageId"]] = message["ReceiptHandle"]
                 progress(len(handles))
         finally:

@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,12 +16,22 @@ import click
 from penstock.cli.arguments import RATE, queue_argument
 from penstock.cli.failure import Breakdown, Failure, printable
 from penstock.cli.messages.dump import STANDARD
-from penstock.cli.messages.sending import MessageToSend, Outcome, Pace, send_all, sqs_attribute
+from penstock.cli.messages.sending import (
+    MESSAGE_BYTES_MAX,
+    MessageToSend,
+    Outcome,
+    Pace,
+    bytes_of,
+    send_all,
+    sqs_attribute,
+)
 from penstock.cli.output import counted_messages
 from penstock.cli.target import Target, with_target
 from penstock.client.api import Json
+from penstock.client.objects import read_json
 
 _ERRORS_SHOWN = 20
+_DELAY_S_MAX = 900  # SQS
 
 
 @click.command("load")
@@ -41,7 +52,8 @@ def command(
     """Send the messages in FILE to QUEUE, each a line with a JSON object, as penstock dump writes them.
 
     A line needs the member "body"; it can have "attributes", "group", "dedup_id", "delay_s" and "trace". A body that
-    is not a text is sent as JSON. Other members are ignored. FILE "-" is standard input.
+    is not a text is sent as JSON. An attribute is a text, a number, or {"type": "Binary", "value": "AAE="}. Other
+    members are ignored. FILE "-" is standard input.
 
     How far a load is, is kept in FILE.loaded: the same command goes on after an interruption, and may send up to ten
     messages twice. Lines that are refused are reported, and do not end it; exit code 1 says that there were some.
@@ -133,21 +145,21 @@ class _LineReader:
     def _members(self, line: bytes) -> Json:
         """Of SendMessage. Raises ValueError: what is wrong with the line."""
         try:
-            given = json.loads(line)
+            given = read_json(line)
         except ValueError as error:
-            raise ValueError(f"not JSON: {error}") from None
+            raise ValueError(f"not JSON that can be used: {error}") from None
         if not isinstance(given, dict) or given.get("body") is None:
             raise ValueError('expected a JSON object with the member "body"')
         if given.get("body_cut"):
             raise ValueError("only the beginning of its body was written")
-        body = given["body"]
-        members: Json = {
-            "MessageBody": body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-        }
-        if attributes := given.get("attributes"):
+        for name in ("group", "dedup_id", "trace"):
+            if not isinstance(given.get(name), str | None):
+                raise ValueError(f'expected a text as "{name}"')
+        members: Json = {"MessageBody": _body(given["body"])}
+        if (attributes := given.get("attributes")) is not None:
             members["MessageAttributes"] = _attributes(attributes)
-        if "delay_s" in given:
-            members["DelaySeconds"] = given["delay_s"]
+        if (delay_s := given.get("delay_s")) is not None:
+            members["DelaySeconds"] = _delay_s(delay_s)
         if group := given.get("group") or self._group:
             members["MessageGroupId"] = group
         if self._new_dedup_ids:
@@ -156,7 +168,25 @@ class _LineReader:
             members["MessageDeduplicationId"] = dedup_id
         if trace := given.get("trace"):
             members["MessageSystemAttributes"] = {"AWSTraceHeader": sqs_attribute("String", trace)}
+        if (size := bytes_of(members)) > MESSAGE_BYTES_MAX:  # else SQS refuses its whole batch
+            raise ValueError(f"the message has {size} bytes: expected at most {MESSAGE_BYTES_MAX}")
         return members
+
+
+def _body(given: Any) -> str:
+    """A text, or anything else as JSON."""
+    try:
+        return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise ValueError('"body" is nested too deeply') from None
+
+
+def _delay_s(given: Any) -> int:
+    if type(given) not in (int, float) or not 0 <= given <= _DELAY_S_MAX or given != int(given):
+        raise ValueError(
+            f'expected a whole number from 0 to {_DELAY_S_MAX} as "delay_s", not {str(given)[:20]}'
+        )
+    return int(given)
 
 
 def _attributes(given: Any) -> Json:
@@ -173,7 +203,7 @@ def _attributes(given: Any) -> Json:
             attributes[name] = sqs_attribute(value["type"], value["value"])
         elif isinstance(value, str):
             attributes[name] = sqs_attribute("String", value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
+        elif type(value) is int or (type(value) is float and isfinite(value)):
             attributes[name] = sqs_attribute("Number", str(value))
         else:
             raise ValueError(

@@ -10,7 +10,7 @@ from penstock.cli.failure import Failure
 from penstock.cli.target import Target
 
 BATCH = 10
-_BATCH_BYTES = 1_000_000  # a batch of SQS may have 1 MiB in sum
+MESSAGE_BYTES_MAX = 1_048_576  # SQS: of a message, and of a batch in sum
 _SLICES_PER_S = 10  # at a rate, a second is cut into so many requests
 
 
@@ -78,8 +78,8 @@ def _batches(messages: Iterable[MessageToSend], size: int) -> Iterator[list[Mess
     batch: list[MessageToSend] = []
     batch_bytes = 0
     for message in messages:
-        message_bytes = _bytes_of(message.members)
-        if batch and (len(batch) == size or batch_bytes + message_bytes > _BATCH_BYTES):
+        message_bytes = bytes_of(message.members)
+        if batch and (len(batch) == size or batch_bytes + message_bytes > MESSAGE_BYTES_MAX):
             yield batch
             batch, batch_bytes = [], 0
         batch.append(message)
@@ -88,12 +88,19 @@ def _batches(messages: Iterable[MessageToSend], size: int) -> Iterator[list[Mess
         yield batch
 
 
-def _bytes_of(members: dict[str, Any]) -> int:
-    attributes = members.get("MessageAttributes", {})
-    counted = sum(
-        len(name) + sum(len(str(part)) for part in value.values()) for name, value in attributes.items()
-    )
-    return len(members["MessageBody"].encode("utf-8", "surrogatepass")) + 4 * counted
+def bytes_of(members: dict[str, Any]) -> int:
+    """How large a message is, as SQS counts: its body, and names, types and values of its attributes."""
+    size = _utf8_bytes(members["MessageBody"])
+    for name, attribute in members.get("MessageAttributes", {}).items():
+        size += _utf8_bytes(name) + sum(
+            len(value) * 3 // 4 if member == "BinaryValue" else _utf8_bytes(value)  # it is in base64
+            for member, value in attribute.items()
+        )
+    return size
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def read_attribute(text: str) -> tuple[str, dict[str, str]]:

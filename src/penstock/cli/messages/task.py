@@ -13,6 +13,8 @@ from penstock.cli.times import shown_time
 from penstock.client.api import Json, quoted
 from penstock.client.queue_names import queue_name
 
+_PAGE = 1000
+
 
 @click.group("task")
 def command() -> None:
@@ -40,8 +42,8 @@ def list_(target: Target, queue: str | None) -> None:
       penstock task ls orders --json | jq 'select(.status == "running") | .id'
     """
     target.need_penstock("task ls")
-    query = None if queue is None else {"queue": queue_name(queue)}
-    tasks = target.admin("GET", "/tasks", query)["tasks"]
+    query = {"limit": _PAGE} if queue is None else {"limit": _PAGE, "queue": queue_name(queue)}
+    tasks = list(target.admin_pages("/tasks", "tasks", query))
     if target.out.as_json:
         target.out.json_lines(tasks)
     elif not tasks:
@@ -113,7 +115,7 @@ def _show(target: Target, task: Json) -> None:
             ("id", task["id"]),
             ("operation", f"{task['operation']} of {task['queue']}"),
             ("to", task.get("to")),
-            ("conditions", conditions or None),
+            ("conditions", f"{conditions}, and more" if task.get("filter_cut") else conditions or None),
             ("status", task["status"]),
             ("looked at", f"{task['looked_at']} of {task['total']}"),
             ("done", f"{task['done']} of {task['matched']} that match{could_not(task)}"),

@@ -54,7 +54,7 @@ def list_queues(
         if descending:
             query["descending"] = "true"
         try:
-            yield from _admin_pages(target, query)
+            yield from target.admin_pages("/queues", "queues", query)
             return
         except ApiError as error:
             _note_denied(target, error)
@@ -100,15 +100,6 @@ def queue_arn(target: Target, queue: str) -> str:
     return str(answer["Attributes"]["QueueArn"])
 
 
-def _admin_pages(target: Target, query: Json) -> Iterator[Json]:
-    while True:
-        page = target.admin("GET", "/queues", query)
-        yield from page["queues"]
-        if "next" not in page:
-            return
-        query = {**query, "after": page["next"]}
-
-
 def _pages(target: Target, action: str, member: str, **request: Any) -> Iterator[str]:
     token = None
     while True:
@@ -120,10 +111,10 @@ def _pages(target: Target, action: str, member: str, **request: Any) -> Iterator
 
 
 def _note_denied(target: Target, error: ApiError) -> None:
-    if not error.is_denied or target.endpoint.credentials is None:
+    if not error.is_denied or not target.endpoint.has_keys:
         raise error
     target.uses_admin = False
-    target.out.note(f"{error.message.rstrip('.')}. Showing what SQS tells: counts are approximate.")
+    target.out.note(f"Showing what SQS tells, without ages and rates. {error.message}")
 
 
 def _sqs_queues(target: Target, prefix: str) -> Iterator[Json]:

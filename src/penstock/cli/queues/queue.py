@@ -18,6 +18,7 @@ from penstock.cli.queues.scale import scale
 from penstock.cli.target import Target, with_target
 from penstock.cli.times import rfc3339, shown_time
 from penstock.client.api import Json
+from penstock.client.objects import read_json
 from penstock.client.queue_names import queue_name
 
 _NUMBERS_OF_SQS = ("visible", "in_flight", "delayed")
@@ -204,7 +205,7 @@ def _print_section(out: Output, title: str, pairs: Iterable[tuple[str, str]]) ->
 
 def _indented(document: str) -> str:
     try:
-        return json.dumps(json.loads(document), indent=2, ensure_ascii=False)
+        return json.dumps(read_json(document), indent=2, ensure_ascii=False)
     except ValueError:
         return document
 

@@ -34,6 +34,7 @@ from penstock.auth.secret_files import exists
 from penstock.cli.failure import Failure
 from penstock.cli.options import configured, with_these_settings
 from penstock.cli.output import Output, json_option
+from penstock.names import in_partition, partition_of
 from penstock.server.settings.config import Config
 
 DEFAULT_FILE = Path("penstock-credentials.toml")
@@ -47,6 +48,10 @@ class CredentialsFile:
         self.config = config
         self.out = out
         self.path = config.credentials or DEFAULT_FILE
+
+    def arn_of(self, subject: Subject) -> str:
+        """As the server with these settings shows it."""
+        return in_partition(partition_of(self.config.region), subject.arn)
 
     def read(self) -> CredentialsContent:
         return read_file(self.path)
@@ -254,7 +259,7 @@ def add_remove_and_revoke(
         with file.changed() as content:
             subject = find(content, name, account)
             remove(content, subject)
-        file.out.result(f"removed {subject.arn}", removed=subject.arn)
+        file.out.result(f"removed {file.arn_of(subject)}", removed=file.arn_of(subject))
 
     @group.command("revoke", help=with_example(revoke_help, "revoke"))
     @click.argument("name")
@@ -266,7 +271,7 @@ def add_remove_and_revoke(
             subject.owner.end_sessions(now())
         since = subject.owner.sessions_since
         file.out.result(
-            f"sessions of {subject.arn} that began before {since} are refused",
-            arn=subject.arn,
+            f"sessions of {file.arn_of(subject)} that began before {since} are refused",
+            arn=file.arn_of(subject),
             sessions_since=None if since is None else since.isoformat(),
         )

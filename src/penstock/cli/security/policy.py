@@ -42,7 +42,7 @@ from penstock.cli.security.identity import (
     table,
     with_file,
 )
-from penstock.names import Arn
+from penstock.names import Arn, partition_of
 
 _SESSION_NAME = "test"
 _TAGS = {
@@ -159,7 +159,9 @@ def attach_(
         subject = _find(content, user, role, account)
         (name,) = policy_names(content, [policy])
         attach(content, subject, name)
-    file.out.result(f"{name} is attached to {subject.arn}", policy=name, attached_to=subject.arn)
+    file.out.result(
+        f"{name} is attached to {file.arn_of(subject)}", policy=name, attached_to=file.arn_of(subject)
+    )
     _warn_of_unknown_keys([_compiled(content, name)])
 
 
@@ -181,7 +183,9 @@ def detach_(
     with file.changed() as content:
         subject = _find(content, user, role, account)
         detach(subject, policy)
-    file.out.result(f"{policy} is detached from {subject.arn}", policy=policy, detached_from=subject.arn)
+    file.out.result(
+        f"{policy} is detached from {file.arn_of(subject)}", policy=policy, detached_from=file.arn_of(subject)
+    )
 
 
 @command.command("test")
@@ -225,7 +229,7 @@ def test(
     policy = None
     if queue_policy is not None:
         policy = compile_policy(read_policy(queue_policy, "resource"), kind="resource")
-    principal = _principal_of(content, subject)
+    principal = _principal_of(content, subject, partition_of(file.config.region))
     given = pairs(context, "--context")
     if len({key.lower() for key in given}) < len(context):
         raise Failure("give each key of --context once")
@@ -265,10 +269,10 @@ def _find(content: CredentialsContent, user: str | None, role: str | None, accou
 # -- the question of penstock policy test -------------------------------------------------------------------
 
 
-def _principal_of(content: CredentialsContent, subject: Subject | None) -> Principal:
+def _principal_of(content: CredentialsContent, subject: Subject | None, partition: str) -> Principal:
     if subject is None:
         return ANONYMOUS
-    principals = Principals(content)
+    principals = Principals(content, partition)
     if isinstance(subject.owner, Account):
         return principals.root(subject.account, "")
     if not isinstance(subject.owner, Role):

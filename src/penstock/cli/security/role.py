@@ -81,7 +81,7 @@ def add(
     with file.changed() as content:
         subject = add_role(content, account, name, document, max_session, now())
         equip(content, subject, policies, tags)
-    file.out.result(subject.arn, arn=subject.arn)
+    file.out.result(file.arn_of(subject), arn=file.arn_of(subject))
 
 
 @command.command("list")
@@ -122,10 +122,10 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     subject, role = _find(file, name, account)
     if file.out.as_json:
         trust = json.loads(document_text(role.trust))
-        facts = {"arn": subject.arn, "max_session_s": role.max_session, "trust": trust}
+        facts = {"arn": file.arn_of(subject), "max_session_s": role.max_session, "trust": trust}
         file.out.json(facts | holder_facts(role))
         return
-    table([("arn", subject.arn), ("max session", f"{role.max_session} s"), *holder_rows(role)])
+    table([("arn", file.arn_of(subject)), ("max session", f"{role.max_session} s"), *holder_rows(role)])
     click.echo(f"\n{document_text(role.trust).strip()}")
 
 

@@ -18,7 +18,6 @@ from penstock.auth.identity.admin import (
 )
 from penstock.auth.identity.model import ROOT, Account, CredentialsContent, PolicyHolder
 from penstock.cli.failure import Failure
-from penstock.cli.output import Output
 from penstock.cli.security.identity import (
     CredentialsFile,
     account_option,
@@ -41,7 +40,7 @@ def command() -> None:
 
     \b
     Examples:
-      penstock user add alice --policy sqs-full-access
+      penstock user add alice --policy administrator
       penstock user list
       penstock user rotate alice              adds a second key
       penstock user rotate alice --finish     removes the first
@@ -69,7 +68,7 @@ def add(
 
     \b
     Examples:
-      penstock user add alice --policy sqs-full-access
+      penstock user add alice --policy administrator
       penstock user add worker --policy sqs-receive --policy ./orders.json --tag team=orders
       penstock user add root --account 111122223333
       penstock user add legacy --key AKIAIOSFODNN7EXAMPLE < secret.txt
@@ -81,12 +80,13 @@ def add(
         equip(content, subject, policies, tags)
         pair = add_key(subject, file.root_key_or_new(content), now(), given)
     if given is None:
-        _show_new(file.out, subject, pair)
+        _show_new(file, subject, pair)
     else:
-        file.out.result(f"added {subject.arn}", arn=subject.arn, access_key=pair.id)
+        file.out.result(f"added {file.arn_of(subject)}", arn=file.arn_of(subject), access_key=pair.id)
     if not policies and name != ROOT:
         click.echo(
-            f"penstock: {name} has no policies yet: attach one with penstock policy attach",
+            f"penstock: {name} has no policies yet and may do nothing: penstock policy list shows what there is, "
+            f"penstock policy attach administrator --user {name} allows everything",
             err=True,
         )
 
@@ -102,7 +102,7 @@ def list_(file: CredentialsFile) -> None:
       penstock user list --json | jq -r 'select(.keys | length > 1) | .arn'
     """
     if file.out.as_json:
-        file.out.json_lines(_as_json(subject) for subject in _all(file.read()))
+        file.out.json_lines(_as_json(file, subject) for subject in _all(file.read()))
         return
     rows = [("NAME", "ACCOUNT", "KEYS", "POLICIES")]
     for subject in _all(file.read()):
@@ -131,9 +131,9 @@ def show(file: CredentialsFile, name: str, account: str | None) -> None:
     subject = find_user(file.read(), name, account)
     if file.out.as_json:
         holder = subject.owner if isinstance(subject.owner, PolicyHolder) else None
-        file.out.json(_as_json(subject) | ({} if holder is None else holder_facts(holder)))
+        file.out.json(_as_json(file, subject) | ({} if holder is None else holder_facts(holder)))
         return
-    rows = [("arn", subject.arn), *(("key", shown_key(key)) for key in subject.keys)]
+    rows = [("arn", file.arn_of(subject)), *(("key", shown_key(key)) for key in subject.keys)]
     if isinstance(subject.owner, PolicyHolder):
         rows += holder_rows(subject.owner)
     table(rows)
@@ -170,7 +170,7 @@ def rotate(
         subject = find_user(content, name, account)
         removed = retire_older_keys(subject) if finish else []
         done = f"removed {', '.join(removed)}" if finish else _changed_key(subject, *asked[0])
-    file.out.result(done, **_as_json(subject))
+    file.out.result(done, **_as_json(file, subject))
 
 
 add_remove_and_revoke(
@@ -181,13 +181,13 @@ add_remove_and_revoke(
 )
 
 
-def _as_json(subject: Subject) -> dict[str, object]:
+def _as_json(file: CredentialsFile, subject: Subject) -> dict[str, object]:
     """The root of an account has no policies: it may do everything."""
     holder = subject.owner if isinstance(subject.owner, PolicyHolder) else None
     return {
         "name": subject.name,
         "account": subject.account,
-        "arn": subject.arn,
+        "arn": file.arn_of(subject),
         "keys": [{"id": key.id, "active": key.active} for key in subject.keys],
         "policies": [] if holder is None else [*holder.policies, *holder.inline],
     }
@@ -206,7 +206,7 @@ def _add_second(file: CredentialsFile, name: str, account: str | None) -> None:
     with file.changed() as content:
         subject = find_user(content, name, account)
         pair = add_key(subject, file.root_key_for(content), now())
-    _show_new(file.out, subject, pair)
+    _show_new(file, subject, pair)
 
 
 def _changed_key(subject: Subject, what: str, key_id: str) -> str:
@@ -231,12 +231,12 @@ def _read_secret(key_id: str) -> str:
         raise Failure("the secret on standard input is not UTF-8 text") from None
 
 
-def _show_new(out: Output, subject: Subject, pair: Pair) -> None:
+def _show_new(file: CredentialsFile, subject: Subject, pair: Pair) -> None:
     who = "root" if isinstance(subject.owner, Account) else f"user {subject.name}"
     click.echo(f"penstock: {who} of account {subject.account} has a new key", err=True)
-    out.result(
+    file.out.result(
         f"AWS_ACCESS_KEY_ID={pair.id}\nAWS_SECRET_ACCESS_KEY={pair.secret}",
-        arn=subject.arn,
+        arn=file.arn_of(subject),
         access_key=pair.id,
         secret_key=pair.secret,
     )

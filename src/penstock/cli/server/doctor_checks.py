@@ -287,7 +287,7 @@ def access_findings(url: str, *, is_open: bool, is_local: bool) -> Iterator[Find
             HINT if is_local else PROBLEM, "open-server", None,
             "the server accepts requests without a signature",
             "add users and start the server with --credentials",
-            "penstock user add alice --policy sqs-full-access",
+            "penstock user add alice --policy administrator",
         )  # fmt: skip
     if url.startswith("http://") and not is_local:
         yield Finding(

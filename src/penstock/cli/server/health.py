@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from penstock.cli.failure import Failure, printable
+from penstock.client.objects import read_json
 from penstock.server.settings.address import Address, parse_address
 
 
@@ -98,7 +99,7 @@ def _ask(url: str, timeout: float, *, verify: bool) -> tuple[int, dict[str, obje
     try:
         connection.request("GET", f"{parts.path.rstrip('/')}/health/ready")
         response = connection.getresponse()
-        page = json.loads(response.read(65536) or b"{}")
+        page = read_json(response.read(65536) or b"{}")
         return response.status, page if isinstance(page, dict) else {}
     except (OSError, HTTPException) as error:
         return 0, {"reasons": [f"no response from {url}: {getattr(error, 'strerror', None) or error}"]}

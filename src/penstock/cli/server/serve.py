@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from dataclasses import replace
 
 import click
 
@@ -15,8 +16,13 @@ from penstock.server.terminal import Terminal
 
 @click.command("serve", cls=SettingsCommand)
 @help_all_option
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="Start this once without the commits that a damaged write-ahead log has lost.",
+)
 @with_settings
-def command(**flags: object) -> None:
+def command(accept_data_loss: bool, **flags: object) -> None:
     """Start the broker and serve until SIGTERM or SIGINT.
 
     Every setting can be given as a flag, as an environment variable, or in the config file. A flag takes precedence
@@ -39,7 +45,8 @@ def command(**flags: object) -> None:
     Then:
       aws --endpoint-url http://127.0.0.1:9324 sqs create-queue --queue-name orders
     """
-    config = configured(flags, serves=True)
+    # Not a setting: in a file or a variable it would stay, and hide the next damage.
+    config = replace(configured(flags, serves=True), accept_data_loss=accept_data_loss)
     terminal = Terminal()
     # They have a meaning once the server runs. Until then they must not end the process.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)

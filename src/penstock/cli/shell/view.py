@@ -5,11 +5,11 @@ DynamoMQ computes a status from one time only: what cannot be received now, in f
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from penstock.cli.messages.admin_queue import as_listed
 from penstock.cli.times import rfc3339
+from penstock.client.objects import read_json
 
 IDS_MAX = 100  # that statistics name
 
@@ -40,8 +40,8 @@ class Found(NamedTuple):
         """The body: what is JSON as such, anything else as text."""
         body = self.message.get("body")
         try:
-            return None if body is None else json.loads(body)
-        except (ValueError, RecursionError):
+            return None if body is None else read_json(body)
+        except ValueError:
             return body
 
     def system_info(self) -> dict[str, Any]:

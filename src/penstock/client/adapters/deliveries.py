@@ -7,6 +7,7 @@ settled when the process ends or is killed is delivered again.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,25 +27,35 @@ class Delivery:
         self.message = message
         self._loop = asyncio.get_running_loop()
         self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._lock = threading.Lock()
+        self._is_settled = False
 
-    def done(self) -> None:
-        """Delete it."""
-        self._settle(lambda: self._settled.set_result(None))
+    def done(self) -> bool:
+        """Delete it. False: it was settled before, such as by the close of its queue, which gives it back."""
+        return self._settle(lambda: self._settled.set_result(None))
 
-    def give_up(self, reason: str) -> None:
-        """Move it to the dead-letter queue."""
-        self._settle(lambda: self._settled.set_exception(GiveUp(reason)))
+    def give_up(self, reason: str) -> bool:
+        """Move it to the dead-letter queue. False as above."""
+        return self._settle(lambda: self._settled.set_exception(GiveUp(reason)))
 
-    def give_back(self) -> None:
-        """Make it visible at once."""
-        self._settle(lambda: self._settled.set_exception(Retry(after=0)))
+    def give_back(self) -> bool:
+        """Make it visible at once. False as above."""
+        return self._settle(lambda: self._settled.set_exception(Retry(after=0)))
 
     async def settled(self) -> None:
         """As a handler: returns or raises."""
         await self._settled
 
-    def _settle(self, change: Callable[[], Any]) -> None:
-        self._loop.call_soon_threadsafe(lambda: None if self._settled.done() else change())
+    def _settle(self, change: Callable[[], Any]) -> bool:
+        with self._lock:
+            if self._is_settled:
+                return False
+            self._is_settled = True
+        try:
+            self._loop.call_soon_threadsafe(lambda: None if self._settled.done() else change())
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
 
 
 class Deliveries:

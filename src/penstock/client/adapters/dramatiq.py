@@ -12,6 +12,7 @@ its retries goes to the dead-letter queue.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
@@ -21,7 +22,8 @@ from penstock.client.adapters import needs
 from penstock.client.adapters.deliveries import Deliveries, Delivery
 from penstock.client.adapters.queues import delay_options, ensure_queue
 from penstock.client.client import Client
-from penstock.client.errors import Unavailable
+from penstock.client.credentials import ProfileError
+from penstock.client.errors import ApiError, Unavailable
 from penstock.client.sync import SyncClient
 
 with needs("dramatiq"):
@@ -29,6 +31,8 @@ with needs("dramatiq"):
     from dramatiq.errors import ConnectionClosed, DecodeError, QueueNotFound
     from dramatiq.message import Message
     from dramatiq.middleware import Middleware
+
+_log = logging.getLogger(__name__)
 
 
 class DramatiqBroker(Broker):
@@ -61,7 +65,7 @@ class DramatiqBroker(Broker):
         return message
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> Consumer:
-        return _Consumer(self._client_options, self._url(queue_name), prefetch, timeout / 1000)
+        return _Consumer(self._client, self._client_options, self._url(queue_name), prefetch, timeout / 1000)
 
     def flush(self, queue_name: str) -> None:
         """SQS: once a minute."""
@@ -92,9 +96,21 @@ class _Proxy(MessageProxy):
 
 
 class _Consumer(Consumer):
-    """Dramatiq asks for messages in a thread; an event loop in another one receives them and keeps them hidden."""
+    """Dramatiq asks for messages in a thread; an event loop in another one receives them and keeps them hidden.
 
-    def __init__(self, client_options: dict[str, Any], url: str, held_max: int, timeout_s: float) -> None:
+    Actors may end after the consumer was closed, which gave their messages back: a lost connection replaces it while
+    they run. What is done is deleted then, too."""
+
+    def __init__(
+        self,
+        broker_client: SyncClient,
+        client_options: dict[str, Any],
+        url: str,
+        held_max: int,
+        timeout_s: float,
+    ) -> None:
+        self._broker_client = broker_client
+        self._url = url
         self._received: SimpleQueue[Delivery | BaseException] = SimpleQueue()
         self._timeout_s = timeout_s
         self._client = Client(**client_options)
@@ -118,10 +134,12 @@ class _Consumer(Consumer):
             return None
 
     def ack(self, message: _Proxy) -> None:
-        message.delivery.done()
+        if not message.delivery.done():
+            self._delete(message)
 
     def nack(self, message: _Proxy) -> None:
-        message.delivery.give_up(f"{message.actor_name} failed")
+        if not message.delivery.give_up(f"{message.actor_name} failed"):
+            _log.warning("%s failed after its message was given back: it runs again", message.actor_name)
 
     def requeue(self, messages: Iterable[_Proxy]) -> None:
         for message in messages:
@@ -133,6 +151,12 @@ class _Consumer(Consumer):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def _delete(self, message: _Proxy) -> None:
+        try:
+            self._broker_client.delete_message(self._url, message.delivery.message.receipt_handle)
+        except (ApiError, Unavailable, ProfileError) as error:
+            _log.warning("%s is done, but its message may run again: %s", message.actor_name, error)
 
     async def _stop(self) -> None:
         await self._deliveries.close()

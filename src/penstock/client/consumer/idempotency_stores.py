@@ -6,15 +6,18 @@ Memory is for one process and forgets at its end; a file is for the processes of
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from penstock.client.consumer.idempotency import Busy, Finished
+from penstock.files import NotRegular, create_private, open_regular
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -86,7 +89,8 @@ class SqliteKeys:
     """A file that all processes of a machine can share."""
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Creates the file if there is none. Raises sqlite3.Error."""
+        """Creates the file if there is none, for the user of this process alone. Raises sqlite3.Error."""
+        _prepare(path)
         self._clock = clock
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
@@ -142,6 +146,18 @@ class SqliteKeys:
                 return self._database.execute(statement, values).rowcount > 0
 
         return await asyncio.to_thread(change)
+
+
+def _prepare(path: str | Path) -> None:
+    """Create the file with the mode that SQLite gives to the files beside it, too."""
+    if str(path) in ("", ":memory:"):
+        return
+    try:
+        with suppress(FileExistsError):
+            os.close(create_private(Path(path)))
+        os.close(open_regular(Path(path)))
+    except (NotRegular, OSError) as error:
+        raise sqlite3.OperationalError(f"cannot keep keys there: {error}") from None
 
 
 # A value is "o" and the owner, or "r" and the result, or "d" if it is done without one.

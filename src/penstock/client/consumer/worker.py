@@ -142,15 +142,24 @@ class Worker:
         queues: Sequence[str] = (),
         concurrency: int | None = None,
         until_empty: bool = False,
+        client: Client | None = None,
         **endpoint: str | None,
     ) -> None:
         """Handle messages until :meth:`stop`. ``until_empty``: or until no queue has a message that can be received.
 
-        ``queues``: only these. ``concurrency`` and ``endpoint`` (``endpoint_url``, ``region``, ``profile``,
-        ``context``) replace what the application says. Raises CannotStart, EndpointError or ProfileError."""
+        ``queues``: only these. ``concurrency`` and ``client``, which is closed at the end, or ``endpoint``
+        (``endpoint_url``, ``region``, ``profile``, ``context``) replace what the application says. Raises
+        CannotStart, EndpointError or ProfileError.
+
+        In a test::
+
+            await app.serve(client=broker.async_client(), until_empty=True)
+        """
         chosen = self._chosen(queues)
         self._is_stopping = False
-        if self._client is None or any(endpoint.values()):
+        if client is not None:
+            self._client = client
+        elif self._client is None or any(endpoint.values()):
             given = {name: value for name, value in endpoint.items() if value is not None}
             self._client = Client(**{**self._endpoint, **given})  # type: ignore[arg-type]
         async with self._client:

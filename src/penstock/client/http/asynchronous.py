@@ -32,9 +32,10 @@ T = TypeVar("T")
 
 
 class AsyncConnection(asyncio.Protocol):
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, reader: AnswerReader | None = None) -> None:
+        """``reader``: None: one that reads whole answers."""
         self._loop = loop
-        self._reader = AnswerReader()
+        self._reader = reader or AnswerReader()
         self._transport: asyncio.Transport
         self._waiting: asyncio.Future[Answer] | None = None
         self._was_used = False

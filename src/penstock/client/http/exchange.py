@@ -117,7 +117,9 @@ class Network(Protocol):
 class AnswerReader:
     """Reads the answers that come on one connection, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, body_bytes_max: int | None = None) -> None:
+        """``body_bytes_max``: 0: an answer is complete with its head, and the connection is not used again."""
+        self._body_bytes_max = BODY_BYTES_MAX if body_bytes_max is None else body_bytes_max
         self._parser = HttpResponseParser(self)
         self.expect(None)
 
@@ -158,22 +160,29 @@ class AnswerReader:
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        if self._parser.get_status_code() >= 300:
+        status = self._parser.get_status_code()
+        if status >= 300:
             self._sink = None  # an error is read as a whole
+        if status >= 200 and not self._body_bytes_max:
+            self._answer = self._answer or Answer(status, self._headers, b"")
 
     def on_body(self, piece: bytes) -> None:
         self._body_bytes += len(piece)
+        if not self._body_bytes_max:
+            return
         if self._sink is not None:
             self._sink(piece)
             return
-        if self._body_bytes > BODY_BYTES_MAX:
-            raise ExchangeFailed(f"the answer has more than {BODY_BYTES_MAX} bytes", is_final=True)
+        if self._body_bytes > self._body_bytes_max:
+            raise ExchangeFailed(f"the answer has more than {self._body_bytes_max} bytes", is_final=True)
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200:  # the answer is still to come
             self._headers = []
+            return
+        if not self._body_bytes_max:
             return
         if self._answer is not None:
             raise ExchangeFailed("the server answered twice")
