@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT, blocks, links
-from e2e.process import ServerProcess
 from penstock import __version__
+from support.documents import ROOT, blocks, links
+from support.process import ServerProcess
 
 (WHEEL,) = (ROOT / "dist").glob("*.whl")
 (SOURCES,) = (ROOT / "dist").glob("*.tar.gz")

@@ -194,7 +194,7 @@ def test_no_class_name_is_used_twice() -> None:
 
 
 def test_each_number_of_sqs_stands_in_one_module() -> None:
-    places = defaultdict(set)
+    places = defaultdict[Any, set[str]](set)
     for module, tree in MODULES.items():
         if any(f"{module}.".startswith(f"{place}.") for place in SQS_PLACES):
             for node in ast.walk(tree):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from documents import ROOT, blocks
 from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_config
+from support.documents import ROOT, blocks
 from test_image import USER, VOLUME
 
 DEPLOY = ROOT / "deploy"

@@ -17,14 +17,15 @@ import pytest
 
 import compatibility
 import reference
-from documents import DOCUMENTS, ROOT, anchors, blocks, committable, links
-from e2e.process import ServerProcess
 from penstock.cli import main
 from penstock.server.reload import RUN_TIME
 from penstock.server.settings.config import Setting, settings
 from penstock.server.settings.load import load_config
 from penstock.services.sqs import ACTIONS
 from penstock.services.sqs.attributes import READABLE
+from support.documents import DOCUMENTS, ROOT, anchors, blocks, committable, links
+from support.process import ServerProcess
+from support.rows import every_row
 
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
 EXAMPLE = ROOT / "docs/examples/penstock.toml"
@@ -48,7 +49,7 @@ def test_every_setting_and_no_other_is_documented() -> None:
     assert list(sorted(rows())) == sorted(settings())
 
 
-@pytest.mark.parametrize("setting", settings().values(), ids=lambda setting: setting.name)
+@every_row("setting", settings().values())
 def test_a_setting_is_documented_with_its_names_and_default(setting: Setting) -> None:
     _, flag, variable, default, _, meaning = rows()[setting.name]
     assert (flag, variable) == (setting.flag, setting.variable)
@@ -66,7 +67,7 @@ def test_the_settings_that_can_change_at_run_time_are_listed() -> None:
 # -- configuration files -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@every_row("document", DOCUMENTS)
 def test_every_configuration_example_is_valid(document: Path, tmp_path: Path) -> None:
     for number, text in enumerate(blocks(document, "toml")):
         file = tmp_path / f"{number}.toml"
@@ -192,9 +193,7 @@ def test_every_dependency_has_its_reason() -> None:
         assert f"\n| {name} | " in architecture, name
 
 
-@pytest.mark.parametrize(
-    "document", [each for each in DOCUMENTS if each.name != "CHANGELOG.md"], ids=lambda path: path.name
-)
+@every_row("document", [each for each in DOCUMENTS if each.name != "CHANGELOG.md"])
 def test_every_command_exists(document: Path) -> None:
     """``penstock key rotate``, in examples and in the text. The changelog may name former commands."""
     for name, rest in re.findall(
@@ -222,9 +221,7 @@ def test_errors_of_the_troubleshooting_page_exist() -> None:
     assert checked > 30
 
 
-@pytest.mark.parametrize(
-    "document", [each for each in DOCUMENTS if each.name != "CHANGELOG.md"], ids=lambda path: path.name
-)
+@every_row("document", [each for each in DOCUMENTS if each.name != "CHANGELOG.md"])
 def test_every_flag_exists(document: Path) -> None:
     """``penstock queue create orders --visibility 2m``, in examples."""
     for line in re.findall(r"^(?:\S*/)?penstock (.*)$", "\n".join(blocks(document, "sh")), re.MULTILINE):
@@ -251,7 +248,7 @@ def test_the_code_of_a_recipe_is_in_its_files(recipe: Path) -> None:
     assert found and set(found) <= contents
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@every_row("document", DOCUMENTS)
 def test_every_link_has_a_target(document: Path) -> None:
     for link in links(document.read_text()):
         if link.startswith("https://"):
@@ -294,7 +291,6 @@ def test_the_reference_of_the_command_line_is_up_to_date(file: Path, write: Call
 
 def test_every_command_has_an_example_that_names_it() -> None:
     commands = [each for _, found in reference.sections() for each in found]
-    assert len(commands) > 80
     for each in commands:
         examples = "".join(lines for title, lines in each.blocks if title.startswith("Example"))
         assert each.path in examples, each.path
@@ -311,10 +307,11 @@ def test_the_man_page_has_no_errors() -> None:
 
 def test_the_compatibility_page_is_up_to_date() -> None:
     assert compatibility.PAGE.read_text(encoding="utf-8") == compatibility.page(), (
-        "tests changed: run `.venv/bin/python tests/compatibility.py`"
+        "tests changed: run `make docs`"
     )
 
 
-@pytest.mark.parametrize("name", sorted({*ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES} - {"All"}))
-def test_every_action_and_attribute_is_covered_by_a_test(name: str) -> None:
-    assert f"| `{name}` |" in compatibility.page()
+def test_every_action_and_attribute_is_used_by_a_test() -> None:
+    page = compatibility.PAGE.read_text(encoding="utf-8")
+    names = {*ACTIONS, *READABLE, *compatibility.MESSAGE_ATTRIBUTES} - {"All"}
+    assert {name for name in names if f"| `{name}` |" not in page} == set()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT
-from e2e.process import ServerProcess
 from penstock.server.settings.load import load_config
+from support.documents import ROOT
+from support.process import ServerProcess
 
 
 def dockerfile() -> tuple[dict[str, list[str]], dict[str, list[str]]]:

@@ -14,10 +14,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from documents import ROOT
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
 from penstock.wire.faults import internal_error, service_unavailable
+from support.documents import ROOT
+from support.process import ServerProcess
+from support.rows import every_row
 
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/penstock-alerts.yml").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
@@ -51,7 +52,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("expression", [*ALERT_EXPRESSIONS.values(), *PANEL_EXPRESSIONS.values()])
+@every_row("expression", [*ALERT_EXPRESSIONS.values(), *PANEL_EXPRESSIONS.values()])
 def test_every_expression_is_about_metrics_that_exist(expression: str, names: set[str]) -> None:
     asked = set(re.findall(r"\b((?:penstock|process)_\w+|up)\b(?=[\[{)\s]|$)", expression))
     assert asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -29,7 +29,8 @@ def test_a_coroutine_goes_on_when_its_promise_is_resolved() -> None:
 def test_a_promise_is_set_once() -> None:
     promise: Promise[int] = Promise()
     promise.resolve(1)
-    for again in (lambda: promise.resolve(2), lambda: promise.fail(LookupError())):
+    attempts: list[Callable[[], None]] = [lambda: promise.resolve(2), lambda: promise.fail(LookupError())]
+    for again in attempts:
         with pytest.raises(AssertionError):
             again()
     assert promise.result() == 1
@@ -145,7 +146,7 @@ def test_a_coroutine_may_go_on_after_such_an_error() -> None:
 def test_an_error_in_one_callback_does_not_reach_the_others(caplog: pytest.LogCaptureFixture) -> None:
     promise: Promise[int] = Promise()
     seen: list[int] = []
-    promise.on_done(lambda _: 1 // 0)  # type: ignore[arg-type,return-value]
+    promise.on_done(lambda _: 1 // 0)  # type: ignore[arg-type]
     promise.on_done(lambda done: seen.append(done.result()))
     with caplog.at_level(logging.ERROR):
         promise.resolve(7)
@@ -188,6 +189,7 @@ def test_a_promise_of_a_future(outcome: str) -> None:
 
 def test_a_coroutine_that_ended_leaves_no_reference_cycle() -> None:
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         promise: Promise[int] = Promise()
@@ -201,3 +203,4 @@ def test_a_coroutine_that_ended_leaves_no_reference_cycle() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+        gc.unfreeze()

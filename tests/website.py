@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import DOCUMENTS, ROOT
+from support.documents import DOCUMENTS, ROOT
 
 SITE = ROOT / "site"
 PAGES = sorted(SITE.rglob("*.html"))

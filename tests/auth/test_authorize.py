@@ -11,9 +11,12 @@ import pytest
 
 from penstock.auth import authorize as module
 from penstock.auth.authorize import AccessDenied, authorize
+from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES, policy_that_allows
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
 from penstock.auth.principal import ANONYMOUS, Principal, service_principal
 from penstock.names import Space
+from penstock.services.admin import ACTIONS as ADMIN_ACTIONS
+from penstock.services.cloudwatch import ACTIONS as CLOUDWATCH_ACTIONS
 from penstock.services.sqs import ACTIONS
 from penstock.wire.service import Call
 
@@ -157,3 +160,61 @@ def test_cached_verdicts_are_bounded_by_the_bytes_of_the_policies_they_name() ->
         text = policy(statement("*", Sid=f"{number}{'x' * 7800}"))
         assert is_allowed(call(ANONYMOUS), Queue(text))
     assert 0 < len(module._allowed) <= module._ALLOWED_BYTES // 8000
+
+
+ALICE = Principal(
+    kind="user", account=ACCOUNT, arn=f"arn:aws:iam::{ACCOUNT}:user/alice", id="AIDA", name="alice"
+)
+WORKER = Principal(
+    kind="session", account=ACCOUNT, arn=f"arn:aws:sts::{ACCOUNT}:assumed-role/worker/w1", id="AROA:w1",
+    role_arn=f"arn:aws:iam::{ACCOUNT}:role/worker",
+)  # fmt: skip
+
+
+def remedy(principal: Principal, queue: Queue | None = None) -> str | None:
+    with pytest.raises(AccessDenied) as denied:
+        authorize(call(principal), SEND, queue or Queue())
+    return denied.value.remedy
+
+
+def test_a_refusal_knows_the_command_that_would_allow_it() -> None:
+    assert remedy(ALICE) == "penstock policy attach sqs-send --user alice"
+    assert remedy(WORKER) == "penstock policy attach sqs-send --role worker"
+
+
+def test_there_is_no_command_where_a_policy_of_the_caller_would_not_help() -> None:
+    deny = compile_policy(
+        '{"Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}', kind="identity", name="no"
+    )
+    narrow = compile_policy(
+        '{"Statement":{"Effect":"Allow","Action":"sqs:ListQueues","Resource":"*"}}', kind="session"
+    )
+    assert remedy(msgspec.structs.replace(ALICE, policies=(deny,))) is None
+    assert remedy(msgspec.structs.replace(WORKER, session_policy=narrow)) is None
+    assert remedy(msgspec.structs.replace(ALICE, account="9" * 12)) is None
+    assert remedy(ALICE, Queue(policy(statement("*", effect="Deny")))) is None
+    assert remedy(ANONYMOUS) is None
+
+
+def test_the_policy_that_is_named_allows_the_action_and_least_else() -> None:
+    found = {
+        action: policy_that_allows(action)
+        for action in (
+            "sqs:GetQueueAttributes", "sqs:SendMessage", "sqs:DeleteMessage", "sqs:PurgeQueue",
+            "cloudwatch:DescribeAlarms", "cloudwatch:PutMetricData", "cloudwatch:PutDashboard",
+            "penstock:ListQueues", "penstock:EditMessage", "sts:AssumeRole", "iam:CreateUser",
+        )
+    }  # fmt: skip
+    assert list(found.values()) == [
+        "sqs-read-only", "sqs-send", "sqs-receive", "sqs-full-access",
+        "cloudwatch-read-only", "cloudwatch-put-metrics", "cloudwatch-full-access",
+        "penstock-read-only", "penstock-full-access", "assume-roles", "administrator",
+    ]  # fmt: skip
+
+
+def test_an_administrator_may_do_everything_in_the_own_account() -> None:
+    all_allowed = compile_policy(BUILTIN_POLICIES["administrator"], kind="identity", name="administrator")
+    admin = msgspec.structs.replace(ALICE, policies=(all_allowed,))
+    for row in (*ACTIONS.values(), *ADMIN_ACTIONS.values(), *CLOUDWATCH_ACTIONS.values()):
+        assert is_allowed(call(admin), Queue(), row), row.name
+    assert not is_allowed(call(msgspec.structs.replace(admin, account="9" * 12)), Queue())

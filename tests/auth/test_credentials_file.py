@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identities import HOME, ROOT_KEY, THEN, allow, document
 from penstock.auth.identity.admin import add_key, add_user, find_user
 from penstock.auth.identity.file import changed_file, parse_credentials, read_file, written
 from penstock.auth.identity.model import AccessKey, Account, CredentialsContent, CredentialsError, Role, User
 from penstock.auth.secret_files import replace_file, why_not_private
+from support.identities import HOME, ROOT_KEY, THEN, allow, document
+from support.rows import every_row
+from support.texts import says
 
 BY_HAND = """
 # ours
@@ -98,7 +100,7 @@ def test_comments_at_the_top_are_kept_and_those_below_are_not() -> None:
     text = written(parse_credentials(BY_HAND + "# at the end\n"), BY_HAND)
     assert text.startswith("# ours\n\nversion = 1\n")
     assert "# at the end" not in text
-    assert written(CredentialsContent()).startswith("# The credentials of this broker.")
+    assert written(CredentialsContent()).startswith("# ")
 
 
 # -- what is wrong is said -----------------------------------------------------------------------------------
@@ -114,21 +116,18 @@ secret = ""
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@every_row(
+    ("text", "words"),
     [
-        ("version =", "it is not valid TOML: Invalid value (at end of document)"),
+        ("version =", "not TOML: Invalid value (at end of document)"),
         ("version = 2", "the file: Invalid enum value 2 - at `$.version`"),
-        *[(text, 'it has no line "version = 1": was it truncated?') for text in ("", "# nothing\n", "[accounts]")],
+        *[(text, 'no "version = 1" truncated') for text in ("", "# nothing\n", "[accounts]")],
         (V1 + "user = 1", "the file: Object contains unknown field `user`"),
-        (V1 + "accounts = 1", "accounts of the file must be tables"),
-        (V1 + "[accounts.12]", 'account "12" is not twelve digits'),
+        (V1 + "accounts = 1", "accounts tables"),
+        (V1 + "[accounts.12]", 'account "12" twelve digits'),
         (V1 + "[accounts.111122223333.groups]", "account 111122223333: Object contains unknown field `groups`"),
-        (V1 + "[accounts.111122223333.users.root]", "a user cannot be named root: that is the account itself"),
-        (
-            V1 + '[accounts.111122223333.users."a b"]',
-            'invalid name of a user, "a b": expected letters, digits and any of _+=,.@- , 64 at most',
-        ),
+        (V1 + "[accounts.111122223333.users.root]", "user cannot root account"),
+        (V1 + '[accounts.111122223333.users."a b"]', 'invalid name user "a b" letters digits _+=,.@- 64'),
         (
             V1 + "[accounts.111122223333.users.al]\npolicies = 1",
             'user "al" of account 111122223333: Expected `array`, got `int` - at `$.policies`',
@@ -137,13 +136,14 @@ secret = ""
             V1 + "[accounts.111122223333.roles.al]",
             'role "al" of account 111122223333: Object missing required field `trust`',
         ),
-        (TWICE, "the access key AKIAX is listed twice"),
+        (TWICE, "access key AKIAX twice"),
     ],
 )  # fmt: skip
-def test_errors_are_one_line(text: str, line: str) -> None:
+def test_errors_are_one_line(text: str, words: str) -> None:
     with pytest.raises(CredentialsError) as raised:
         parse_credentials(text)
-    assert str(raised.value) == line
+    assert "\n" not in str(raised.value)
+    says(str(raised.value), *words.split())
 
 
 def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> None:
@@ -152,17 +152,17 @@ def test_a_change_that_a_server_would_refuse_is_not_written(tmp_path: Path) -> N
         add_user(content, HOME, "alice", THEN)
     before = path.read_text()
     with (
-        pytest.raises(CredentialsError, match='there is no policy "nonsense"'),
+        pytest.raises(CredentialsError, match='no policy "nonsense"'),
         changed_file(path) as content,
     ):
         content.accounts[HOME].users["alice"].policies.append("nonsense")
     with (
-        pytest.raises(CredentialsError, match='policy "bad": a policy must be valid JSON'),
+        pytest.raises(CredentialsError, match=r'policy "bad": .*JSON'),
         changed_file(path) as content,
     ):
         content.policies["bad"] = "{"
     trust = document(allow("sts:AssumeRole", Principal="*", Resource="*"))
-    with pytest.raises(CredentialsError, match='the trust policy of role "r"'), changed_file(path) as content:
+    with pytest.raises(CredentialsError, match='trust policy of role "r"'), changed_file(path) as content:
         content.accounts[HOME].roles["r"] = Role(trust=trust)
     assert path.read_text() == before
 
@@ -193,8 +193,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     path.chmod(mode)
     with pytest.raises(CredentialsError) as raised:
         read_file(path)
-    line = rf"cannot use the credentials file {path}: other users have access to it: run chmod 6[04]0 on it"
-    assert re.fullmatch(line, str(raised.value))
+    assert re.search(rf"{path}.*chmod 6[04]0", str(raised.value))
     with pytest.raises(CredentialsError), changed_file(path):
         pass
 
@@ -208,12 +207,9 @@ def test_the_owner_must_be_the_user_or_root(monkeypatch: pytest.MonkeyPatch) -> 
     assert why_not_private(found(owner=1000, mode=0o600)) is None
     assert why_not_private(found(owner=1000, mode=0o400)) is None
     assert why_not_private(found(owner=0, mode=0o440)) is None  # as service managers hand files out
-    assert (
-        why_not_private(found(owner=1000, mode=0o640)) == "other users have access to it: run chmod 600 on it"
-    )
-    assert why_not_private(found(owner=0, mode=0o444)) == "other users have access to it: run chmod 640 on it"
-    refused = why_not_private(found(owner=1001, mode=0o600))
-    assert refused == "it belongs to another user: run as that user, or chown it"
+    says(why_not_private(found(owner=1000, mode=0o640)) or "", "chmod 600")
+    says(why_not_private(found(owner=0, mode=0o444)) or "", "chmod 640")
+    says(why_not_private(found(owner=1001, mode=0o600)) or "", "another user", "chown")
 
 
 def test_a_group_may_read_a_file_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,10 +217,8 @@ def test_a_group_may_read_a_file_of_root(monkeypatch: pytest.MonkeyPatch) -> Non
     assert why_not_private(found(owner=0, mode=0o640)) is None
     assert why_not_private(found(owner=0, mode=0o600)) is None
     for mode in (0o660, 0o644, 0o650):
-        assert (
-            why_not_private(found(owner=0, mode=mode)) == "other users have access to it: run chmod 640 on it"
-        )
-    assert "belongs to another user" in (why_not_private(found(owner=1000, mode=0o600)) or "")
+        says(why_not_private(found(owner=0, mode=mode)) or "", "chmod 640")
+    says(why_not_private(found(owner=1000, mode=0o600)) or "", "another user")
 
 
 def test_what_root_changes_keeps_its_owner_and_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +246,7 @@ def test_only_a_regular_file_is_read_without_blocking(tmp_path: Path, what: str)
             path.symlink_to("/dev/zero")
         case "folder":
             path.mkdir()
-    with pytest.raises(CredentialsError, match=r"it is not a regular file|Is a directory"):
+    with pytest.raises(CredentialsError, match=r"not a regular file|Is a directory"):
         read_file(path)
 
 
@@ -260,7 +254,7 @@ def test_a_file_of_any_size_costs_little(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.touch(0o600)
     os.truncate(path, 2**40)
-    with pytest.raises(CredentialsError, match="it is larger than 16777216 bytes"):
+    with pytest.raises(CredentialsError, match="larger than 16777216 bytes"):
         read_file(path)
 
 

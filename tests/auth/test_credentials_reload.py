@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from identities import HOME, ROOT_KEY, THEN, Accounts, allow, document
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials, CredentialsError, credentials
 from penstock.auth.identity.admin import add_role, find_user, put_policy, trust_document
-from penstock.auth.identity.file import changed_file
+from penstock.auth.identity.file import changed_file, read_file
 from penstock.auth.identity.model import CredentialsContent
 from penstock.testing.clock import ManualClock
+from support.identities import HOME, ROOT_KEY, THEN, Accounts, allow, document
+from support.texts import says
 
 
 @pytest.fixture
@@ -77,9 +78,7 @@ def test_a_bad_file_changes_nothing_and_is_logged_once(
             accounts.path.write_text(text.replace(key, "AKIAOTHER"))
     caplog.clear()
     line = accounts.reload()
-    problem = "there is no" if damage == "gone" else "cannot use the"
-    assert line.startswith(f"{problem} credentials file {accounts.path}: ")
-    assert line.endswith("; the old credentials are still in force")
+    says(line, "no" if damage == "gone" else "cannot", str(accounts.path), "old credentials", "in force")
     assert accounts.reload() == ""
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert accounts.credentials.directory is directory
@@ -88,7 +87,7 @@ def test_a_bad_file_changes_nothing_and_is_logged_once(
     accounts.path.touch()
     accounts.path.chmod(0o600)
     accounts.path.write_text(text)
-    assert accounts.reload() == "credentials reloaded: nothing changed"
+    says(accounts.reload(), "reloaded", "nothing changed")
     accounts.clock.advance(3_600_000)
     assert accounts.reload() == ""
 
@@ -104,9 +103,8 @@ def test_a_file_that_becomes_unreadable_is_logged_every_minute(
     monkeypatch.setattr(os, "open", forbidden)
     accounts.path.touch()
     caplog.clear()
-    problem = f"cannot use the credentials file {accounts.path}: Permission denied"
-    line = f"{problem}; the old credentials are still in force"
-    assert accounts.reload() == line
+    line = accounts.reload()
+    says(line, str(accounts.path), "Permission denied", "old credentials", "in force")
     for _ in range(3):
         accounts.clock.advance(59_999)
         assert accounts.reload() == ""
@@ -148,9 +146,9 @@ def test_a_restored_file_ends_the_error(accounts: Accounts, tmp_path: Path) -> N
     accounts.user("alice")
     beside = tmp_path / "beside"
     accounts.path.rename(beside)
-    assert "there is no credentials file" in accounts.reload()
+    says(accounts.reload(), "no credentials file")
     beside.rename(accounts.path)
-    assert accounts.reload() == "credentials reloaded: nothing changed"
+    says(accounts.reload(), "reloaded", "nothing changed")
     accounts.clock.advance(60_000)
     assert accounts.reload() == ""
 
@@ -158,9 +156,9 @@ def test_a_restored_file_ends_the_error(accounts: Accounts, tmp_path: Path) -> N
 def test_a_file_without_an_active_key_logs_a_warning(
     accounts: Accounts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = "no access key is active: every signed request is refused"
     Credentials(accounts.path, ROOT_KEY, accounts.clock)
-    assert caplog.messages == [said]
+    (said,) = caplog.messages
+    says(said, "no access key", "refused")
     accounts.user("alice")
     caplog.clear()
     Credentials(accounts.path, ROOT_KEY, accounts.clock)
@@ -196,10 +194,9 @@ def test_a_file_that_changes_while_it_is_read_is_not_used(
 ) -> None:
     accounts.user("alice")
     before = accounts.credentials.directory
-    real = credentials.read_file
 
     def slow(path: Path) -> CredentialsContent:
-        content = real(path)
+        content = read_file(path)
         with path.open("a") as file:
             file.write("# more\n")
         return content
@@ -208,7 +205,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_used(
         file.write(f"[accounts.{HOME}.users.bob]\n")
     accounts.credentials.reload()
     monkeypatch.setattr(credentials, "read_file", slow)
-    assert accounts.credentials.reload(requested=asked).endswith("it will be read when it is complete")
+    says(accounts.credentials.reload(requested=asked), "when it is complete")
     assert accounts.credentials.directory is before
     monkeypatch.undo()
     assert accounts.credentials.reload() == "credentials reloaded: 1 user added"
@@ -219,7 +216,7 @@ def test_a_pipe_in_place_of_the_file_does_not_block_the_server(accounts: Account
     text = accounts.path.read_text()
     accounts.path.unlink()
     os.mkfifo(accounts.path, 0o600)
-    assert "it is not a regular file" in accounts.reload()
+    says(accounts.reload(), "not a regular file")
     accounts.path.unlink()
     accounts.path.touch(0o600)
     accounts.path.write_text(text.replace("alice", "carol"))
@@ -233,14 +230,14 @@ def test_conditions_on_unknown_keys_are_logged_once(
         return document(allow("sqs:*", Resource="*", Condition={"StringEquals": {key: "x"}}))
 
     accounts.user("alice", odd("aws:SourceVpc"), odd("aws:UserName"), odd("s3:prefix"))
-    said = 'policy "alice-0" has conditions on aws:SourceVpc, which no request has here: never present'
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [said]
+    (said,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    says(said, '"alice-0"', "aws:SourceVpc", "never present")
+    assert "aws:UserName" not in said
     caplog.clear()
     condition = {"StringEquals": {"sts:ExternalID": "x", "sts:Exernal": "y"}}
     accounts.role("worker", document(allow("sts:AssumeRole", Principal="*", Condition=condition)))
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        'the trust policy of role "worker" has conditions on sts:Exernal, which no request has here: never present'
-    ]
+    (said,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    says(said, 'trust policy of role "worker"', "sts:Exernal", "never present")
     caplog.clear()
     Credentials(accounts.path, ROOT_KEY, accounts.clock)
     assert said in caplog.text and "sts:Exernal" in caplog.text, "a server that starts says all of it"
@@ -261,6 +258,4 @@ def test_a_server_does_not_start_with_a_bad_file(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     with pytest.raises(CredentialsError) as raised:
         Credentials(path, ROOT_KEY, ManualClock())
-    assert str(raised.value) == (
-        f"there is no credentials file {path}: create it with penstock user add, or correct --credentials"
-    )
+    says(str(raised.value), f"no credentials file {path}", "penstock user add", "--credentials")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_any_file_and_its_permissions_are_watched(tmp_path: Path) -> None:
     one.touch()
     watch = FileWatch(one, other)
     watch.mark_read()
-    for change in (other.touch, lambda: one.chmod(0o640), other.unlink):
+    changes: list[Callable[[], None]] = [other.touch, lambda: one.chmod(0o640), other.unlink]
+    for change in changes:
         change()
         assert [watch.has_changed() for _ in range(2)] == [False, True]
         watch.mark_read()

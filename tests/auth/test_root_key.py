@@ -155,9 +155,9 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
 
 def test_a_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE_NAME, 0o600)
-    with pytest.raises(RootKeyError, match="it is not a regular file"):
+    with pytest.raises(RootKeyError, match="not a regular file"):
         find(file=tmp_path / FILE_NAME)
-    with pytest.raises(RootKeyError, match="it is not a regular file"):
+    with pytest.raises(RootKeyError, match="not a regular file"):
         find(beside=tmp_path / "credentials.toml")
 
 

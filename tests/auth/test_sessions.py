@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identities import ABROAD, HOME, ROOT_KEY, Accounts, allow, document
 from penstock.auth.encryption.root_key import RootKey
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity import Credentials
@@ -29,6 +28,7 @@ from penstock.auth.identity.sessions import (
     open_session,
 )
 from penstock.auth.policy import Question, decide
+from support.identities import ABROAD, HOME, ROOT_KEY, Accounts, allow, document
 
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"
 INVALID = ("InvalidToken", "The security token included in the request is invalid.")

@@ -1,3 +1,3 @@
-from sim.fixtures import roomy, world
+from support.fixtures import roomy, world
 
 __all__ = ["roomy", "world"]

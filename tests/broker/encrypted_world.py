@@ -1,9 +1,10 @@
-"""A world whose store encrypts: the broker of :mod:`sim.world` with a keyring that tests turn the keys of."""
+"""A world whose store encrypts: the broker of :mod:`support.world` with a keyring that tests turn the keys of."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 from penstock.auth.encryption.envelope import MessageCipher, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
@@ -14,11 +15,11 @@ from penstock.broker.encryption import Reencryption, ReencryptionProgress
 from penstock.broker.shard import Shard
 from penstock.store.encrypted import EncryptedStore
 from penstock.testing.runtime import SimulatedRuntime
-from sim.world import FaultyStore, World, name_of
+from support.world import FaultyStore, World, name_of
 
 SPACE = name_of("any").space
-KMS = {"managed_key": False, "encryption_key": "alias/orders"}
-OTHER = {"managed_key": False, "encryption_key": "alias/other"}
+KMS: dict[str, Any] = {"managed_key": False, "encryption_key": "alias/orders"}
+OTHER: dict[str, Any] = {"managed_key": False, "encryption_key": "alias/other"}
 
 
 class EncryptedWorld(World):
@@ -64,13 +65,14 @@ class EncryptedWorld(World):
         assert self.ring is not None
         self.ring.rotate(SPACE, alias)
 
-    def stored(self) -> list[bytes]:
+    def stored_contents(self) -> list[bytes]:
         with closing(sqlite3.connect(self._directory / "penstock.db")) as database:
             return [content for (content,) in database.execute("SELECT content FROM entries ORDER BY seq")]
 
     def versions(self) -> list[int]:
         return [
-            int.from_bytes(content[18:22], "big") if is_encrypted(content) else 0 for content in self.stored()
+            int.from_bytes(content[18:22], "big") if is_encrypted(content) else 0
+            for content in self.stored_contents()
         ]
 
     def files(self) -> bytes:

@@ -6,21 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.encrypted_world import KMS, EncryptedWorld
-from penstock.broker.bulk_tasks import TARGET_MISSING, BulkTaskRecord, DryRun
+from penstock.broker.bulk_tasks import BULK_TASKS, TARGET_MISSING, BulkTaskRecord, DryRun
 from penstock.broker.operations import Operation
-from penstock.errors import FilterInvalid, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
+from penstock.broker.summaries import TaskPlace
+from penstock.errors import FilterInvalid, QuotaReached, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
 from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester
 from penstock.queues.filters import MessageFilter
-from penstock.store.port import LAST
-from sim.cluster import Cluster, Fault
-from sim.settings import HISTORIES
-from sim.world import ROOMY, SECOND, TINY, World, name_of
+from penstock.store.changes import Changes
+from penstock.store.port import LAST, Mark
+from support.cluster import Cluster, Fault
+from support.generated import HISTORIES
+from support.texts import says
+from support.world import ROOMY, SECOND, TINY, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 EVERYTHING = MessageFilter()
@@ -47,6 +51,12 @@ def dry_run(
 ) -> DryRun:
     queue, target = world.queue(short), None if to is None else name_of(to)
     return world.do(world.broker.bulk_tasks(queue).dry_run(queue, operation, target, filter))
+
+
+def all_tasks(world: World, short: str) -> list[BulkTaskRecord]:
+    """The tasks of all queues in the shard of this one."""
+    queue = world.queue(short)
+    return world.broker.bulk_tasks(queue).of_account(queue.name.account)
 
 
 def latest(world: World, short: str) -> BulkTaskRecord:
@@ -212,7 +222,7 @@ def test_a_dry_run_changes_nothing(world: World, operation: Operation) -> None:
     expected = dry_run(world, "q", operation, to)
     world.advance(SECOND)
     assert stored(world) == before
-    assert world.broker.bulk_tasks(world.queue("q")).all() == []
+    assert all_tasks(world, "q") == []
     begin(world, "q", operation, to)
     world.advance(SECOND)
     task = latest(world, "q")
@@ -263,7 +273,12 @@ def test_contents_of_a_few_large_messages_are_in_memory_at_a_time(
         roomy.send("q", str(i) + "x" * 1_000_000)
     read: list[int] = []
     contents = roomy.store.contents
-    monkeypatch.setattr(roomy.store, "contents", lambda seqs: read.append(len(seqs)) or contents(seqs))
+
+    def counted(seqs: Sequence[int]) -> dict[int, bytes]:
+        read.append(len(seqs))
+        return contents(seqs)
+
+    monkeypatch.setattr(roomy.store, "contents", counted)
     begin(roomy, "q", Operation.MOVE, "other")
     roomy.advance(SECOND)
     assert (latest(roomy, "q").done, max(read)) == (8, 3)
@@ -381,13 +396,13 @@ def test_a_few_tasks_run_at_a_time_and_some_are_remembered(world: World) -> None
     assert [task.id for task in world.broker.bulk_tasks(queue).of(queue)] == ids[:-21:-1]
     world.crash()
     queue = world.queue("q")
-    assert len(world.broker.bulk_tasks(queue).all()) == 20
+    assert len(world.broker.bulk_tasks(queue).of(queue)) == 20
 
 
 @pytest.mark.parametrize(
     ("operation", "to", "rate", "text"),
     [
-        (Operation.MOVE, None, None, "write the name of the queue"),
+        (Operation.MOVE, None, None, "name of the queue"),
         (Operation.COPY, "q", None, "another queue"),
         (Operation.DELETE, "other", None, "leave it out"),
         (Operation.DELETE, None, 0, "1 or more"),
@@ -436,7 +451,9 @@ def test_messages_under_a_disabled_key() -> None:
         begin(world, "q", Operation.COPY, "other")
         world.advance(SECOND)
         task = latest(world, "q")
-        assert (task.done, task.cannot) == (1, {"an encryption key cannot be used": 1})
+        ((reason, count),) = task.cannot.items()
+        assert (task.done, count) == (1, 1)
+        says(reason, "encryption key")
         begin(world, "q", Operation.DELETE)
         world.advance(SECOND)
         assert latest(world, "q").done == 2
@@ -574,12 +591,12 @@ def test_nothing_is_lost_or_doubled(steps: list[tuple[str, int]], kind: str, roo
                 world.do(world.broker.settled())
                 world.advance(1)
                 world.store.refusals.clear()
-            elif len(world.broker.bulk_tasks(world.queue(work)).all()) < 5:
+            elif len(all_tasks(world, work)) < 5:
                 operation = (Operation.MOVE, Operation.MOVE, Operation.RESET, Operation.DELETE)[n]
                 to = other if operation is Operation.MOVE else None
                 wanted = MessageFilter(regex="[02468]$") if n != 3 else MessageFilter(body="3")
                 begin(world, work, operation, to, wanted, rate=7)
-        tasks = world.broker.bulk_tasks(world.queue(work)).all()
+        tasks = all_tasks(world, work)
         assert all(task.status == "completed" for task in tasks)
         left = Counter(bodies(world, work)) + Counter(bodies(world, other))
         by_tasks = sum(task.done for task in tasks if task.operation is Operation.DELETE)
@@ -630,7 +647,7 @@ def test_nothing_is_lost_or_doubled_on_the_way_to_another_shard(steps: list[tupl
                 cluster.network.cut.clear()
         cluster.network.cut.clear()
         cluster.advance(2 * MINUTE)
-        ended = source.broker.bulk_tasks(source.queue(here)).all()
+        ended = all_tasks(source, here)
         assert all(task.status == "completed" for task in ended)
         assert {reason for task in ended for reason in task.cannot} <= {
             "gone meanwhile"
@@ -644,3 +661,110 @@ def test_nothing_is_lost_or_doubled_on_the_way_to_another_shard(steps: list[tupl
         assert len(left) == sent - done["move"] - done["dead-letter"]
         assert len({*left, *gone, *copies}) == sent
         assert len(set(left)) == len(left) and not set(left) & set(gone)
+
+
+LONG = MessageFilter(body="m", regex="m|" + 490 * "€")
+
+
+def stored_bytes(world: World, *kinds: str) -> int:
+    return sum(len(data) for kind in kinds for data in world.store.records(kind).values())
+
+
+def test_a_long_filter_is_stored_once_and_forgotten_at_the_end(world: World) -> None:
+    fill(world, "q", SENT)
+    task = begin(world, "q", Operation.DELETE, filter=LONG, rate=1)
+    tasks = world.broker.bulk_tasks(world.queue("q"))
+    assert tasks.filter_of(task) == LONG
+    assert task.filter_cut and task.filter == LONG.cut()
+    assert stored_bytes(world, "bulk_task") < 1000 < stored_bytes(world, "bulk_task_filter")
+    world.crash()
+    tasks = world.broker.bulk_tasks(world.queue("q"))
+    assert tasks.filter_of(tasks.of(world.queue("q"))[0]) == LONG
+    world.advance(MINUTE)
+    ended = latest(world, "q")
+    assert (ended.status, ended.looked_at, ended.filter, ended.filter_cut) == (
+        "completed",
+        30,
+        LONG.cut(),
+        True,
+    )
+    assert world.store.records("bulk_task_filter") == {}
+
+
+def test_the_long_filter_of_a_running_task_decides(world: World) -> None:
+    fill(world, "q", SENT)
+    several = MessageFilter(regex="|".join([*SENT[::2], *["unused"] * 40]))
+    assert several.cut() != several
+    begin(world, "q", Operation.DELETE, filter=several)
+    world.advance(SECOND)
+    assert bodies(world, "q") == SENT[1::2]
+
+
+def test_the_filter_goes_with_a_deleted_queue_and_with_a_cancelled_task(world: World) -> None:
+    fill(world, "q", SENT)
+    cancel(world, "q", begin(world, "q", Operation.DELETE, filter=LONG, rate=1))
+    assert world.store.records("bulk_task_filter") == {}
+    begin(world, "q", Operation.DELETE, filter=LONG, rate=1)
+    world.drop("q")
+    world.advance(SECOND)
+    assert world.store.records("bulk_task_filter") == {}
+
+
+def test_the_tasks_of_an_account_are_counted(world: World) -> None:
+    limits = msgspec.structs.replace(world.broker.limits, tasks_active_max=3, tasks_max=6)
+    world.broker.change_limits(limits)
+    for n in range(4):
+        fill(world, f"q{n}", SENT[:1])
+    for n in range(3):
+        begin(world, f"q{n}", Operation.RELEASE, filter=MessageFilter(body="m"), rate=1)
+    with pytest.raises(QuotaReached, match="running tasks"):
+        begin(world, "q3", Operation.RELEASE)
+    world.advance(MINUTE)
+    for n in range(4):
+        for _ in range(4):
+            begin(world, f"q{n}", Operation.RELEASE)
+            world.advance(SECOND)
+    kept = world.do(world.broker.tasks(world.queue("q0").name.space))
+    assert [task.queue.name for task in kept] == ["q3"] * 4 + ["q2"] * 2
+    assert len(world.store.records("bulk_task")) == 6
+
+
+def test_tasks_are_listed_in_pages(world: World) -> None:
+    for n in range(3):
+        fill(world, f"q{n}", SENT[:1])
+    begun = []
+    for _ in range(3):
+        begun += [begin(world, f"q{n}", Operation.RELEASE).id for n in range(3)]
+        world.advance(SECOND)
+    space, listed, after = world.queue("q0").name.space, [], None
+    while page := world.do(world.broker.tasks(space, None, 2, after)):
+        assert len(page) <= 2
+        listed += [task.id for task in page]
+        after = TaskPlace.of(page[-1])
+    assert sorted(listed) == sorted(begun) and listed[-1] in begun[:3] and listed[0] in begun[-3:]
+    of_one = world.do(world.broker.tasks(space, "q1", 2))
+    assert [task.queue.name for task in of_one] == ["q1", "q1"]
+
+
+def test_a_filter_of_an_earlier_version_is_cut_when_its_task_has_ended(world: World) -> None:
+    fill(world, "q", SENT)
+    begin(world, "q", Operation.RELEASE)
+    world.advance(SECOND)
+    huge = MessageFilter(id=tuple(1000 * "x" for _ in range(1990)))
+    ((key, data),) = world.store.records("bulk_task").items()
+    before = msgspec.structs.replace(BULK_TASKS.decode(data), filter=huge)
+    running = msgspec.structs.replace(
+        before, id="running", status="running", ended_ms=None, after=None, looked_through=False
+    )
+    world.do(world.broker.stop())
+    changes = Changes(world.store.end().number + 1, world.store.end().number)
+    for task in (before, running):
+        changes.records["bulk_task", task.id] = BULK_TASKS.encode(task)
+    world.store.append(changes, Mark(1_000_000, world.clock.now_ms(), world.clock.wall_ms()))
+    world.crash()
+    assert {task.id for task in all_tasks(world, "q")} == {key, "running"}
+    world.send("q", "makes a commit")
+    world.advance(SECOND)
+    assert stored_bytes(world, "bulk_task") < 5000
+    failed = world.broker.bulk_tasks(world.queue("q")).get(world.queue("q"), "running")
+    assert (failed.status, failed.failure) == ("failed", "id: write at most 36 characters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.world import SECOND, World
+from support.world import SECOND, World
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 

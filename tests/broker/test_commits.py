@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
-from penstock.errors import QueueMissing, StoreBroken, StoreError, StoreLost
+from penstock.errors import DataRefused, DecideAgain, QueueMissing, StoreBroken, StoreError, StoreLost
 from penstock.limits import HOUR
 from penstock.promise import Promise
 from penstock.queues.settings import QueueSettings
-from sim.world import SECOND, World, name_of, outgoing
+from support.generated import examples
+from support.world import SECOND, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 
@@ -256,6 +258,63 @@ def test_other_queues_go_on_after_a_refused_commit(world: World) -> None:
     world.sending("q", outgoing("lost"))
     world.run()
     assert world.bodies("other") == ["m"]
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_nothing_is_lost_or_doubled_while_data_is_refused(world: World, seed: int) -> None:
+    """Commits of many queues wait behind one another, and the store refuses the data of some."""
+    chance = random.Random(seed)
+    queues = ["a", "b", "a.fifo", "b.fifo"]
+    for queue in queues:
+        world.create(queue, visibility_ms=HOUR)
+    there: dict[str, set[str]] = {queue: set() for queue in queues}
+    for turn in range(30):
+        received = [
+            (queue, each) for queue in queues for each in world.receive(queue, chance.randrange(1, 3))
+        ]
+        world.hold_commits()
+        sent: list[tuple[str, str, Promise[Any]]] = []
+        deleted: list[tuple[str, str, Promise[Any]]] = []
+        for number in range(chance.randrange(1, 8)):
+            if chance.random() < 0.4 and received:
+                queue, message = received.pop()
+                promise = world.start(world.broker.delete(world.queue(queue), [message.handle]))
+                deleted.append((queue, message.content.body, promise))
+            else:
+                queue, body = chance.choice(queues), f"{turn}-{number}"
+                sending = outgoing(body, group=body, dedup_id=body if queue.endswith("fifo") else None)
+                for _ in range(
+                    chance.randrange(1, 3) if queue.endswith("fifo") else 1
+                ):  # the second is a duplicate
+                    sent.append((queue, body, world.sending(queue, sending)))
+            if chance.random() < 0.3:
+                world.run()
+        world.store.refusals += [DataRefused("a key has a NUL")] * chance.randrange(3)
+        world.release_commits()
+        for queue, body, promise in sent:
+            if _succeeded(promise):
+                there[queue].add(body)
+        for queue, body, promise in deleted:
+            if _succeeded(promise):
+                there[queue].remove(body)
+        world.store.refusals.clear()
+        world.advance(chance.choice([0, SECOND, 20 * SECOND]))
+    world.crash()
+    world.advance(2 * HOUR)
+    for queue in queues:
+        found: list[str] = []
+        while messages := world.receive(queue):
+            world.delete(queue, *messages)
+            found += [message.content.body for message in messages]
+        assert sorted(found) == sorted(there[queue])
+
+
+def _succeeded(promise: Promise[Any]) -> bool:
+    try:
+        promise.result()
+    except (DecideAgain, DataRefused):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("error", [StoreBroken("fsync failed"), StoreLost("taken")])

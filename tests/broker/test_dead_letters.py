@@ -9,7 +9,7 @@ from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import Requester
 from penstock.queues.messages import Attribute, Received
 from penstock.queues.settings import Redrive
-from sim.world import SECOND, World, name_of
+from support.world import SECOND, World, name_of
 
 CONSUMER = Requester("alice (AKIA1)", "10.0.0.1", "consumer/1.0")
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
@@ -75,6 +75,7 @@ def test_moving_survives_a_crash_and_is_all_or_nothing(world: World, kind: str) 
     assert (world.counts(source), world.counts(dead)) == ((0, 0, 0), (1, 0, 0))
 
 
+@pytest.mark.slow
 def test_standard_keeps_the_enqueue_time(world: World) -> None:
     source, dead = make(world, "")
     world.send(source, "m")
@@ -87,6 +88,7 @@ def test_standard_keeps_the_enqueue_time(world: World) -> None:
     assert world.counts(dead) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_fifo_restarts_it(world: World) -> None:
     source, dead = make(world, ".fifo")
     world.send(source, "m", group="g")

@@ -14,7 +14,8 @@ from penstock.errors import KeyDisabled
 from penstock.limits import MINUTE, SECOND
 from penstock.queues.messages import Received
 from penstock.store.changes import EntryRow
-from sim.world import ROOMY, TINY, outgoing
+from support.generated import examples
+from support.world import ROOMY, TINY, outgoing
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
@@ -31,7 +32,7 @@ def send_mixed(world: EncryptedWorld, queue: str, *shut_or_open: str, **more: ob
     world.configure(queue, **OTHER)
 
 
-def received_or_refused(world: EncryptedWorld, queue: str, **more: object) -> list[str]:
+def received_or_refused(world: EncryptedWorld, queue: str, **more: Any) -> list[str]:
     try:
         return world.bodies(queue, **more)
     except KeyDisabled:
@@ -70,8 +71,8 @@ def test_a_page_that_was_opened_before_is_thrown_away(world: EncryptedWorld) -> 
     world.configure("orders", **OTHER)
     lane, opened = world.encrypted.lane, list[bool]()
 
-    def disabled_meanwhile(*asked: Any) -> list[EntryRow]:
-        rows = lane(*asked)
+    def disabled_meanwhile(*asked: Any, **more: Any) -> list[EntryRow]:
+        rows = lane(*asked, **more)
         if not opened:
             opened.append(any(row.content is not None for row in rows))
             world.enable("alias/orders", False)
@@ -179,7 +180,7 @@ def test_the_keys_come_back_and_so_do_the_messages(world: EncryptedWorld) -> Non
     assert len(world.drain("orders")) == 12
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=16),
     st.sampled_from([1, 3, 10]),

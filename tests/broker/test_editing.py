@@ -10,7 +10,7 @@ from penstock.broker.operations import Edit
 from penstock.errors import ContentOutdated, MessageInFlight, MessageNotAvailable, NoRoomBetween
 from penstock.limits import HOUR
 from penstock.store.changes import EntryRow
-from sim.world import World
+from support.world import World
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 

@@ -16,8 +16,8 @@ from penstock.broker.failures import (
 from penstock.errors import StoreError
 from penstock.names import Requester
 from penstock.store.port import LAST, Selection
-from sim.shards import ShardsWorld
-from sim.world import DAY, SECOND, World
+from support.shards import ShardsWorld
+from support.world import DAY, SECOND, World
 
 CONSUMER = Requester("alice (AKIA1)", "10.0.0.1", "consumer/1.0")
 
@@ -160,6 +160,7 @@ def test_the_oldest_reports_of_a_shard_are_forgotten_first(world: World) -> None
     assert 20_000 * 8 // 10 <= len(left) * cost <= 20_000
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_behind_is_forgotten_when_no_message_can_be_so_old(world: World) -> None:
     world.create("q", retention_ms=14 * DAY)
     world.send("q", "a")

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import StoreFull
 from penstock.limits import HOUR
-from sim.world import SECOND, World, outgoing
+from support.world import SECOND, World, outgoing
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from http_requests import json_request
 from penstock.names import Space
 from penstock.services import sqs
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
-from sim.world import World
+from support.http_requests import json_request
+from support.world import World
 
 SPACE = Space("000000000000", "eu-west-1")
 TIMES = 20
@@ -70,12 +70,15 @@ def _once(queue: str) -> dict[str, str]:
     return {"MessageDeduplicationId": number, "MessageGroupId": number} if queue.endswith(".fifo") else {}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def no_collections() -> Iterator[None]:
+    """Only what the tests themselves make is looked at: everything else that pytest has loaded takes long."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("no_collections")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.errors import TooManyInFlight
-from sim.world import ROOMY, SECOND, TINY, World
+from support.world import ROOMY, SECOND, TINY, World
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,8 +22,8 @@ from penstock.limits import DAY, HOUR, MINUTE
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Attribute, State
 from penstock.store.port import LAST, Order
-from sim.cluster import Cluster
-from sim.world import SECOND, World
+from support.cluster import Cluster
+from support.world import SECOND, World
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 ORDERS = pytest.mark.parametrize("order", list(Order))
@@ -177,7 +177,12 @@ def test_contents_are_read_only_where_needed(world: World, monkeypatch: pytest.M
     world.receive("q", 1, visibility_ms=HOUR)
     read: list[int] = []
     contents = world.store.contents
-    monkeypatch.setattr(world.store, "contents", lambda seqs: read.extend(seqs) or contents(seqs))
+
+    def counted(seqs: Sequence[int]) -> dict[int, bytes]:
+        read.extend(seqs)
+        return contents(seqs)
+
+    monkeypatch.setattr(world.store, "contents", counted)
     assert len(views(world, "q", with_content=False)) == 3
     assert read == []
     in_flight = views(world, "q", MessageFilter(state="in_flight"))
@@ -269,6 +274,7 @@ def test_a_delete_while_contents_are_read_counts(world: World, monkeypatch: pyte
     assert left.content.body != received.content.body
 
 
+@pytest.mark.slow
 @KINDS
 def test_what_is_deleted_purged_or_expired_is_not_seen(world: World, name: str) -> None:
     world.create(name, visibility_ms=HOUR, retention_ms=DAY)
@@ -453,7 +459,7 @@ def test_other_reads_wait_for_few_of_many_searches(world: World) -> None:
 @pytest.mark.parametrize("after", ["x", "é", "AAAA", "", "k6hwb3NpdGlvbv__"])
 def test_a_cursor_that_is_none(world: World, after: str) -> None:
     world.create("q")
-    with pytest.raises(FilterInvalid, match="write what an answer gave as next"):
+    with pytest.raises(FilterInvalid, match="next"):
         page(world, "q", after=after)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import QueueMissing
 from penstock.limits import MINUTE
-from sim.world import SECOND, UNMETERED, World, outgoing
+from support.world import SECOND, UNMETERED, World, outgoing
 
 
 def test_an_empty_queue_answers_empty_at_the_end(world: World) -> None:

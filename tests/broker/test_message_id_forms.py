@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import StoreError
 from penstock.queues.messages import Sent
 from penstock.queues.receipts import ALL_HASHED, MESSAGE_ID_FORMS, OWN_IDS, MessageIds
-from sim.world import World
+from support.world import World
 
 
 def number_of(world: World, sent: Sent) -> int | None:

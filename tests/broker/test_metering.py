@@ -14,8 +14,8 @@ from penstock.limits import DAY, HOUR
 from penstock.metrics.buckets import Bucket
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
-from sim.shards import ShardsWorld
-from sim.world import MINUTE, ROOMY, SECOND, World, outgoing
+from support.shards import ShardsWorld
+from support.world import MINUTE, ROOMY, SECOND, World, outgoing
 
 START_MS = 1_700_000_040_000  # a whole minute
 START_S = START_MS // SECOND
@@ -414,6 +414,7 @@ def test_one_small_commit_a_minute_and_none_without_active_queues(metered: World
     assert len(metered.store.appended) <= 1
 
 
+@pytest.mark.slow
 def test_minutes_are_kept_for_fifteen_days(metered: World) -> None:
     metered.create("q")
     metered.send("q", "x", delay_ms=0)
@@ -429,6 +430,7 @@ def test_minutes_are_kept_for_fifteen_days(metered: World) -> None:
     assert sum(bucket.sum for _, bucket in points(metered, "q", "sent")) in (14, 15)
 
 
+@pytest.mark.slow
 def test_stored_metrics_are_bounded_and_the_oldest_go_first() -> None:
     limits = msgspec.structs.replace(ROOMY, metrics_bytes_max=30_000)
     with World(limits) as world:
@@ -485,6 +487,7 @@ def test_seconds_are_kept_for_three_hours_within_their_memory(metered: World) ->
     assert len(found) == now_s - found[0][0]
 
 
+@pytest.mark.slow
 def test_seconds_of_many_queues_are_bounded() -> None:
     limits = msgspec.structs.replace(ROOMY, metrics_seconds_bytes=5_000, metrics_seconds_queues=3)
     with World(limits) as world:

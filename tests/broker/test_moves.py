@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.move_tasks import MoveFailure, MoveStatus, MoveTaskRecord
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
-from sim.world import SECOND, World, name_of
+from support.world import SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -158,10 +158,12 @@ def test_failure_when_a_message_would_go_where_the_mover_was_not_asked_about(wor
     make(world, source="alpha", messages=2)
     make(world, source="beta", messages=3)
     world.start_move("dead", only_to=frozenset({name_of("alpha")}))
+    assert world.move_task("dead").only_to == frozenset(), "the list is stored once, beside the task"
     world.crash()
     world.advance(5 * SECOND)
     task = world.move_task("dead")
     assert (task.status, task.failure, task.moved) == (MoveStatus.FAILED, MoveFailure.NOT_PERMITTED, 2)
+    assert world.store.records("move_task_targets") == {}, "and forgotten at its end"
     assert (world.counts("alpha"), world.counts("beta")) == ((2, 0, 0), (0, 0, 0))
     assert world.counts("dead") == (3, 0, 0), "what was not moved is visible at once"
 

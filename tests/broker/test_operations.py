@@ -21,7 +21,7 @@ from penstock.limits import HOUR, MINUTE, Limits
 from penstock.names import Requester
 from penstock.queues.messages import Attribute, Content, decode_content
 from penstock.store.changes import EntryRow
-from sim.world import SECOND, World
+from support.world import SECOND, World
 
 KINDS = pytest.mark.parametrize("name", ["q", "q.fifo"])
 

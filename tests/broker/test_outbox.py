@@ -15,8 +15,8 @@ from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, St
 from penstock.limits import HOUR, MINUTE
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
-from sim.cluster import Cluster, Fault
-from sim.world import SECOND, UNMETERED, Caller, name_of
+from support.cluster import Cluster, Fault
+from support.world import SECOND, UNMETERED, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -418,6 +418,7 @@ def test_a_message_that_cannot_be_decrypted_stays_and_does_not_block_others(
     assert queues.count(queues.dead) == (3, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1], ids=["source", "target"])
 def test_a_crash_at_every_step(victim: int) -> None:
     """Of a hand-over in which one message is refused and two arrive."""

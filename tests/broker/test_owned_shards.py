@@ -28,8 +28,9 @@ from penstock.names import shard_of
 from penstock.promise import Promise, start
 from penstock.queues.settings import QueueSettings
 from penstock.store.port import JournalEnd
-from sim.shards import SHARDS, ShardsWorld
-from sim.world import ROOMY, TINY, Caller, name_of, outgoing
+from support.rows import every_row
+from support.shards import SHARDS, ShardsWorld
+from support.world import ROOMY, TINY, Caller, name_of, outgoing
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])
@@ -274,7 +275,7 @@ def test_a_dropped_shard_answers_requests_whose_outcome_is_not_known(roomy: Shar
     def unreachable() -> JournalEnd:
         raise StoreError("no connection")
 
-    store.end = unreachable  # type: ignore[method-assign]
+    store.end = unreachable
     store.refusals.append(StoreUnknown("the connection was lost"))
     sending = roomy.sending(short, outgoing("x"))
     roomy.run()
@@ -338,7 +339,8 @@ def test_memory_of_an_idle_shard_gives_way_to_a_busy_one() -> None:
         assert len(world.drain(idle)) == 40
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.slow
+@every_row("seed", range(40))
 def test_what_got_not_owned_has_had_no_effect(seed: int) -> None:
     """Requests run while their shard is given back at any moment: each is answered, and in full or not at all."""
     chance = random.Random(seed)

@@ -8,7 +8,7 @@ from penstock.errors import PurgedRecently, QueueDeletedRecently, QueueMissing
 from penstock.limits import HOUR, MINUTE
 from penstock.queues.settings import QueueSettings
 from penstock.store.port import LAST
-from sim.world import SECOND, World, name_of, outgoing
+from support.world import SECOND, World, name_of, outgoing
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 

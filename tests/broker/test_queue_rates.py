@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.queue_metrics import QueueMetrics, Rates
-from sim.world import MINUTE, SECOND, World
+from support.world import MINUTE, SECOND, World
 
 T0 = 1_700_000_000_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 
 import pytest
@@ -14,7 +15,9 @@ from penstock.names import QueueName
 from penstock.queues.messages import Attribute
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs.faults import to_fault
-from sim.world import SECOND, World, outgoing
+from support.generated import examples
+from support.texts import says
+from support.world import SECOND, World, outgoing
 
 
 def refused(world: World, short: str, *bodies: str) -> QuotaReached:
@@ -51,7 +54,7 @@ def test_so_many_queues_in_all_regions_together() -> None:
 
 
 @pytest.fixture
-def three() -> World:
+def three() -> Iterator[World]:
     world = World(Limits(quota_messages=3))
     world.create("q")
     world.create("other")
@@ -165,7 +168,7 @@ def test_an_account_does_not_pay_for_another(three: World) -> None:
     three.do(three.broker.send(theirs, [outgoing("a")] * 3))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("sdpw"), st.integers(1, 4)), max_size=25))
 def test_whatever_happens_no_more_is_held_than_may_be(steps: list[tuple[str, int]]) -> None:
     with World(Limits(quota_messages=6)) as world:
@@ -221,4 +224,4 @@ def test_the_words_on_the_wire() -> None:
     fault = to_fault(QuotaReached("messages", 3))
     assert fault is not None
     assert (fault.shape, fault.status) == ("OverLimit", 403)
-    assert fault.message == "The account may have 3 messages, and no more."
+    says(fault.message, "account", "3 messages")

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import StoreError
 from penstock.limits import HOUR
-from sim.world import MINUTE, SECOND, TINY, World, outgoing
+from support.world import MINUTE, SECOND, TINY, World, outgoing
 
 Q, F = "q", "q.fifo"
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.queues.fifo import FifoQueue
-from sim.world import TINY, World, outgoing
+from support.world import TINY, World, outgoing
 
 Q = "q.fifo"
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])

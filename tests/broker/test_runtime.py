@@ -104,8 +104,12 @@ def test_a_short_commit_runs_at_once_and_a_long_one_in_the_thread() -> None:
 def test_a_short_commit_does_not_overtake_a_long_one() -> None:
     order: list[str] = []
 
+    def long() -> None:
+        time.sleep(0.05)
+        order.append("long")
+
     def jobs(runtime: LoopRuntime) -> Promise[None]:
-        runtime.write(lambda: (time.sleep(0.05), order.append("long")))
+        runtime.write(long)
         return committed(runtime, lambda: order.append("short"), short=True)
 
     on_a_loop(jobs)

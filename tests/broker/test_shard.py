@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from penstock.broker.shard import Commit, Shard
-from penstock.errors import StoreAway, StoreBroken, StoreClosed, StoreError, StoreLost, StoreUnknown
+from penstock.errors import (
+    DataRefused,
+    StoreAway,
+    StoreBroken,
+    StoreClosed,
+    StoreError,
+    StoreLost,
+    StoreUnknown,
+)
 from penstock.limits import SECOND, Limits
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry
@@ -17,6 +25,7 @@ from penstock.store.memory import MemoryStore
 from penstock.store.port import JournalEnd, Mark, StoreStatus
 from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
+from support.texts import says
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -143,7 +152,7 @@ def test_requests_are_answered_even_if_work_after_the_commit_fails(
     second = setup.put("cpu", 95)
     setup.run()
     assert [setup.outcome(each) for each in (first, second)] == ["durable", "durable"]
-    assert "work after a commit failed" in caplog.text
+    says(caplog.text, "after a commit failed")
 
 
 def test_a_refused_commit_puts_records_back(setup: Setup) -> None:
@@ -398,3 +407,116 @@ def test_damage_found_by_a_read_ends_the_shard(setup: Setup) -> None:
     with pytest.raises(StoreBroken):
         found.result()
     assert [type(error) for error in setup.ended] == [StoreBroken]
+
+
+# -- data that the store refuses -------------------------------------------------------------------------------
+
+
+class Picky(Faulty):
+    """Refuses every commit with a record whose key has a NUL, as PostgreSQL does."""
+
+    def append(self, changes: Changes, mark: Mark) -> Set[int]:
+        if any("\0" in key for _, key in changes.records):
+            raise DataRefused("a key has a NUL")
+        return super().append(changes, mark)
+
+
+@pytest.fixture
+def picky() -> Setup:
+    setup = Setup()
+    setup.store = Picky()
+    setup.open()
+    return setup
+
+
+def join(setup: Setup, queue: Queue) -> Promise[None]:
+    """A message is sent to a queue."""
+    number = setup.shard.next_number()
+    entry = Entry(number, number, None, 0, content=b"content")
+    setup.shard.changes.add(1, entry)
+    setup.shard.joining(queue).append(entry)
+    return setup.shard.settled(queue)
+
+
+def test_after_refused_data_each_request_has_a_commit_of_its_own(picky: Setup) -> None:
+    calls: list[str] = []
+    queue = Queue(calls)
+    together = [join(picky, queue), picky.put("a\0b", 1), picky.put("fine", 1)]
+    picky.run()
+    assert [picky.outcome(each) for each in together] == ["DecideAgain"] * 3
+    assert calls == ["q refused"]
+    again = [join(picky, queue), picky.put("a\0b", 1), picky.put("fine", 1)]
+    picky.run()
+    assert [picky.outcome(each) for each in again] == ["durable", "DataRefused", "DecideAgain"]
+    fine = picky.put("fine", 1)
+    picky.run()
+    assert picky.outcome(fine) == "durable"
+    assert dict(picky.alarms) == {"fine": Alarm(1)}
+    assert list(picky.store.records("alarm")) == ["fine"]
+
+
+def test_what_does_not_rest_on_refused_data_is_written(picky: Setup) -> None:
+    calls: list[str] = []
+    one, other = Queue(calls, "one"), Queue(calls, "other")
+    picky.put("a\0b", 1)
+    picky.run()
+    before = picky.store.end().number
+    # The first and the last are about one queue; the second waits behind the refused one, but has nothing of it.
+    picky.alarms.put("a\0b", Alarm(1))
+    refused, stays, rests = join(picky, one), join(picky, other), join(picky, one)
+    leans = picky.shard.settled(other)
+    last = join(picky, other)
+    picky.run()
+    outcomes = [picky.outcome(each) for each in (refused, stays, rests, leans, last)]
+    assert outcomes == ["DataRefused", "durable", "DecideAgain", "durable", "durable"]
+    assert sorted(calls) == ["one refused", "other [2]", "other [4]"]
+    assert picky.store.end().number == before + 4, "empty commits took the places of the refused ones"
+    assert picky.store.usage()[1].messages == 2
+    assert picky.shard.changes.durable == before + 4
+    assert picky.shard.refused_commit is None
+
+
+def test_requests_share_commits_again_some_time_after_the_last_refused_data(picky: Setup) -> None:
+    def commits_of_two() -> int:
+        before = picky.shard.commits
+        picky.put("a", 1)
+        picky.put("b", 1)
+        picky.run()
+        return picky.shard.commits - before
+
+    assert commits_of_two() == 1
+    picky.put("a\0b", 1)
+    picky.run()
+    assert commits_of_two() == 2
+    picky.runtime.advance(6 * SECOND)
+    picky.put("a\0b", 1)
+    picky.run()
+    picky.runtime.advance(6 * SECOND)
+    assert commits_of_two() == 2
+    picky.runtime.advance(5 * SECOND)
+    assert commits_of_two() == 1
+
+
+def test_commits_that_wait_behind_refused_data_share_the_fate_of_the_store(picky: Setup) -> None:
+    calls: list[str] = []
+    one, other = Queue(calls, "one"), Queue(calls, "other")
+    picky.put("a\0b", 1)
+    picky.run()
+    refused, stays, open_one = picky.put("a\0b", 1), join(picky, one), join(picky, other)
+    picky.runtime.step()
+    picky.store.away = "away"
+    picky.store.next = lose_the_question
+    picky.store.silent = 10
+    picky.run()
+    picky.runtime.advance(6 * SECOND)
+    assert [picky.outcome(each) for each in (refused, stays, open_one)] == [
+        "DataRefused",
+        "StoreAway",
+        "StoreAway",
+    ]
+    picky.store.away, picky.store.silent = None, 0
+    picky.runtime.advance(2 * SECOND)
+    done = join(picky, one)
+    picky.run()
+    assert picky.outcome(done) == "durable"
+    assert picky.store.usage()[1].messages == 1

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock.broker.summaries import QueueQuery, QueueSummary, SortKey
+from penstock.broker.summaries import QueueQuery, QueueSummary, QueueTotals, SortKey
 from penstock.names import Space
 from penstock.queues.settings import QueueSettings
-from sim.shards import ShardsWorld
-from sim.world import MINUTE, SECOND, World, name_of
+from support.shards import ShardsWorld
+from support.world import MINUTE, SECOND, World, name_of
 
 SPACE = Space("000000000000", "eu-west-1")
 SORTS: tuple[SortKey, ...] = ("name", "visible", "in_flight", "delayed", "age", "sent_rate", "bytes")
@@ -125,3 +125,47 @@ def test_a_shard_that_is_not_open_is_shown_as_such(shards: ShardsWorld) -> None:
     shards.run()
     assert [each.is_open for each in shards.do(shards.broker.statuses())][:2] == [False, True]
     shards.open_shard(0)
+
+
+def totals(world: World, targets: set[str] | None = None, **query: object) -> QueueTotals:
+    asked = msgspec.structs.replace(QueueQuery(SPACE, 1), **query)  # a page of one: it does not matter
+    return world.do(world.broker.totals(asked, targets or set()))
+
+
+def test_totals_are_sums_over_all_queues_whatever_the_page(shards: ShardsWorld) -> None:
+    fill(shards)
+    everything = summaries(shards)
+    found = totals(shards, {"q02", "q05"})
+    assert found.queues == len(everything) == 12
+    for state in ("visible", "in_flight", "delayed"):
+        assert getattr(found, state) == sum(getattr(each.counts, state) for each in everything) > 0
+    assert found.bytes == sum(each.bytes for each in everything)
+    assert found.dead_letters == sum(sum(shards.counts(name)) for name in ("q02", "q05"))
+    assert found.sent_rate == pytest.approx(sum(each.rates.sent for each in everything))
+    assert found.received_rate == pytest.approx(sum(each.rates.received for each in everything)) != 0
+    wanted = [each for each in everything if each.name.name.startswith("q0")]
+    assert totals(shards, prefix="q0").visible == sum(each.counts.visible for each in wanted)
+    assert totals(shards, only=frozenset(["q03"])).queues == 1
+    assert totals(shards, prefix="missing") == QueueTotals()
+
+
+def test_totals_load_no_queue_into_memory(world: World) -> None:
+    for n in range(5):
+        world.create(f"q{n}")
+        world.send_all(f"q{n}", "a", "b")
+    for queue in world.broker.queues():
+        queue.memory.forget()
+    assert totals(world).visible == 10
+    assert not any(queue.memory.loaded for queue in world.broker.queues())
+
+
+def test_totals_of_thousands_let_other_requests_through(world: World) -> None:
+    for n in range(1000):
+        world.start(world.broker.create(name_of(f"q{n:04}"), QueueSettings(), {}))
+    world.run()
+    summing = world.start(world.broker.totals(QueueQuery(SPACE, 1), set()))
+    turns = 0
+    while not summing.done:
+        assert world.runtime.step(), "it waits for nothing"
+        turns += 1
+    assert turns > 5 and summing.result().queues == 1000

@@ -23,8 +23,8 @@ from penstock.errors import (
 from penstock.limits import HOUR, MINUTE, Limits
 from penstock.queues.messages import Received
 from penstock.store.port import LAST, Selection
-from sim.cluster import Cluster, Fault, Node
-from sim.world import ROOMY, SECOND, World, name_of
+from support.cluster import Cluster, Fault, Node
+from support.world import ROOMY, SECOND, World, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -119,7 +119,7 @@ def test_what_has_nowhere_to_go(world: World) -> None:
     (seq,) = seqs_of(world, other)
     for operation, reason in (
         ("dead-letter", "no dead-letter queue"),
-        ("redrive", "which queue it came from"),
+        ("redrive", "came from"),
     ):
         (refused,) = apply(world, other, [seq], operation)
         assert isinstance(refused, NotPossible)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.limits import DAY, MINUTE
-from sim.world import SECOND, World
+from support.texts import says
+from support.world import SECOND, World
 
 JUMPS = pytest.mark.parametrize("jump_ms", [-30 * DAY, 30 * DAY], ids=["back", "forward"])
 
@@ -59,3 +60,71 @@ def test_cool_downs_end_in_time(world: World, jump_ms: int) -> None:
     world.clock.wall_offset_ms = jump_ms
     world.advance(MINUTE)
     world.purge("q")
+
+
+# -- a clock that jumps between two runs of the server ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("queue", ["q", "q.fifo"])
+def test_what_expired_while_the_server_was_down_is_kept_for_ten_minutes(
+    world: World, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create(queue, retention_ms=DAY)
+    world.create("kept", retention_ms=14 * DAY)
+    for number in range(8):  # more than a small memory holds
+        world.send(queue, f"m{number}", group=f"g{number}")
+    world.send("kept", "m")
+    world.clock.advance(5 * DAY)
+    world.crash()
+    (warning,) = [record.message for record in caplog.records if "retention" in record.message]
+    says(warning, "8 messages of 1 queues", "since 2023-11-14T22:13:20Z", "shard 0", "in 10 minutes")
+    world.send(queue, "new", group="new")
+    world.advance(10 * MINUTE - 1)
+    assert sum(world.counts(queue)) == 9
+    (first,) = world.receive(queue, 1)
+    assert first.content.body == "m0"
+    world.advance(MINUTE)
+    assert world.bodies(queue) == ["new"]
+    assert sum(world.counts(queue)) == 1
+    assert world.bodies("kept") == ["m"]
+
+
+def test_a_longer_retention_keeps_what_expired_while_the_server_was_down(world: World) -> None:
+    world.create("q", retention_ms=DAY)
+    world.send("q", "m")
+    world.clock.advance(5 * DAY)
+    world.crash()
+    world.configure("q", retention_ms=14 * DAY)
+    world.advance(DAY)
+    assert world.bodies("q") == ["m"]
+
+
+def test_a_restart_within_the_ten_minutes_begins_them_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create("q", retention_ms=DAY)
+    world.send("q", "m")
+    world.clock.advance(5 * DAY)
+    world.crash()
+    world.advance(9 * MINUTE)
+    world.send("q", "new")
+    world.restart()
+    assert sum("1 messages of 1 queues passed" in record.message for record in caplog.records) == 2
+    world.advance(9 * MINUTE)
+    assert sum(world.counts("q")) == 2
+    world.advance(2 * MINUTE)
+    assert world.bodies("q") == ["new"]
+    world.restart()
+    world.advance(DAY)
+    assert sum(world.counts("q")) == 0
+
+
+def test_after_a_short_stop_messages_expire_in_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.create("q", retention_ms=DAY)
+    world.send("q", "m")
+    world.advance(DAY - 2 * MINUTE)
+    world.send("q", "new")
+    world.clock.advance(3 * MINUTE)
+    world.crash()
+    assert world.bodies("q") == ["new"]
+    assert not [record for record in caplog.records if "retention" in record.message]

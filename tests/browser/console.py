@@ -15,9 +15,9 @@ import pytest
 import yaml
 from playwright.sync_api import Page, expect
 
-from e2e.process import ServerProcess
-from e2e.secured import Secured
 from penstock.client import SendEntry, SigningKeys, SyncClient
+from support.process import ServerProcess
+from support.secured import Secured
 
 if TYPE_CHECKING:
     from browser.tabs import Tab
@@ -105,6 +105,46 @@ def test_queues_are_created_filtered_and_sorted(server: ServerProcess, tab: Tab)
     assert "contains=dead" in page.url  # so that it can be shared and reloaded
     page.reload()
     expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_totals_and_order_are_those_of_all_pages(server: ServerProcess, tab: Tab) -> None:
+    with SyncClient(
+        endpoint_url=server.url, region="us-east-1", credentials=SigningKeys("any", "any")
+    ) as client:
+        for number in range(205):
+            client.send_message(client.create_queue(f"queue-{number:03}"), "x")
+        largest = client.create_queue("zebra")
+        for _ in range(4):
+            client.send_message_batch(largest, [SendEntry(id=str(n), body="x") for n in range(10)])
+    page = tab.open().page
+    tiles = page.get_by_role("group", name="All queues").locator(".tile")
+    pages = page.get_by_role("navigation", name="Pages of queues")
+
+    def expect_page(number: int, rows: int, first: str) -> None:
+        expect(pages).to_contain_text(f"Page {number} of 3")
+        expect(page.locator("tbody tr")).to_have_count(rows)
+        expect(page.locator("tbody tr").first).to_contain_text(first)
+        expect(tiles.nth(0)).to_have_text("206queues")
+        expect(tiles.nth(1)).to_have_text("245messages waiting")
+
+    expect_page(1, 100, "queue-000")
+    tab.picture("queues-many")
+    tab.accessible()
+    pages.get_by_role("button", name="Next page").click()
+    expect_page(2, 100, "queue-100")
+    pages.get_by_role("button", name="Next page").click()
+    expect_page(3, 6, "queue-200")
+    page.reload()
+    expect_page(3, 6, "queue-200")
+    pages.get_by_role("button", name="First page").click()
+    pages.get_by_role("button", name="Next page").click()
+    pages.get_by_role("button", name="Previous page").click()
+    expect_page(1, 100, "queue-000")
+    page.get_by_role("button", name="Waiting").click()
+    expect_page(1, 100, "zebra")
+    page.get_by_label("Filter by name").fill("zeb")
+    expect(tiles.nth(0)).to_have_text("1queue that matches")
+    expect(tiles.nth(1)).to_have_text("40messages waiting")
 
 
 def test_a_queue_shows_its_figures_as_they_change(server: ServerProcess, tab: Tab) -> None:
@@ -273,7 +313,7 @@ def test_dead_letters_are_redriven_after_a_look_at_what_would_happen(server: Ser
     page.get_by_role("button", name="See what would happen").click()
     expect(page.get_by_role("dialog")).to_contain_text("4 messages can be changed")
     tab.accessible()
-    page.get_by_role("button", name="Start with 4 messages").click()
+    page.get_by_role("button", name="Redrive 4 messages").click()
     expect(page.get_by_role("dialog")).to_contain_text("completed")
     tab.picture("redrive")
     page.keyboard.press("Escape")
@@ -281,6 +321,39 @@ def test_dead_letters_are_redriven_after_a_look_at_what_would_happen(server: Ser
     expect(page.locator("main")).to_contain_text("4 of 4 messages changed")
     page.goto(f"{tab.url}/console/#/queue/orders")
     expect(page.locator(".tile", has_text="waiting").first).to_contain_text("12")
+
+
+def test_messages_that_match_are_deleted_only_after_a_choice_and_the_name_of_the_queue(
+    server: ServerProcess, tab: Tab
+) -> None:
+    make_shop(server)
+    page = tab.open("#/queue/orders/messages?state=visible").page
+    page.get_by_role("button", name="Change all that match").click()
+    dialog = page.get_by_role("dialog")
+    what, look = page.get_by_label("What to do"), page.get_by_role("button", name="See what would happen")
+    expect(what).to_have_value("")
+    expect(look).to_be_disabled()
+    page.get_by_label("At most so many a second").press("Enter")
+    expect(dialog.get_by_role("button", name="messages")).to_have_count(0)
+    what.select_option("delete")
+    look.click()
+    expect(dialog).to_contain_text("8 messages will be deleted")
+    start = dialog.get_by_role("button", name="Delete 8 messages")
+    expect(start).to_be_disabled()
+    tab.picture("delete-all")
+    tab.accessible()
+    page.get_by_label("Type orders to confirm").fill("order")
+    expect(start).to_be_disabled()
+    what.select_option("reset")  # loses nothing: no name is asked for
+    look.click()
+    expect(dialog.get_by_role("button", name="Reset counts of 8 messages")).to_be_enabled()
+    what.select_option("delete")
+    look.click()
+    page.get_by_label("Type orders to confirm").fill("orders")
+    start.click()
+    expect(dialog).to_contain_text("completed")
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("No message matches")).to_be_visible()
 
 
 def test_settings_policy_and_tags_are_changed(server: ServerProcess, tab: Tab) -> None:
@@ -515,13 +588,17 @@ def test_alarms_are_created_shown_and_deleted(server: ServerProcess, tab: Tab) -
     tab.accessible()
     page.get_by_role("button", name="Create", exact=True).click()
     expect(row(page, "dead <b>orders</b>")).to_contain_text("of orders-dead > 0, 1 × 60 s")
-    cloudwatch(server).set_alarm_state(
-        AlarmName="dead <b>orders</b>", StateValue="ALARM", StateReason="<i>tried</i>"
-    )
-    expect(row(page, "dead <b>orders</b>")).to_contain_text("alarm", timeout=15_000)
+    # No data will ever change the state of this one: the server evaluates the other each minute.
+    client = cloudwatch(server)
+    client.put_metric_alarm(
+        AlarmName="late <b>orders</b>", Namespace="Shop", MetricName="Late", Statistic="Sum", Period=60,
+        EvaluationPeriods=1, Threshold=0, ComparisonOperator="GreaterThanThreshold", TreatMissingData="ignore",
+    )  # fmt: skip
+    client.set_alarm_state(AlarmName="late <b>orders</b>", StateValue="ALARM", StateReason="<i>tried</i>")
+    expect(row(page, "late <b>orders</b>").get_by_role("cell").first).to_have_text("alarm", timeout=15_000)
     tab.picture("alarms")
     tab.accessible()
-    page.get_by_role("button", name="dead <b>orders</b>").click()
+    page.get_by_role("button", name="late <b>orders</b>").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("<i>tried</i>")
     expect(dialog).to_contain_text("Alarm updated from INSUFFICIENT_DATA to ALARM")
@@ -530,6 +607,10 @@ def test_alarms_are_created_shown_and_deleted(server: ServerProcess, tab: Tab) -
     page.get_by_role("button", name="Switch actions off").click()
     expect(page.get_by_role("button", name="Switch actions on")).to_be_visible()
     dialog.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(row(page, "late <b>orders</b>")).to_have_count(0)
+    page.get_by_role("button", name="dead <b>orders</b>").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("No alarms yet")).to_be_visible()
 
@@ -668,6 +749,47 @@ def test_what_a_user_may_not_do_is_not_offered(secured: Secured, new_tab: Callab
     bob.get_by_role("link", name="shared").click()
     expect(bob.get_by_role("heading", name="Charts")).to_be_visible()
     expect(bob.get_by_role("region", name="Workers")).to_have_count(0)
+
+
+def test_a_user_without_the_admin_api_sees_queues_and_the_command_that_allows_more(
+    secured: Secured, new_tab: Callable[..., Tab]
+) -> None:
+    client = secured.client("alice", region_name="us-east-1")
+    url = client.create_queue(QueueName="carols-queue")["QueueUrl"]
+    for _ in range(3):
+        client.send_message(QueueUrl=url, MessageBody="x")
+    tab = new_tab(secured.server)
+    page = tab.open().page
+    expect(page.get_by_text("penstock user add NAME --policy administrator")).to_be_visible()
+    page = sign_in(tab, secured, "carol")
+    expect(row(page, "carols-queue").locator("td").nth(1)).to_have_text("3")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    hint = page.get_by_role("region", name="Not allowed")
+
+    def expect_hint(permission: str, policy: str) -> None:
+        expect(hint).to_contain_text(f"user/carol lacks the permission {permission}")
+        expect(hint.get_by_text(f"penstock policy attach {policy} --user carol")).to_be_visible()
+        expect(hint.get_by_role("button", name="Copy")).to_be_visible()
+        tab.accessible()
+
+    expect_hint("penstock:ListQueues", "penstock-read-only")
+    tab.picture("not-allowed")
+    page.get_by_role("link", name="carols-queue").click()
+    expect_hint("penstock:GetQueue", "penstock-read-only")
+    page.goto(f"{secured.server.url}/console/#/alarms")
+    expect_hint("cloudwatch:DescribeAlarms", "cloudwatch-read-only")
+    page.goto(f"{secured.server.url}/console/#/audit")
+    expect_hint("penstock:ListAuditEvents", "penstock-read-only")
+
+    for policy in ("penstock-read-only", "cloudwatch-read-only"):
+        secured.penstock("policy", "attach", policy, "--user", "carol", *secured.files)
+    page.goto(f"{secured.server.url}/console/#/queues")
+    tiles = page.get_by_role("group", name="All queues")
+    while not tiles.is_visible():  # a server reads changed credentials within two seconds
+        page.reload()
+        page.wait_for_timeout(300)
+    expect(hint).to_have_count(0)
+    expect(page.get_by_role("link", name="Audit log")).to_be_visible()
 
 
 def test_an_expired_session_leads_to_the_sign_in(secured: Secured, new_tab: Callable[..., Tab]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from e2e.process import ServerProcess
-from e2e.secured import Secured
+from support.process import ServerProcess
+from support.secured import Secured
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 SCREENSHOTS = os.environ.get("SCREENSHOTS")  # a folder: pictures of the pages are put there
@@ -98,7 +98,8 @@ def tab(server: ServerProcess, new_tab: Callable[..., Tab]) -> Tab:
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     found = Secured(tmp_path_factory.mktemp("secured"))
-    found.add("alice", "sqs-full-access", "penstock-full-access", account=ACCOUNT)
+    found.add("alice", "administrator", account=ACCOUNT)
+    found.add("carol", "sqs-full-access", account=ACCOUNT)
     found.add("reader", "sqs-read-only", "penstock-read-only", account=ACCOUNT)
     no_scaling = found.folder / "no-scaling.json"
     statement = {"Effect": "Deny", "Action": "penstock:GetScaling", "Resource": "*"}

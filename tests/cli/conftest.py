@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import AmazonLookalike, CommandLine
-from e2e.process import ServerProcess
-from e2e.secured import Secured
+from support.command_line import AmazonLookalike, CommandLine
+from support.process import ServerProcess
+from support.secured import Secured
 
 
 @pytest.fixture(scope="module", autouse=True)

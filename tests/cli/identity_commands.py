@@ -7,11 +7,11 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from identities import allow, document
 from penstock.auth.encryption.root_key import read_root_key_file
 from penstock.auth.identity import Credentials
 from penstock.cli import main
 from penstock.testing.clock import ManualClock
+from support.identities import allow, document
 
 HOME = "000000000000"
 QUEUE = f"arn:aws:sqs:us-east-1:{HOME}:orders"

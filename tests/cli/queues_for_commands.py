@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cli.command_line import CommandLine
 from penstock.client.api import ApiSession
 from penstock.client.credentials import SigningKeys
+from support.command_line import CommandLine
 
 _numbers = itertools.count()
 
@@ -20,8 +20,8 @@ def session_of(commands: CommandLine) -> Iterator[ApiSession]:
     """With the server of these commands, by the same user."""
     keys = None
     if "AWS_ACCESS_KEY_ID" in commands.environment:
-        pair = (commands.environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
-        keys = SigningKeys(*pair, None)
+        environment = commands.environment
+        keys = SigningKeys(environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"])
     session = ApiSession(commands.endpoint, "us-east-1", keys)
     yield session
     session.close()

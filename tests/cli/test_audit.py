@@ -19,10 +19,10 @@ from penstock.cli import main
 from penstock.server.audit.encode import encode
 from penstock.server.audit.event import log_event
 from penstock.server.audit.search import AuditReader, parse_time
-from server.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, line_of, refused
+from support.audit_events import DENIED, NOW_MS, QUEUE_URL, WORKER, event, line_of, refused
+from support.texts import says
 
 MINUTE_MS = 60_000
-HINT = "give its path or the --config of the server"
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 
 
@@ -160,7 +160,8 @@ def test_lines_that_are_not_events_are_skipped(path: Path) -> None:
         + b'\n{"un'
     )
     result = penstock(path)
-    assert (result.exit_code, result.stderr) == (0, "penstock: skipped 5 lines that are not events\n")
+    assert result.exit_code == 0 and result.stderr.count("\n") == 1
+    says(result.stderr, "skipped 5")
     assert actions(path) == ["X", "CreateQueue"]
 
 
@@ -176,7 +177,8 @@ def test_lines_that_are_not_events_are_skipped(path: Path) -> None:
 def test_an_unreadable_line_does_not_hide_the_next(path: Path, odd: bytes) -> None:
     path.write_bytes(odd.replace(b"\n", b"") + b"\n" + line("CreateQueue", 0))
     result = penstock(path)
-    assert (result.exit_code, result.stderr) == (0, "penstock: skipped 1 line that is not an event\n")
+    assert result.exit_code == 0 and result.stderr.count("\n") == 1
+    says(result.stderr, "skipped 1")
     assert "CreateQueue" in result.stdout
 
 
@@ -206,13 +208,13 @@ def test_the_readable_part_of_a_damaged_file_is_shown(path: Path, damage: str) -
     path.write_bytes(line("DeleteQueue", 9))
     result = penstock(path, "--json")
     assert result.exit_code == 0, result.output
-    assert (
-        "the rest of audit.jsonl.1.gz, which is damaged" in result.stderr and result.stderr.count("\n") == 1
-    )
+    assert result.stderr.count("\n") == 1
+    says(result.stderr, "audit.jsonl.1.gz", "damaged")
     shown = [json.loads(each)["eventName"] for each in result.stdout.splitlines()]
     assert shown.pop() == "DeleteQueue" and set(shown) == (set() if damage == "not gzip" else {"TagQueue"})
 
 
+@pytest.mark.slow
 def test_an_endless_line_in_a_small_compressed_file_is_skipped(path: Path) -> None:
     """64 MiB of one letter compress to 64 KB; the memory is limited to less than the whole line would need."""
     endless = gzip.compress(line("TagQueue", 1)) + gzip.compress(b"x" * 2**26) * 16 + gzip.compress(b"\n")
@@ -222,7 +224,8 @@ def test_an_endless_line_in_a_small_compressed_file_is_skipped(path: Path) -> No
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, preexec_fn=_limited_memory
     )
-    assert (done.returncode, done.stderr) == (0, "penstock: skipped 1 line that is not an event\n")
+    assert done.returncode == 0 and done.stderr.count("\n") == 1
+    says(done.stderr, "skipped 1")
     assert [json.loads(each)["eventName"] for each in done.stdout.splitlines()] == ["TagQueue", "DeleteQueue"]
 
 
@@ -251,29 +254,18 @@ def test_the_settings_name_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "words"),
     [
-        (
-            ["/nowhere/audit.jsonl"],
-            f'penstock: there is no audit log "/nowhere/audit.jsonl": {HINT}\n',
-        ),
-        (
-            ["--since", "yesterday"],
-            'penstock: invalid value "yesterday" for --since: expected a time such as 2026-01-31T12:00Z or 15m\n',
-        ),
-        (
-            ["--until", "99999d"],
-            f'penstock: there is no audit log "/nowhere/audit/audit.jsonl": {HINT}\n',
-        ),
-        (
-            ["--since", "999999d"],
-            'penstock: invalid value "999999d" for --since: expected a time such as 2026-01-31T12:00Z or 15m\n',
-        ),
+        (["/nowhere/audit.jsonl"], "no /nowhere/audit.jsonl --config"),
+        (["--since", "yesterday"], 'invalid "yesterday" --since time'),
+        (["--until", "99999d"], "no /nowhere/audit/audit.jsonl --config"),
+        (["--since", "999999d"], 'invalid "999999d" --since time'),
     ],
 )
-def test_errors_are_one_line(arguments: list[str], complaint: str) -> None:
+def test_errors_are_one_line(arguments: list[str], words: str) -> None:
     result = penstock(*arguments, PENSTOCK_DATA="/nowhere")
-    assert (result.exit_code, result.stderr, result.stdout) == (2, complaint, "")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, "")
+    says(result.stderr, "penstock:", *words.split())
 
 
 def test_times() -> None:

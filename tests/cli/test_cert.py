@@ -12,6 +12,7 @@ from cryptography import x509
 
 from penstock.cli import main
 from penstock.server.tls import Tls, TlsFiles
+from support.texts import says
 
 
 def cert(*arguments: str) -> Result:
@@ -109,9 +110,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "penstock-key.pem").write_text("precious")
     done = cert("--out", str(tmp_path))
     assert done.exit_code == 2
-    assert done.stderr == (
-        f'penstock: "{tmp_path}/penstock-key.pem" exists already: remove it, or choose another directory with --out\n'
-    )
+    assert done.stderr.count("\n") == 1
+    says(done.stderr, f"{tmp_path}/penstock-key.pem", "exists", "--out")
     assert [path.name for path in tmp_path.iterdir()] == ["penstock-key.pem"]
     assert (tmp_path / "penstock-key.pem").read_text() == "precious"
 
@@ -119,13 +119,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--client", "a", "--name", "b"], "--name is for the certificate of a server"),
-        (["--name", "ü" * 80 + ".example"], "cannot create a certificate for that name"),
-        (["--out", "/dev/null/here"], 'cannot write to "/dev/null/here"'),
+        (["--client", "a", "--name", "b"], "--name server"),
+        (["--name", "ü" * 80 + ".example"], "certificate name"),
+        (["--out", "/dev/null/here"], "write /dev/null/here"),
     ],
 )
 def test_errors_are_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
     done = cert("--out", str(tmp_path), *arguments)
     assert done.exit_code == 2
-    assert words in done.stderr and done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 1
+    says(done.stderr, *words.split())
     assert list(tmp_path.iterdir()) == []

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 
-from e2e.process import free_port
 from penstock.cli import main
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, running_postgres
+from support.postgres import PostgresServer, running_postgres
+from support.process import free_port
+from support.texts import says
 
 A, B = "10.0.0.5:9400", "10.0.0.6:9400"
 
@@ -37,7 +38,7 @@ def leases(url: str) -> Iterator[PostgresLeases]:
     site.open()
     leases = PostgresLeases(site.database, 3)
     for id, address in (("a", A), ("b", B)):
-        leases.register(id, address, "1.2.3", is_draining=False, valid_ms=60_000)
+        leases.register(id, address, "1.2.3", proof=b"", is_draining=False, valid_ms=60_000)
     for shard, owner in ((0, "a"), (1, "a"), (2, "b")):
         leases.claim(shard, 0, owner)
     for shard in (0, 1):
@@ -87,7 +88,7 @@ def test_drain_and_undrain(url: str, leases: PostgresLeases) -> None:
 def test_drain_waits_until_the_node_owns_nothing(url: str, leases: PostgresLeases) -> None:
     result = cluster(url, "drain", A, "--wait", "--timeout", "0")
     assert result.exit_code == 1
-    assert "still owns shards after 0 s" in result.stderr
+    says(result.stderr, A, "owns shards", "0 s")
     for shard in (0, 1):
         leases.hand_over(shard, 1, "a", "b")
     assert cluster(url, "drain", A, "--wait").stdout == f"{A} is drained\n"
@@ -96,7 +97,7 @@ def test_drain_waits_until_the_node_owns_nothing(url: str, leases: PostgresLease
 def test_move_places_a_shard_and_forgets_the_place(url: str, leases: PostgresLeases) -> None:
     assert cluster(url, "move", "0", B).stdout == f"shard 0 moves to {B}\n"
     assert leases.view().leases[0].wish == B
-    assert "is not served by" in cluster(url, "move", "0", B, "--wait", "--timeout", "0").stderr
+    says(cluster(url, "move", "0", B, "--wait", "--timeout", "0").stderr, "shard 0", "not served", B)
     assert cluster(url, "move", "0", "--anywhere").exit_code == 0
     assert leases.view().leases[0].wish is None
 
@@ -104,10 +105,10 @@ def test_move_places_a_shard_and_forgets_the_place(url: str, leases: PostgresLea
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("drain", "x:1"), f'there is no node "x:1": alive are {A}, {B}'),
-        (("undrain", "x:1"), "there is no node"),
-        (("move", "0", "x:1"), "there is no node"),
-        (("move", "9", A), "there is no shard 9: they are numbered from 0 to 2"),
+        (("drain", "x:1"), f'no node "x:1" {A} {B}'),
+        (("undrain", "x:1"), 'no node "x:1"'),
+        (("move", "0", "x:1"), 'no node "x:1"'),
+        (("move", "9", A), "no shard 9 0 2"),
         (("move", "0"), "give either NODE"),
         (("move", "0", A, "--anywhere"), "give either NODE"),
     ],
@@ -117,13 +118,13 @@ def test_mistakes_are_explained(
 ) -> None:
     result = cluster(url, *arguments)
     assert result.exit_code == 2
-    assert problem in result.stderr
+    says(result.stderr, *problem.split())
 
 
 def test_a_database_without_a_store_is_refused(url: str) -> None:
     result = cluster(url, "status")
     assert result.exit_code == 2
-    assert "holds no store of Penstock" in result.stderr
+    says(result.stderr, "no store")
 
 
 def test_a_database_that_had_no_node_yet_counts_as_not_served(url: str) -> None:
@@ -132,7 +133,7 @@ def test_a_database_that_had_no_node_yet_counts_as_not_served(url: str) -> None:
     site.close()
     result = cluster(url, "status")
     assert result.exit_code == 1
-    assert "no node was ever started with this database" in result.stderr
+    says(result.stderr, "no node", "database")
 
 
 def test_a_database_that_is_away_is_reported() -> None:

@@ -16,12 +16,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
 from penstock import __version__
 from penstock.cli import main
 from penstock.cli.server.setting_sections import MOST_USED, SECTIONS
 from penstock.server.settings.config import settings
+from support.process import ServerProcess
+from support.rows import every_row
+from support.sqs import sqs_client
+from support.texts import says
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -67,9 +69,7 @@ def loaded(*arguments: str, **environment: str) -> tuple[int, set[str]]:
     return int(code), set(modules)
 
 
-@pytest.mark.parametrize(
-    "command", ["", "queue", "queue ls", "redrive start", "wait", "context", "completion", "worker"]
-)
+@every_row("command", ["", "queue", "queue ls", "redrive start", "wait", "context", "completion", "worker"])
 def test_help_does_not_load_the_server(command: str) -> None:
     assert loaded(*command.split(), "--help") == (0, set())
 
@@ -115,23 +115,24 @@ def test_the_sections_of_settings_are_those_of_the_documentation() -> None:
     }
 
 
-BAD_PORT = 'penstock: invalid value "x" for port (--port): expected an integer from 0 to 65535'
-NO_FILE = 'penstock: cannot read the config file "/nowhere" (--config): No such file or directory'
+BAD_PORT = '"x" port --port 0 65535'
+NO_FILE = "config /nowhere --config No such file"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "words"),
     [
         (["serve", "--port", "x"], BAD_PORT),
         (["serve", "--config", "/nowhere"], NO_FILE),
         (["check", "/nowhere"], NO_FILE),
         (["health", "--config", "/nowhere"], NO_FILE),
-        (["health", "--url", "nonsense"], 'penstock: invalid value "nonsense" for --url: expected a URL such as http://127.0.0.1:9324'),
+        (["health", "--url", "nonsense"], '"nonsense" --url http://127.0.0.1:9324'),
     ],
 )  # fmt: skip
-def test_errors_are_one_line_and_status_2(arguments: list[str], line: str) -> None:
+def test_errors_are_one_line_and_status_2(arguments: list[str], words: str) -> None:
     result = penstock(*arguments)
-    assert (result.exit_code, result.stderr, result.stdout) == (2, line + "\n", "")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, "")
+    says(result.stderr, "penstock:", *words.split())
 
 
 def test_check_prints_the_settings(tmp_path: Path) -> None:
@@ -169,8 +170,8 @@ def test_check_of_a_file_that_nests_too_deep_is_one_line(tmp_path: Path, text: s
     file = tmp_path / "penstock.toml"
     file.write_text(text)
     result = penstock("check", str(file))
-    line = f"penstock: {file}: tables and arrays are nested too deeply: at most 32 levels\n"
-    assert (result.exit_code, result.stderr, result.stdout) == (2, line, "")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (2, 1, "")
+    says(result.stderr, str(file), "nested", "32")
 
 
 def test_check_takes_the_flags_of_serve_and_says_which_one_counts(tmp_path: Path) -> None:
@@ -183,7 +184,8 @@ def test_check_takes_the_flags_of_serve_and_says_which_one_counts(tmp_path: Path
     assert ["*", "port", "99", "--port"] in found
     assert ["*", "workers", "3", "PENSTOCK_WORKERS"] in found
     both = penstock("check", str(file), "--config", str(file))
-    assert both.exit_code == 2 and "Give the config file once" in both.stderr
+    assert both.exit_code == 2
+    says(both.stderr, "config file", "once")
 
 
 def test_check_looks_for_dead_letter_queues_in_the_store(tmp_path: Path) -> None:
@@ -276,7 +278,7 @@ def test_health_of_a_server_that_refuses_sends(page: tuple[Page, str]) -> None:
     shown.body = b'{"status": "ready", "sends": "refused: the disk is full"}'
     result = penstock("health", PENSTOCK_PORT=port)
     assert result.exit_code == 0, "restarting a container would not free any space"
-    assert result.output == "ready, but sends are refused: the disk is full\n"
+    says(result.output, "ready", "sends", "refused: the disk is full")
     shown_json = json.loads(penstock("health", "--json", PENSTOCK_PORT=port).output)
     assert shown_json == {"status": "ready", "sends": "refused: the disk is full", "ready": True}
 
@@ -289,9 +291,9 @@ def test_health_uses_the_address_in_the_settings(page: tuple[Page, str], tmp_pat
     assert penstock("health", PENSTOCK_CONFIG=str(file)).output == "ready\n"
     file.write_text("port = 1\n")
     assert penstock("health", "--config", str(file), PENSTOCK_PORT=port).output == "ready\n", "as for serve"
-    assert "no response from http://127.0.0.1:1" in penstock("health", "--config", str(file)).stderr
+    says(penstock("health", "--config", str(file)).stderr, "http://127.0.0.1:1")
     file.write_text('port = 1\ntls_certificate = "a"\ntls_key = "b"\n')
-    assert "no response from https://127.0.0.1:1" in penstock("health", "--config", str(file)).stderr
+    says(penstock("health", "--config", str(file)).stderr, "https://127.0.0.1:1")
 
 
 def test_health_of_a_server_that_is_not_ready(page: tuple[Page, str]) -> None:

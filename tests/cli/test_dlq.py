@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_pair, new_queue, report_failure
 from penstock.cli.queues.dlq import command
+from support.command_line import CommandLine
+from support.texts import says
 
 
 def with_dead_letters(commands: CommandLine, count: int = 4) -> tuple[str, str]:
@@ -66,9 +67,7 @@ def test_redrive_of_all(request: pytest.FixtureRequest, penstock: CommandLine, s
     queue, dead_letters = with_dead_letters(penstock)
     assert commands.done("dlq", "redrive", dead_letters, "--dry-run") == "4 messages\n"
     asked = commands.failed("dlq", "redrive", dead_letters, code=2)
-    assert asked.startswith(
-        f"Move 4 messages of {dead_letters} to the queues that they came from? Give --yes"
-    )
+    says(asked, "Move 4 messages", dead_letters, "queues", "--yes")
     assert len(bodies(penstock, dead_letters)) == 4
     assert commands.done("dlq", "redrive", dead_letters, "--yes") == "completed: 4 messages moved\n"
     assert bodies(penstock, dead_letters) == []
@@ -88,7 +87,8 @@ def test_redrive_by_a_filter(penstock: CommandLine) -> None:
     chosen = ("dlq", "redrive", dead_letters, "--where", "$.n > 2")
     assert penstock.done(*chosen, "--dry-run") == "2 messages of 4 match\n"
     asked = penstock(*chosen)
-    assert asked.exit_code == 2 and "Move them to the queues that they came from? Give --yes" in asked.stderr
+    assert asked.exit_code == 2
+    says(asked.stderr, "Move", "queues", "--yes")
     assert penstock.done(*chosen, "--rate", "100", "--yes") == "2 messages moved back\n"
     assert bodies(penstock, queue) == ['{"n": 3}', '{"n": 4}']
     assert bodies(penstock, dead_letters) == ['{"n": 1}', '{"n": 2}']
@@ -130,7 +130,7 @@ def test_queues_that_are_missing(penstock: CommandLine, amazon: CommandLine) -> 
     assert "nowhere" in penstock.failed("dlq", "redrive", "nowhere", "--yes")
     assert "queue" in penstock.failed("dlq", "show", "nowhere")
     filtered = amazon.failed("dlq", "redrive", "nowhere", "--body", "x", code=2)
-    assert filtered.startswith("dlq redrive with a filter needs Penstock")
+    says(filtered, "dlq redrive", "filter", "Penstock")
 
 
 def test_a_queue_that_is_no_dead_letter_queue(penstock: CommandLine) -> None:
@@ -138,7 +138,7 @@ def test_a_queue_that_is_no_dead_letter_queue(penstock: CommandLine) -> None:
     penstock.done("message", "send", queue, "x")
     for flag in ("--dry-run", "--yes"):
         text = penstock.failed("dlq", "redrive", queue, flag, code=2)
-        assert text.startswith(f"{queue} is not the dead-letter queue of any queue")
+        says(text, queue, "not", "dead-letter queue")
     assert bodies(penstock, queue) == ["x"]
 
 

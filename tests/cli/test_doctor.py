@@ -13,10 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.command_line import AmazonLookalike, CommandLine
 from cli.conftest import signed_in
-from e2e.process import ServerProcess
-from e2e.secured import Secured
 from penstock.cli import main
 from penstock.cli.server.doctor_checks import (
     CHECKS,
@@ -29,6 +26,10 @@ from penstock.cli.server.doctor_checks import (
     not_allowed,
     server_findings,
 )
+from support.command_line import AmazonLookalike, CommandLine
+from support.process import ServerProcess
+from support.secured import Secured
+from support.texts import says
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 INFO = {
@@ -129,7 +130,7 @@ def test_short_polling_is_seen_by_the_server(fresh: CommandLine) -> None:
     fresh.done("queue", "create", "orders", "--dead-letter-queue", "dead", "--max-receives", "3")
     for _ in range(60):
         assert fresh("message", "receive", "orders").exit_code == 1
-    assert "receives a second find nothing [short-polling]" in fresh("doctor").output
+    says(fresh("doctor").output, "receives", "nothing", "[short-polling]")
 
 
 def holder(held_s: float, extended: int) -> tuple[dict[str, Any], ...]:
@@ -219,7 +220,7 @@ def fresh() -> Iterator[CommandLine]:
 
 def test_a_fresh_server_is_fine(fresh: CommandLine) -> None:
     output = fresh.done("doctor")
-    assert output.startswith("hint     the server accepts requests without a signature [open-server]\n")
+    assert output.startswith("hint     ") and output.splitlines()[0].endswith("[open-server]")
     assert output.endswith("0 queues looked at: 1 hint\n")
     assert fresh.done("doctor", "--ignore", "open-server") == "0 queues looked at: fine\n"
 
@@ -242,15 +243,16 @@ def test_a_problem_is_exit_code_3(fresh: CommandLine) -> None:
     result = fresh("doctor", "--json")
     assert result.exit_code == 3
     findings = {line["check"]: line for line in map(json.loads, result.stdout.splitlines())}
-    assert findings["dead-letter-retention"] == {
+    finding = findings["dead-letter-retention"]
+    says(finding.pop("what"), "dead letters", "1h", "orders", "4d")
+    says(finding.pop("change"), "dead letters", "longer")
+    assert finding == {
         "severity": "problem",
         "check": "dead-letter-retention",
         "queue": "dead",
-        "what": "keeps messages for 1h, orders for 4d: dead letters expire before they are looked at",
-        "change": "keep dead letters for longer than messages of their source",
         "command": "penstock queue set dead --retention 14d",
     }
-    fresh.done(*shlex.split(findings["dead-letter-retention"]["command"])[1:])
+    fresh.done(*shlex.split(finding["command"])[1:])
     assert fresh("doctor", "orders", "dead").exit_code == 0
 
 
@@ -258,7 +260,7 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
     with ServerProcess("--data", str(tmp_path / "data"), "--disk-warning", "1000000GB") as running:
         result = CommandLine(running.url)("doctor")
     assert result.exit_code == 1
-    assert "warning  the disk is nearly full: " in result.output and " are free [disk]" in result.output
+    assert re.search(r"^warning  .*disk.* full.* free \[disk\]$", result.output, re.M)
     assert "[unencrypted]" in result.output
 
 
@@ -292,7 +294,7 @@ def test_against_amazon_sqs_settings_are_looked_at(penstock: CommandLine) -> Non
 def test_a_server_that_does_not_answer_is_a_problem() -> None:
     result = CommandLine("http://127.0.0.1:1")("doctor")
     assert result.exit_code == 3
-    assert "problem  no answer from http://127.0.0.1:1" in result.output
+    says(result.output, "problem", "http://127.0.0.1:1")
     assert "endpoint from: AWS_ENDPOINT_URL" in result.output
 
 
@@ -321,12 +323,13 @@ def test_a_user_who_may_only_look(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_does_not_exist(penstock: CommandLine) -> None:
-    assert 'there is no queue "nothing"' in penstock.failed("doctor", "nothing", code=1)
+    says(penstock.failed("doctor", "nothing", code=1), 'no queue "nothing"')
 
 
 def test_a_check_that_does_not_exist_cannot_be_ignored(penstock: CommandLine) -> None:
     result = penstock("doctor", "--ignore", "short-poling")
-    assert result.exit_code == 2 and "'short-poling' is not one of 'no-dead-letter-queue'" in result.stderr
+    assert result.exit_code == 2
+    says(result.stderr, "'short-poling'", "'no-dead-letter-queue'")
 
 
 def test_all_checks_are_documented() -> None:

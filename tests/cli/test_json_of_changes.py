@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.identity_commands import HOME, QUEUE, IdentityCommands
-from identities import allow, document
 from penstock.cli import main
+from support.identities import allow, document
 
 
 @pytest.fixture

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_queue
 from penstock.cli.messages import admin_queue, load
+from penstock.cli.messages.sending import send_all
+from support.command_line import CommandLine
+from support.texts import says
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -89,7 +91,6 @@ def test_a_load_goes_on_after_an_interruption(
 ) -> None:
     queue = new_queue(penstock)
     file = written(tmp_path / "load.jsonl", *({"body": str(n)} for n in range(1, 36)))
-    send_all = load.send_all
 
     def interrupted(*arguments: Any) -> Any:
         for n, batch in enumerate(send_all(*arguments)):
@@ -100,10 +101,10 @@ def test_a_load_goes_on_after_an_interruption(
     monkeypatch.setattr(load, "send_all", interrupted)
     assert penstock("load", queue, file).exit_code == 130
     monkeypatch.setattr(load, "send_all", send_all)
-    assert "another file, or into" in penstock.failed("load", new_queue(penstock), file, code=2)
+    says(penstock.failed("load", new_queue(penstock), file, code=2), "another file", f"{file}.loaded")
     result = penstock("load", queue, file)
     assert (result.exit_code, result.stdout) == (0, "sent 15 messages\n")
-    assert result.stderr == f'going on after line 20: remove "{file}.loaded" to load all lines\n'
+    says(result.stderr, "after line 20", "remove", f"{file}.loaded")
     assert bodies(penstock, queue) == [str(n) for n in range(1, 36)]
     assert not Path(f"{file}.loaded").exists()
 
@@ -129,9 +130,33 @@ def test_lines_that_cannot_be_sent(penstock: CommandLine, tmp_path: Path) -> Non
     lines = result.stderr.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["line 2", "line 3", "line 4", "line 5", "penstock"]
     assert "not JSON" in lines[0] and '"body"' in lines[1] and '"a"' in lines[2] and "901" in lines[3]
-    assert lines[4] == "penstock: 4 lines were refused"
+    says(lines[4], "4 lines", "refused")
     assert errors.read_text().splitlines() == bad
     assert bodies(penstock, queue) == ["1", '{"a": 2}']
+
+
+def test_no_line_ends_a_load(penstock: CommandLine, tmp_path: Path) -> None:
+    """Lines for which SQS would refuse the whole request are refused beforehand, each with its number."""
+    queue = new_queue(penstock)
+    wrong = ["1e400", "NaN", "-1", "0.5", "true", '"soon"', "9" * 400, "[]", "{}"]
+    bad = [f'{{"body": "x", "delay_s": {value}}}' for value in wrong]
+    bad += [f'{{"body": "x", "attributes": {value}}}' for value in ("[]", "0", '""', "false", '{"a": 1e400}')]
+    bad += [f'{{"body": "x", "attributes": {{"a": {"9" * 400}}}}}']
+    bad += [f'{{"body": "x", "{name}": 5}}' for name in ("group", "dedup_id", "trace")]
+    bad += ['{"body": [1e400]}', json.dumps({"body": "ä" * 524_289})]
+    bad += [json.dumps({"body": "x", "attributes": {"a": "x" * 1_048_576}})]
+    good = [
+        {"body": "x" * 1_048_576},
+        {"body": "z", "delay_s": None, "attributes": None},
+        {"body": "y", "delay_s": 0.0},
+    ]
+    offenders = []
+    for line in bad:
+        result = penstock("load", queue, written(tmp_path / "f", {"body": "first"}, line, {"body": "last"}))
+        if (result.exit_code, result.stdout) != (1, "sent 2 messages\n") or "line 2: " not in result.stderr:
+            offenders.append((line[:60], result.output[:200]))
+    assert offenders == []
+    assert penstock.done("load", queue, written(tmp_path / "g", *good)) == "sent 3 messages\n"
 
 
 def test_members_of_a_line(penstock: CommandLine, tmp_path: Path) -> None:
@@ -144,6 +169,31 @@ def test_members_of_a_line(penstock: CommandLine, tmp_path: Path) -> None:
     assert message["attributes"] == {
         "a": {"type": "String", "value": "b"}, "n": {"type": "Number", "value": "3"}
     }  # fmt: skip
+
+
+def test_lines_that_are_nested_too_deeply_are_refused(penstock: CommandLine, tmp_path: Path) -> None:
+    queue = new_queue(penstock)
+    members = ("body", "group", "delay_s", "other", "attributes", "trace")
+    lines = [
+        f'{{"body": "x", "{member}": {"[" * depth}{"]" * depth}}}'
+        for member in members
+        for depth in (500, 950, 985, 995, 100_000)
+    ]
+    file = written(tmp_path / "f", {"body": "first"}, *lines, {"body": "last"})
+    result = penstock("load", queue, file, "--errors", str(tmp_path / "refused"))
+    assert result.exit_code == 1, result.output
+    says(result.stderr, "line 6", "JSON", "nested")
+    assert {"first", "last"} <= set(bodies(penstock, queue))
+
+
+def test_a_dump_in_a_terminal_does_not_control_it(penstock: CommandLine) -> None:
+    queue, body = new_queue(penstock), "a\x9b2J\u202e\x85\x7fä\U000e0001"
+    penstock.sqs("SendMessage", queue, MessageBody=body)
+    code, printed = penstock.in_terminal("dump", queue, "-")
+    line = printed[printed.index("{") : printed.rindex("}") + 1]
+    assert code == 0 and line.isprintable() and json.loads(line)["body"] == body
+    in_a_pipe = penstock.done("dump", queue, "-")
+    assert "\u202e" in in_a_pipe and json.loads(in_a_pipe)["body"] == body
 
 
 def test_load_into_a_fifo_queue(penstock: CommandLine, tmp_path: Path) -> None:

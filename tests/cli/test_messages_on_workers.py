@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import CommandLine
 from cli.queues_for_commands import bodies, new_pair, new_queue
-from e2e.process import ServerProcess
-from e2e.waiting import until
+from support.command_line import CommandLine
+from support.process import ServerProcess
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")

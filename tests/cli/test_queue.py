@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 
-from cli.command_line import COLOURS, CommandLine
-from identities import allow, document
+from support.command_line import COLOURS, CommandLine
+from support.identities import allow, document
+from support.texts import says
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 
@@ -99,9 +101,7 @@ def test_ls_of_amazon_shows_what_it_tells(amazon: CommandLine) -> None:
     heading, orders, *_ = rows(amazon.done("queue", "ls"))
     assert heading == ["NAME", "KIND", "VISIBLE", "IN FLIGHT", "DELAYED", "DEAD LETTERS TO"]
     assert orders == ["orders", "standard", "2", "1", "0", "orders-dlq"]
-    assert amazon.failed("queue", "ls", "--sort", "age", code=2) == (
-        "sorting by age needs Penstock: Amazon SQS does not tell it"
-    )
+    says(amazon.failed("queue", "ls", "--sort", "age", code=2), "sorting", "age", "Penstock")
 
 
 def test_ls_without_queues(as_root: CommandLine) -> None:
@@ -227,26 +227,32 @@ def test_set(penstock: CommandLine, amazon: CommandLine) -> None:
     changed = penstock.json("queue", "set", "orders", "--no-dead-letter-queue")
     assert changed["attributes"] == {"RedrivePolicy": ""}
     assert "dead_letter_queue" not in penstock.json("queue", "show", "orders")
-    assert penstock.failed("queue", "set", "orders", "--max-receives", "9", code=2) == (
-        "orders has no dead-letter queue yet: give --dead-letter-queue, too"
+    says(
+        penstock.failed("queue", "set", "orders", "--max-receives", "9", code=2),
+        "orders",
+        "--dead-letter-queue",
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["create", "x", "--max-receives", "3"], "--dead-letter-queue and --max-receives are given together"),
-        (["create", "x", "--visibility", "soon"], '"soon" is not a duration: expected for example 30s'),
-        (["create", "x", "--tag", "alone"], '"alone" has no "="'),
-        (["create", "x", "--policy", "/nowhere"], "does not exist"),
-        (["set", "orders"], "nothing to change: give an attribute or a tag"),
-        (["set", "orders", "--no-dead-letter-queue", "--max-receives", "3"], "goes with neither"),
-        (["stat", "orders", "colour"], "'colour' is not one of"),
+        (["create", "x", "--max-receives", "3"], "--dead-letter-queue --max-receives together"),
+        (["create", "x", "--visibility", "soon"], '"soon" duration 30s'),
+        (["create", "x", "--tag", "alone"], '"alone" "="'),
+        (["create", "x", "--policy", "/nowhere"], "/nowhere not exist"),
+        (["set", "orders"], "nothing attribute tag"),
+        (
+            ["set", "orders", "--no-dead-letter-queue", "--max-receives", "3"],
+            "--no-dead-letter-queue neither",
+        ),
+        (["stat", "orders", "colour"], "'colour' not one"),
     ],
 )
 def test_wrong_usage(penstock: CommandLine, arguments: list[str], problem: str) -> None:
     result = penstock("queue", *arguments)
-    assert result.exit_code == 2 and problem in " ".join(result.stderr.split())
+    assert result.exit_code == 2
+    says(result.stderr, *problem.split())
 
 
 def test_what_the_server_refuses(penstock: CommandLine, amazon: CommandLine) -> None:
@@ -254,11 +260,26 @@ def test_what_the_server_refuses(penstock: CommandLine, amazon: CommandLine) -> 
     assert "InvalidAttributeValue" in penstock.failed("queue", "set", "orders", "--delay", "1h")
     for server in (penstock, amazon):
         for command in ("show", "stat", "purge", "delete"):
-            assert server.failed("queue", command, "nothing") == (
-                f'there is no queue "nothing" in us-east-1 of {server.endpoint}'
-            )
-    missing = ("queue", "create", "x", "--dead-letter-queue", "nothing", "--max-receives", "1")
-    assert 'there is no queue "nothing"' in penstock.failed(*missing)
+            missing = server.failed("queue", command, "nothing")
+            says(missing, 'no queue "nothing"', "default region", server.endpoint)
+    create = ("queue", "create", "x", "--dead-letter-queue", "nothing", "--max-receives", "1")
+    says(penstock.failed(*create), 'no queue "nothing"')
+
+
+def test_regions_of_an_open_server(penstock: CommandLine) -> None:
+    """Without keys, too: AWS SDKs find a queue where a command has made it."""
+    created = penstock.done("queue", "create", "here", "--region", "eu-west-1").strip()
+    assert created == f"{penstock.endpoint}/000000000000/here"
+    with_keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
+    for environment in ({"AWS_REGION": "eu-west-1"}, {"AWS_DEFAULT_REGION": "eu-west-1"}, with_keys):
+        (queue,) = penstock.json_lines("queue", "ls", "here", **environment)
+        assert (queue["region"], queue["account"]) == ("eu-west-1", "000000000000")
+        assert penstock.json_lines("message", "ls", "here", **environment) == []
+    assert penstock.json_lines("queue", "ls", "here", "--region", "ap-south-1") == []
+    elsewhere = penstock.failed("message", "ls", "here", AWS_REGION="ap-south-1")
+    says(elsewhere, 'no queue "here"', "ap-south-1", penstock.endpoint)
+    assert 'invalid region "EU"' in penstock.failed("queue", "ls", "--region", "EU", code=2)
+    assert penstock.done("queue", "delete", "here", "--region", "eu-west-1", "--yes")
 
 
 # -- purge and delete --------------------------------------------------------------------------------------------
@@ -279,17 +300,17 @@ def test_purge_asks(penstock: CommandLine) -> None:
 def test_an_interrupted_question_changes_nothing(penstock: CommandLine) -> None:
     process = penstock.spawn("queue", "purge", "orders")
     process.expect(r"\[y/N\]: ")
-    process.sendintr()
-    process.wait()
-    assert process.exitstatus == 130
+    for _ in range(3):  # Python misses a signal that comes just before it begins to wait for a line
+        process.sendintr()
+        if process.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=10) == 0:
+            break
     process.close()
+    assert process.exitstatus == 130
     assert penstock.done("queue", "stat", "orders", "visible") == "2\n"
 
 
 def test_purge_without_a_terminal_needs_yes(penstock: CommandLine, amazon: CommandLine) -> None:
-    assert penstock.failed("queue", "purge", "orders", code=2) == (
-        "Delete 3 messages of orders? Give --yes to do it without being asked."
-    )
+    says(penstock.failed("queue", "purge", "orders", code=2), "Delete 3 messages", "orders", "--yes")
     assert amazon.json("queue", "purge", "orders", "--yes") == {
         "name": "orders", "purged": True, "visible": 2, "in_flight": 1, "delayed": 0,
     }  # fmt: skip
@@ -298,7 +319,7 @@ def test_purge_without_a_terminal_needs_yes(penstock: CommandLine, amazon: Comma
 def test_delete(penstock: CommandLine) -> None:
     result = penstock("queue", "delete", "orders-dlq", "--yes")
     assert result.stdout == "deleted orders-dlq with 1 message\n"
-    assert result.stderr == "orders-dlq is the dead-letter queue of orders\n"
+    says(result.stderr, "orders-dlq", "dead-letter queue of orders")
     assert penstock.done("queue", "ls", "--names", "orders").split() == ["orders"]
     assert penstock.json("queue", "delete", "orders", "--yes")["deleted"]
 
@@ -327,7 +348,8 @@ def test_without_the_admin_api_sqs_is_asked(as_root: CommandLine, as_reader: Com
     as_root.done("queue", "create", "shared")
     result = as_reader("queue", "ls")
     assert rows(result.stdout)[1] == ["shared", "standard", "0", "0", "0", "-"]
-    assert "penstock:listqueues" in result.stderr.lower() and "Showing what SQS tells" in result.stderr
+    says(result.stderr, "penstock:ListQueues", "SQS")
+    says(result.stderr, "penstock policy attach penstock-read-only --user reader")
     assert result.stderr.count("\n") == 1
     as_root.done("queue", "delete", "shared", "--yes")
 
@@ -336,7 +358,8 @@ def test_no_keys(as_root: CommandLine) -> None:
     anonymous = CommandLine(as_root.endpoint)
     for command in ("ls", "create"):
         problem = anonymous.failed("queue", command, "x")
-        assert problem.startswith("AccessDenied") and "No keys were found: set AWS_ACCESS_KEY_ID" in problem
+        assert problem.startswith("AccessDenied")
+        says(problem, "AWS_ACCESS_KEY_ID")
 
 
 # -- scale -------------------------------------------------------------------------------------------------------

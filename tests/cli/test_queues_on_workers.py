@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import CommandLine
-from e2e.process import ServerProcess
+from support.command_line import CommandLine
+from support.process import ServerProcess
 
 NAMES = [f"orders-{number}" for number in range(6)]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import CommandLine
-from e2e.process import ServerProcess
+from support.command_line import CommandLine
+from support.process import ServerProcess
+from support.texts import says
 
 
 def printed(penstock: CommandLine, *arguments: str) -> Any:
@@ -33,7 +34,7 @@ def server(request: pytest.FixtureRequest, penstock: CommandLine) -> CommandLine
 @pytest.fixture
 def queue(server: CommandLine, request: pytest.FixtureRequest) -> str:
     """With a dead-letter queue, and the four test messages."""
-    name = request.node.originalname
+    name: str = request.node.originalname
     server.done("queue", "create", f"{name}-dlq")
     server.done("queue", "create", name, "--dead-letter-queue", f"{name}-dlq", "--max-receives", "5")
     assert list(printed(server, "et", name)["successes"]) == ["A-101", "A-202", "A-303", "A-404"]
@@ -96,7 +97,7 @@ def test_errors_are_one_line(penstock: CommandLine) -> None:
     penstock.done("queue", "create", "plain-errors")
     assert penstock.failed("get", "plain-errors", "A-101") == "message not found, ID: A-101"
     assert penstock.failed("receive", "plain-errors") == "Cannot proceed, queue is empty."
-    assert 'there is no queue "nothing"' in penstock.failed("qstat", "nothing")
+    says(penstock.failed("qstat", "nothing"), 'no queue "nothing"')
 
 
 def test_what_amazon_sqs_can_do(amazon: CommandLine, penstock: CommandLine) -> None:
@@ -112,5 +113,5 @@ def test_what_amazon_sqs_can_do(amazon: CommandLine, penstock: CommandLine) -> N
     assert '"total_messages_in_queue": 3' in session and '"total_messages_in_queue_ready": 2' in session
     assert session.count("ERROR: ") == 2  # no message is chosen, and ls
     assert "ERROR: ls needs Penstock" in session
-    assert "by its id needs Penstock" in amazon.failed("get", "plain-amazon", "A-101", code=2)
+    says(amazon.failed("get", "plain-amazon", "A-101", code=2), "id", "Penstock")
     assert printed(amazon, "purge", "plain-amazon", "--yes") == {"successes": None, "failures": None}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.command_line import CommandLine
-from e2e.process import ServerProcess
+from support.command_line import CommandLine
+from support.process import ServerProcess
 
 
 @pytest.fixture(scope="module")

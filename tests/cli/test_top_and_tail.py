@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pexpect
 import pytest
 
-from cli.command_line import CommandLine
 from cli.queues_for_commands import new_pair, new_queue
-from e2e.process import ServerProcess
 from penstock.cli.messages import tail
+from support.command_line import CommandLine
+from support.process import ServerProcess
 
 
 def test_top_once(penstock: CommandLine) -> None:
@@ -45,7 +45,7 @@ def test_top_is_live_in_a_terminal(penstock: CommandLine) -> None:
     top.expect(pexpect.EOF)
     top.close()
     assert top.exitstatus == 0
-    assert top.before.endswith("\x1b[?1049l"), "the screen is as it was before"
+    assert top.before is not None and top.before.endswith("\x1b[?1049l"), "the screen is as it was before"
 
 
 def test_top_ends_with_an_interruption(penstock: CommandLine) -> None:

@@ -15,6 +15,7 @@ import pytest
 from cli.identity_commands import HOME, SEND, IdentityCommands, new_key
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity.file import read_file
+from support.texts import says
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def commands(tmp_path: Path) -> IdentityCommands:
 
 def test_the_first_user_creates_the_file_and_a_root_key(commands: IdentityCommands) -> None:
     result = commands("user", "add", "alice", "--policy", "sqs-full-access")
-    assert f"created the root key {commands.key_path}" in result.stderr
+    says(result.stderr, "root key", str(commands.key_path))
     key, secret = new_key(result.stdout)
     for path in (commands.path, commands.key_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -47,7 +48,7 @@ def test_the_root_key_is_created_once(commands: IdentityCommands) -> None:
     commands.user("alice")
     before = commands.key_path.read_bytes()
     result = commands("user", "add", "bob")
-    assert "created the root key" not in result.stderr
+    assert str(commands.key_path) not in result.stderr
     assert commands.key_path.read_bytes() == before
 
 
@@ -65,12 +66,8 @@ def test_another_root_key_than_that_of_the_file_is_refused(
 ) -> None:
     key, secret = commands.user("alice")
     before = commands.path.read_text()
-    assert commands.failed(*arguments, PENSTOCK_ROOT_KEY=bytes(32).hex()) == (
-        f"the secret of access key {key} cannot be decrypted: it was encrypted with another root key, or changed "
-        "since. "
-        "Nothing was written: give the root key that encrypts the file; if it is lost, docs/authentication.md says "
-        "how to start over"
-    )
+    line = commands.failed(*arguments, PENSTOCK_ROOT_KEY=bytes(32).hex())
+    says(line, key, "another root key", "Nothing was written", "docs/authentication.md")
     assert commands.path.read_text() == before
     assert commands.credentials().directory.secret(key, None) == secret
 
@@ -99,8 +96,8 @@ def test_starting_over_after_the_root_key_was_lost(commands: IdentityCommands) -
 
 
 def test_a_user_without_a_policy_gets_a_hint(commands: IdentityCommands) -> None:
-    assert "alice has no policies yet" in commands("user", "add", "alice").stderr
-    assert "may do nothing" not in commands("user", "add", "bob", "--policy", "sqs-send").stderr
+    says(commands("user", "add", "alice").stderr, "alice", "no policies")
+    assert "no policies" not in commands("user", "add", "bob", "--policy", "sqs-send").stderr
 
 
 def test_accounts_tags_and_policy_files(commands: IdentityCommands) -> None:
@@ -119,9 +116,7 @@ def test_root(commands: IdentityCommands) -> None:
     directory = commands.credentials().directory
     assert directory.secret(key, None) == secret
     assert directory.principal(key, None).kind == "root"
-    assert "has a key already: create another with penstock user rotate" in commands.failed(
-        "user", "add", "root"
-    )
+    says(commands.failed("user", "add", "root"), "key already", "penstock user rotate")
 
 
 def test_a_key_that_clients_already_have(commands: IdentityCommands) -> None:
@@ -135,70 +130,61 @@ def test_a_key_that_clients_already_have(commands: IdentityCommands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "secret", "line"),
+    ("key", "secret", "words"),
     [
-        ("AKIAIOSFODNN7EXAMPLE", "", "no secret was given on standard input"),
-        ("ASIAEXAMPLE", "x", "ASIAEXAMPLE is the key of a session: those are not stored in the file"),
-        ("AKIA", "x y", "invalid secret: expected no spaces"),
-        ("AKIA", "x\x1b[2J", "invalid secret: expected printable characters only"),
-        ("AKIA", b"\xff\xfe", "the secret on standard input is not UTF-8 text"),
-        ("A/B", "x", 'invalid access key "A/B": expected 4 to 128 letters and digits'),
+        ("AKIAIOSFODNN7EXAMPLE", "", "no secret standard input"),
+        ("ASIAEXAMPLE", "x", "ASIAEXAMPLE session"),
+        ("AKIA", "x y", "invalid secret spaces"),
+        ("AKIA", "x\x1b[2J", "invalid secret printable"),
+        ("AKIA", b"\xff\xfe", "secret standard input not UTF-8"),
+        ("A/B", "x", 'invalid access key "A/B" 4 128 letters digits'),
     ],
 )  # fmt: skip
 def test_keys_that_cannot_be_imported(
-    commands: IdentityCommands, key: str, secret: str | bytes, line: str
+    commands: IdentityCommands, key: str, secret: str | bytes, words: str
 ) -> None:
     result = commands("user", "add", "alice", "--key", key, given=secret)
     assert result.exit_code == 2
-    assert result.stderr.splitlines() == [f"penstock: {line}"]
+    assert result.stderr.startswith("penstock: ") and result.stderr.count("\n") == 1
+    says(result.stderr, *words.split())
     assert not commands.path.exists() and not commands.key_path.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "words"),
     [
-        (["user", "add", "alice"], f'user "alice" exists already in account {HOME}'),
-        (
-            ["user", "add", "a b"],
-            'invalid name of a user, "a b": expected letters, digits and any of _+=,.@- , 64 at most',
-        ),
-        (["user", "add", "bob", "--account", "1"], 'invalid value "1" for --account: expected twelve digits'),
-        (["user", "add", "bob", "--tag", "x"], 'invalid value "x" for --tag: expected KEY=VALUE'),
-        (
-            ["user", "add", "bob", "--policy", "nonsense"],
-            'there is no policy "nonsense": see penstock policy list',
-        ),
-        (
-            ["user", "add", "bob", "--policy", "/nowhere.json"],
-            'cannot read "/nowhere.json": No such file or directory',
-        ),
-        (["user", "show", "bob"], 'there is no user "bob": see penstock user list'),
-        (["user", "rotate", "alice", "--finish"], '"alice" has no older key to retire'),
-        (["user", "rotate", "alice", "--retire", "AKIAX"], '"alice" has no key AKIAX'),
+        (["user", "add", "alice"], f'"alice" exists already {HOME}'),
+        (["user", "add", "a b"], 'invalid name user "a b" letters digits _+=,.@- 64'),
+        (["user", "add", "bob", "--account", "1"], 'invalid "1" --account twelve digits'),
+        (["user", "add", "bob", "--tag", "x"], 'invalid "x" --tag KEY=VALUE'),
+        (["user", "add", "bob", "--policy", "nonsense"], 'no policy "nonsense" penstock list'),
+        (["user", "add", "bob", "--policy", "/nowhere.json"], "/nowhere.json No such file"),
+        (["user", "show", "bob"], 'no user "bob" penstock list'),
+        (["user", "rotate", "alice", "--finish"], '"alice" no older key'),
+        (["user", "rotate", "alice", "--retire", "AKIAX"], '"alice" no key AKIAX'),
         (
             ["user", "rotate", "alice", "--finish", "--retire", "AKIAX"],
-            "give one of --finish, --retire, --deactivate, --activate",
+            "one --finish --retire --deactivate --activate",
         ),
-        (["user", "add", "bob", "--config", "/nowhere"],
-         'cannot read the config file "/nowhere" (--config): No such file or directory'),
-        (["user", "add", "bob", "--tag", "x=\udcff"], "an argument is not UTF-8 text: 'x=\\udcff'"),
-        (["role", "add", "b", "--trust", "alice", "--tag", "\udcff=x"], "an argument is not UTF-8 text: '\\udcff=x'"),
-        (["role", "show", "x"], 'there is no role "x": see penstock role list'),
+        (["user", "add", "bob", "--config", "/nowhere"], "config file /nowhere --config No such file"),
+        (["user", "add", "bob", "--tag", "x=\udcff"], "argument UTF-8 'x=\\udcff'"),
+        (["role", "add", "b", "--trust", "alice", "--tag", "\udcff=x"], "argument UTF-8 '\\udcff=x'"),
+        (["role", "show", "x"], 'no role "x" penstock list'),
     ],
 )  # fmt: skip
 def test_errors_are_one_line_and_change_nothing(
-    commands: IdentityCommands, arguments: list[str], line: str
+    commands: IdentityCommands, arguments: list[str], words: str
 ) -> None:
     commands.user("alice")
     before = commands.path.read_text()
-    assert commands.failed(*arguments) == line
+    says(commands.failed(*arguments), *words.split())
     assert commands.path.read_text() == before
 
 
 def test_a_file_that_others_may_read_is_refused(commands: IdentityCommands) -> None:
     commands.user("alice")
     commands.path.chmod(0o644)
-    assert "other users have access to it: run chmod 6" in commands.failed("user", "list")
+    assert re.search(f"{commands.path}.*chmod 6", commands.failed("user", "list"))
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -230,9 +216,7 @@ def test_list_and_show_hold_no_secret(commands: IdentityCommands) -> None:
 def test_a_name_in_two_accounts_needs_the_account(commands: IdentityCommands) -> None:
     commands.user("alice")
     commands.user("alice", "--account", "111122223333")
-    assert commands.failed("user", "show", "alice") == (
-        f'user "alice" is in the accounts {HOME}, 111122223333: choose one with --account'
-    )
+    says(commands.failed("user", "show", "alice"), '"alice"', HOME, "111122223333", "--account")
     assert "111122223333:user/alice" in commands.done("user", "show", "alice", "--account", "111122223333")
 
 
@@ -258,9 +242,7 @@ def test_deactivating_activating_and_retiring_one_key(commands: IdentityCommands
     assert commands.done("user", "rotate", "alice", "--deactivate", key) == f"{key} is inactive\n"
     with pytest.raises(AuthenticationError):
         commands.credentials().directory.secret(key, None)
-    assert (
-        commands.failed("env", "alice") == '"alice" has no active key: create one with penstock user rotate'
-    )
+    says(commands.failed("env", "alice"), '"alice"', "no active key", "penstock user rotate")
     commands.done("user", "rotate", "alice", "--activate", key)
     assert commands.credentials().directory.secret(key, None) == secret
     commands.done("user", "rotate", "alice", "--retire", key)
@@ -282,9 +264,7 @@ def test_finishing_does_not_leave_an_inactive_key_alone(commands: IdentityComman
     commands.user("alice")
     key, _ = new_key(commands.done("user", "rotate", "alice"))
     commands.done("user", "rotate", "alice", "--deactivate", key)
-    assert commands.failed("user", "rotate", "alice", "--finish") == (
-        f"the newest key, {key}, is inactive: activate it first, or use --retire"
-    )
+    says(commands.failed("user", "rotate", "alice", "--finish"), key, "inactive", "--retire")
 
 
 def test_removing_a_user(commands: IdentityCommands) -> None:
@@ -347,11 +327,10 @@ def test_a_trust_policy_from_a_file(commands: IdentityCommands) -> None:
     commands.done("role", "add", "worker", "--trust", file)
     assert trust in commands.done("role", "show", "worker")
     for more in (["--external-id", "x"], ["--allow-tags"], ["--trust", "alice"]):
-        assert commands.failed("role", "add", "other", "--trust", file, *more) == (
-            "a trust policy in a file is complete: give --trust once, and neither --external-id nor --allow-tags"
-        )
+        refused = commands.failed("role", "add", "other", "--trust", file, *more)
+        says(refused, "--trust once", "--external-id", "--allow-tags")
     bad = commands.file("bad.json", SEND)
-    assert f'"{bad}" is not a valid trust policy: ' in commands.failed("role", "add", "other", "--trust", bad)
+    says(commands.failed("role", "add", "other", "--trust", bad), f'"{bad}"', "not a valid trust policy")
 
 
 # -- env -----------------------------------------------------------------------------------------------------
@@ -408,6 +387,6 @@ def test_env_as_json_takes_the_newest_active_key(commands: IdentityCommands) -> 
 def test_env_needs_the_right_root_key(commands: IdentityCommands) -> None:
     commands.user("alice")
     line = commands.failed("env", "alice", PENSTOCK_ROOT_KEY=bytes(32).hex())
-    assert line.endswith("cannot be decrypted: it was encrypted with another root key, or changed since")
+    says(line, "another root key")
     commands.key_path.unlink()
-    assert commands.failed("env", "alice").startswith("there is no root key")
+    says(commands.failed("env", "alice"), "no root key")

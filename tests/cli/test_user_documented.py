@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from cli.identity_commands import SEND
-from documents import ROOT, blocks
 from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
 from penstock.auth.identity.file import parse_credentials
 from penstock.auth.identity.principals import check_content
 from penstock.cli import main
+from support.documents import ROOT, blocks
 
 PAGE = ROOT / "docs/authentication.md"
 

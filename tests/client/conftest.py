@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from client.driver import Driver
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 
 @pytest.fixture(scope="package")

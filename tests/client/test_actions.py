@@ -12,7 +12,6 @@ import pytest
 
 from client.driver import Driver
 from client.fake_server import FakeServer, reply
-from e2e.process import ServerProcess
 from penstock.client import (
     ApiError,
     ChecksumMismatch,
@@ -27,7 +26,9 @@ from penstock.client import (
     VisibilityEntry,
 )
 from penstock.client.actions import Actions
+from penstock.client.structs import AttributeValue
 from penstock.services.sqs.actions import ACTIONS
+from support.process import ServerProcess
 
 _numbers = itertools.count()
 
@@ -83,7 +84,13 @@ def test_message_attributes(drive: Driver, server: ServerProcess) -> None:
     async def steps(client: Actions) -> None:
         url = await client.create_queue(new_name())
         own = MessageAttribute("Number.int", string_value="12")
-        values = {"text": "grün", "whole": 7, "part": 0.5, "bytes": b"\x00\xff", "own": own}
+        values: dict[str, AttributeValue] = {
+            "text": "grün",
+            "whole": 7,
+            "part": 0.5,
+            "bytes": b"\x00\xff",
+            "own": own,
+        }
         trace = "Root=1-5759e988-bd862e3fe1be46a994272793"
         await client.send_message(
             url, "x", message_attributes=values, message_system_attributes={"AWSTraceHeader": trace}
@@ -104,16 +111,16 @@ def test_a_value_that_is_no_attribute(drive: Driver, value: object) -> None:
     async def steps(client: Actions) -> None:
         await client.send_message("http://127.0.0.1:1/q", "x", message_attributes={"flag": value})  # type: ignore[dict-item]
 
-    with pytest.raises(TypeError, match="invalid value of the message attribute 'flag': expected str, int"):
+    with pytest.raises(TypeError, match=r"attribute 'flag': .*str, int"):
         drive(steps, "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("body", [b"bytes", None, {"a": 1}])
 def test_a_body_that_is_no_text(drive: Driver, body: Any) -> None:
     async def steps(client: Actions) -> None:
-        with pytest.raises(TypeError, match="invalid body: expected str, not"):
+        with pytest.raises(TypeError, match=r"body: .*str"):
             await client.send_message("http://q/1/q", body)
-        with pytest.raises(TypeError, match="invalid body: expected str, not"):
+        with pytest.raises(TypeError, match=r"body: .*str"):
             await client.send_message_batch("http://q/1/q", [SendEntry(body=body)])
 
     drive(steps, "http://127.0.0.1:1")
@@ -284,9 +291,9 @@ def test_a_message_for_later(drive: Driver, server: ServerProcess) -> None:
         await client.send_at(url, "soon", now + timedelta(seconds=890), message_attributes={"a": 1})
         found = await client.get_queue_attributes(url, ["All"])
         assert found["ApproximateNumberOfMessages"] == found["ApproximateNumberOfMessagesDelayed"] == "1"
-        with pytest.raises(ValueError, match="delayed by at most 900 seconds"):
+        with pytest.raises(ValueError, match="900 seconds"):
             await client.send_at(url, "late", now + timedelta(seconds=1000))
-        with pytest.raises(ValueError, match="has no time zone"):
+        with pytest.raises(ValueError, match="time zone"):
             await client.send_at(url, "when?", datetime(2030, 1, 1))
 
     drive(steps, server.url)

@@ -25,7 +25,7 @@ ANSWER = {
 }  # fmt: skip
 KEYS_WITH_TOKEN = SigningKeys("ASIAEXAMPLE", "secret", "a/token+with=signs")
 
-_MESSAGE = {
+_MESSAGE: dict[str, Any] = {
     "delay_seconds": 3, "message_group_id": "g", "message_deduplication_id": "d",
     "message_attributes": {
         "text": "grün", "number": 1.5, "bytes": b"\x00\xff", "own": MessageAttribute("String.x", string_value="y")

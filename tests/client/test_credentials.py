@@ -116,9 +116,9 @@ def test_a_program_that_prints_keys(
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("print('{}')", "did not print AccessKeyId and SecretAccessKey"),
-        ("print('no JSON')", "did not print AccessKeyId and SecretAccessKey"),
-        ("import sys; sys.exit('the vault is closed')", "credential_process failed: the vault is closed"),
+        ("print('{}')", "AccessKeyId and SecretAccessKey"),
+        ("print('no JSON')", "AccessKeyId and SecretAccessKey"),
+        ("import sys; sys.exit('the vault is closed')", "credential_process.*: the vault is closed"),
     ],
 )
 def test_a_program_that_fails(files: dict[str, str], tmp_path: Path, script: str, problem: str) -> None:
@@ -142,18 +142,16 @@ def test_a_missing_program(files: dict[str, str]) -> None:
 
 
 def test_what_is_not_supported_says_what_to_do(files: dict[str, str]) -> None:
-    with pytest.raises(
-        ProfileError, match=r"uses sso_session.*aws configure export-credentials --profile sso"
-    ):
+    with pytest.raises(ProfileError, match=r"sso_session.*aws configure export-credentials --profile sso"):
         found(files, "sso")
 
 
 def test_a_profile_that_does_not_exist(files: dict[str, str]) -> None:
-    with pytest.raises(ProfileError, match='there is no profile "opps"'):
+    with pytest.raises(ProfileError, match='no profile "opps"'):
         read_profile("opps", files)
 
 
 def test_a_file_that_is_none_of_the_aws_cli(files: dict[str, str]) -> None:
     Path(files["AWS_CONFIG_FILE"]).write_text("region: eu-west-1\n")
-    with pytest.raises(ProfileError, match=r"is not a file of the AWS CLI: expected \[sections\]"):
+    with pytest.raises(ProfileError, match=r"AWS CLI.*\[sections\]"):
         read_profile(None, files)

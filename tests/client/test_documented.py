@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.fake_s3 import FakeS3
-from e2e.process import ServerProcess
 from penstock import client as package
 from penstock.client import Client, LargePayloads, Producer, Retries
 from penstock.client.actions import Actions
 from penstock.client.consumer.retry import Exponential
+from support.fake_s3 import FakeS3
+from support.process import ServerProcess
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES = {name: (FOLDER / f"{name}.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.credentials import ProfileError
+from penstock.client.credentials import PLACEHOLDER_KEYS, ProfileError, SigningKeys
 from penstock.client.endpoint import (
     Context,
     Contexts,
@@ -48,6 +48,28 @@ def test_nothing_is_configured(environment: dict[str, str]) -> None:
     assert find_endpoint(environment=environment) == local
 
 
+def test_a_region_is_signed_for_without_keys(environment: dict[str, str]) -> None:
+    """Only a signature names it. Without one and without keys, the server chooses, as it did before."""
+    asked = [
+        find_endpoint(region="eu-west-1", environment=environment),
+        find_endpoint(environment=environment | {"AWS_REGION": "eu-west-1"}),
+        find_endpoint(environment=environment | {"AWS_DEFAULT_REGION": "eu-west-1"}),
+    ]
+    for found in asked:
+        assert (found.region, found.credentials, found.has_keys) == ("eu-west-1", PLACEHOLDER_KEYS, False)
+        assert found.place == "eu-west-1 of http://127.0.0.1:9324"
+    none = find_endpoint(environment=environment)
+    assert (none.credentials, none.has_keys) == (None, False)
+    assert none.place == "the default region of http://127.0.0.1:9324"
+    assert find_endpoint(profile="prod", environment=environment).has_keys
+
+
+def test_what_is_no_region(environment: dict[str, str]) -> None:
+    for region in ("EU-WEST-1", "eu west", "zürich", "-", "a" * 64, "eu/sqs", "eu\n"):
+        with pytest.raises(EndpointError, match="eu-central-1"):
+            find_endpoint(region=region, environment=environment)
+
+
 def test_contexts_are_stored(contexts: dict[str, str]) -> None:
     assert read_contexts(contexts) == Contexts("staging", {"prod": PROD, "staging": STAGING})
 
@@ -72,7 +94,7 @@ def test_the_order_of_precedence(contexts: dict[str, str]) -> None:
 def test_a_context_gives_region_profile_and_ca(contexts: dict[str, str]) -> None:
     found = find_endpoint(context="prod", environment=contexts | {"AWS_REGION": "ap-south-1"})
     assert (found.region, found.ca_file) == ("eu-central-1", "/etc/prod.pem")
-    assert found.credentials is not None and found.credentials.access_key == "AKIAPROD"
+    assert isinstance(found.credentials, SigningKeys) and found.credentials.access_key == "AKIAPROD"
     assert find_endpoint(context="prod", region="sa-east-1", environment=contexts).region == "sa-east-1"
 
 
@@ -103,14 +125,14 @@ def test_amazon(environment: dict[str, str], region: str, url: str) -> None:
     "url", ["localhost:9324", "ftp://host", "http://", "http://[::1", "http://h:99999", ""]
 )
 def test_what_is_no_url(environment: dict[str, str], url: str) -> None:
-    with pytest.raises(EndpointError, match="is not an endpoint: expected a URL such as"):
+    with pytest.raises(EndpointError, match=r"endpoint: .*URL"):
         find_endpoint(url=url, environment=environment)
 
 
 def test_names_that_do_not_exist(environment: dict[str, str]) -> None:
-    with pytest.raises(EndpointError, match='there is no context "prd": "penstock context ls"'):
+    with pytest.raises(EndpointError, match=r'no context "prd".*"penstock context ls"'):
         find_endpoint(context="prd", environment=environment)
-    with pytest.raises(ProfileError, match='there is no profile "prd"'):
+    with pytest.raises(ProfileError, match='no profile "prd"'):
         find_endpoint(profile="prd", environment=environment)
 
 
@@ -119,5 +141,5 @@ def test_a_damaged_file(environment: dict[str, str], text: str) -> None:
     file = contexts_file(environment)
     file.parent.mkdir()
     file.write_text(text)
-    with pytest.raises(EndpointError, match="is damaged: correct it, or remove it"):
+    with pytest.raises(EndpointError, match=r"damaged.* remove"):
         read_contexts(environment)

@@ -10,7 +10,9 @@ import sys
 import tokenize
 from pathlib import Path
 
-from documents import ROOT
+import pytest
+
+from support.documents import ROOT
 
 EXAMPLES = ROOT / "docs/examples"
 _NOT_COUNTED = (
@@ -39,6 +41,7 @@ def rows() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_orders_on_penstock_pass_their_tests(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "orders_penstock", tmp_path / "orders")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "."]

@@ -15,10 +15,6 @@ import pytest
 
 from client.driver import Driver
 from client.fake_server import FakeServer, reply
-from e2e.process import ServerProcess
-from e2e.secured import Secured
-from e2e.waiting import until
-from identities import HOME
 from penstock.client import ApiError, Client, Forbidden, ProfileError, SyncClient, Unavailable, keys
 from penstock.client.actions import Actions
 from penstock.client.credentials import (
@@ -32,6 +28,11 @@ from penstock.client.credentials import (
 )
 from penstock.client.http.asynchronous import AsyncNetwork
 from penstock.client.keys import CurrentKeys, IssuedKeys
+from support.identities import HOME
+from support.process import ServerProcess
+from support.secured import Secured
+from support.texts import says
+from support.waiting import until
 
 ROLE = "arn:aws:iam::123456789012:role/ops"
 OWN = SigningKeys("AKIAOWN", "own-secret")
@@ -138,7 +139,7 @@ def test_a_web_identity(drive: Driver, clock: SimpleNamespace, tmp_path: Path) -
 
 def test_a_token_that_cannot_be_read(drive: Driver) -> None:
     source = KeysOfWebIdentity(ROLE, "/nowhere/token", sts_url="http://127.0.0.1:1")
-    with pytest.raises(ProfileError, match='cannot read the web identity token "/nowhere/token"'):
+    with pytest.raises(ProfileError, match='token "/nowhere/token"'):
         drive(list_queues, "http://127.0.0.1:1", keys=source)
 
 
@@ -435,18 +436,19 @@ def test_profiles_with_roles(
 @pytest.mark.parametrize(
     ("profile", "problem"),
     [
-        ("machine", "uses credential_source = Ec2InstanceMetadata. Turn it into keys first: eval"),
-        ("device", "uses mfa_serial. Turn it into keys first"),
-        ("alone", "has role_arn without source_profile: name the profile with the keys"),
-        ("keyless", 'there are no keys to assume the role of the profile "keyless" with'),
-        ("ring", 'there are no keys to assume the role of the profile "gnir" with'),
-        ("variables", "there are no keys to assume the role"),
-        ("soon", 'invalid duration_seconds "soon" in the profile "soon": expected seconds'),
+        ("machine", "credential_source = Ec2InstanceMetadata eval"),
+        ("device", "mfa_serial eval"),
+        ("alone", "role_arn without source_profile"),
+        ("keyless", 'no keys role "keyless"'),
+        ("ring", 'no keys role "gnir"'),
+        ("variables", "no keys role"),
+        ("soon", 'invalid duration_seconds "soon" profile seconds'),
     ],
 )
 def test_profiles_that_lead_to_no_keys(tmp_path: Path, profile: str, problem: str) -> None:
-    with pytest.raises(ProfileError, match=re.escape(problem)):
+    with pytest.raises(ProfileError) as refused:
         found(tmp_path, profile)
+    says(str(refused.value), *problem.split())
 
 
 def test_keys_do_not_print_their_secret() -> None:
@@ -495,7 +497,7 @@ def test_commands_use_roles_too(server: ServerProcess, tmp_path: Path) -> None:
         f"[profile other]\nrole_arn = arn:aws:iam::210987654321:role/x\nsource_profile = own\n"
         f"endpoint_url = {server.url}\n"
     )
-    from cli.command_line import CommandLine
+    from support.command_line import CommandLine
 
     commands = CommandLine(server.url, AWS_CONFIG_FILE=str(config))
     commands.done("queue", "create", "of-a-role", "--profile", "other")
@@ -504,6 +506,6 @@ def test_commands_use_roles_too(server: ServerProcess, tmp_path: Path) -> None:
     config.write_text(
         "[profile broken]\nrole_arn = arn:aws:iam::210987654321:role/x\nsource_profile = none\n"
     )
-    assert 'there is no profile "none"' in commands.failed("queue", "ls", "--profile", "broken", code=2)
+    says(commands.failed("queue", "ls", "--profile", "broken", code=2), 'no profile "none"')
     config.write_text("[profile broken]\ncredential_process = /nowhere/program\n")
     assert "credential_process cannot be run" in commands.failed("queue", "ls", "--profile", "broken", code=2)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from client.driver import KEYS, Driver
 from client.fake_server import CLOSE, HANG, FakeServer, reply
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client import Client, Retries, SyncClient, Unavailable
 from penstock.client.actions import Actions
 from penstock.client.http import exchange
+from support.process import ServerProcess
+from support.waiting import until
 
 ONCE = Retries(attempts_max=1)
 PARTS_OF_ANSWERS = [
@@ -88,15 +88,15 @@ def test_a_kept_connection_that_ends_without_an_answer_is_replaced_at_once(drive
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (CLOSE, "the server closed the connection"),
+        (CLOSE, "closed the connection"),
         (reply(body=b"{}", Content_Length="10") + CLOSE, "timed out after"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers is no HTTP server"),
-        (reply(x="a" * 70_000), "the head of the answer has more than 65536 bytes"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no HTTP server"),
+        (reply(x="a" * 70_000), "head .*more than 65536 bytes"),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: " + b"a" * 70_000,
-            "the head of the answer has more than 65536 bytes",
+            "head .*more than 65536 bytes",
         ),
-        (reply(body=b"x" * 70_000), "the answer has more than 65536 bytes"),
+        (reply(body=b"x" * 70_000), "more than 65536 bytes"),
     ],
     ids=["closed", "half", "another protocol", "a large head", "a large trailer", "a large body"],
 )
@@ -108,7 +108,7 @@ def test_no_answer(drive: Driver, monkeypatch: pytest.MonkeyPatch, answer: bytes
 
     with (
         FakeServer(answer) as fake,
-        pytest.raises(Unavailable, match=f"no answer from {fake.url}: {problem}"),
+        pytest.raises(Unavailable, match=f"{fake.url}: .*{problem}"),
     ):
         drive(steps, fake.url, timeout_s=0.5 if "timed out" in problem else 30, retries=ONCE)
 
@@ -171,17 +171,17 @@ def test_a_server_that_cannot_be_reached(drive: Driver) -> None:
     async def steps(client: Actions) -> None:
         await client.list_queues()
 
-    with pytest.raises(Unavailable, match=r"no answer from http://127.0.0.1:1: Connection refused"):
+    with pytest.raises(Unavailable, match=r"http://127.0.0.1:1: Connection refused"):
         drive(steps, "http://127.0.0.1:1", retries=ONCE)
-    with pytest.raises(Unavailable, match=r"no answer from http://nowhere.invalid: .*(known|resolution)"):
+    with pytest.raises(Unavailable, match=r"http://nowhere.invalid: .*(known|resolution)"):
         drive(steps, "http://nowhere.invalid", retries=ONCE)
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])
 def test_settings_that_cannot_be_used(kind: type[Client | SyncClient]) -> None:
-    with pytest.raises(ValueError, match="invalid max_connections 0: expected 1 or more"):
+    with pytest.raises(ValueError, match=r"max_connections 0: .*1 or more"):
         kind(max_connections=0)
-    with pytest.raises(ValueError, match="invalid timeout_s 0: expected more than 0"):
+    with pytest.raises(ValueError, match=r"timeout_s 0: .*more than 0"):
         kind(timeout_s=0)
 
 
@@ -190,7 +190,7 @@ def test_a_client_that_is_closed(drive: Driver) -> None:
         await client._session.close()
         await client.list_queues()
 
-    with FakeServer(reply()) as fake, pytest.raises(Unavailable, match="the client is closed"):
+    with FakeServer(reply()) as fake, pytest.raises(Unavailable, match="client is closed"):
         drive(steps, fake.url)
 
 
@@ -216,9 +216,7 @@ def test_a_request_that_finds_no_free_connection() -> None:
         async with client_of(fake.url, max_connections=1, timeout_s=0.2) as client:
             poll = asyncio.create_task(client.receive_message(Q, wait_time_seconds=20))
             await asyncio.to_thread(fake.waiting.acquire)
-            with pytest.raises(
-                Unavailable, match=r"all 1 connections were in use for 0\.2 seconds: raise max_con"
-            ):
+            with pytest.raises(Unavailable, match=r"all 1 connections.* 0\.2 seconds.*max_connections"):
                 await client.list_queues()
             poll.cancel()
 
@@ -344,7 +342,7 @@ def test_a_client_of_another_event_loop() -> None:
             await client.list_queues()
 
         asyncio.run(use())
-        with pytest.raises(RuntimeError, match="belongs to another event loop"):
+        with pytest.raises(RuntimeError, match="another event loop"):
             asyncio.run(use())
 
 
@@ -366,7 +364,7 @@ def test_threads_share_a_limited_number_of_connections() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(fake.requests) == 160 and fake.connections == 3
+        assert len(fake.requests) == 160 and fake.connections <= 3
 
 
 def test_a_thread_that_finds_no_free_connection() -> None:
@@ -375,13 +373,13 @@ def test_a_thread_that_finds_no_free_connection() -> None:
     ) as client:  # fmt: skip
 
         def poll() -> None:
-            with pytest.raises(Unavailable, match="the server closed the connection"):
+            with pytest.raises(Unavailable, match="closed the connection"):
                 client.receive_message(Q, wait_time_seconds=5)
 
         thread = threading.Thread(target=poll)
         thread.start()
         fake.waiting.acquire()
-        with pytest.raises(Unavailable, match="all 1 connections were in use"):
+        with pytest.raises(Unavailable, match="all 1 connections"):
             client.list_queues()
         fake.close_connections()
         thread.join()

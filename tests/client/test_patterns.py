@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from client.consumer.test_documented import PATIENCE_S, Reader
-from documents import ROOT, blocks
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client import SyncClient
+from support.documents import ROOT, blocks
+from support.process import ServerProcess
+from support.waiting import until
 
 PAGES = sorted((ROOT / "docs/patterns").glob("*.md"))
 TUTORIAL = ROOT / "docs/tutorial.md"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.fake_s3 import FakeS3
 from penstock.client.payload_stores import (
     DirectoryStore,
     PayloadError,
@@ -17,6 +17,7 @@ from penstock.client.payload_stores import (
     Pointer,
     S3Store,
 )
+from support.fake_s3 import FakeS3
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,46 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_payloads_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store, shared = DirectoryStore(tmp_path / "a/b"), DirectoryStore(tmp_path / "g", for_group=True)
+        names = [store.put(b"tea").key, shared.put(b"tea").key]
+    finally:
+        os.umask(before)
+    modes = [mode(tmp_path / "a/b"), mode(tmp_path / "a/b" / names[0])]
+    assert modes == [0o700, 0o600]
+    assert [mode(tmp_path / "g"), mode(tmp_path / "g" / names[1])] == [0o770, 0o640]
+
+
+def test_a_group_shares_payloads_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        key = DirectoryStore(tmp_path / "g", for_group=True).put(b"tea").key
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / "g"), mode(tmp_path / "g" / key)] == [0o770, 0o640]
+
+
+def test_only_regular_files_are_payloads(tmp_path: Path) -> None:
+    """Whoever may write to the directory could lead a reader elsewhere, or keep it waiting for ever."""
+    (tmp_path / "secret").write_text("tea")
+    store = DirectoryStore(tmp_path / "payloads", bucket="mine")
+    (tmp_path / "payloads/link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "payloads/pipe")
+    (tmp_path / "payloads/folder").mkdir()
+    for name in ("link", "pipe", "folder"):
+        with pytest.raises(PayloadMissing, match="not a regular file"):
+            store.get(Pointer("mine", name))
+    store.delete(Pointer("mine", "link"))
+    assert (tmp_path / "secret").exists()
+    assert store.delete_older_than(-3600) == 0
+
+
 def test_old_payloads_can_be_deleted(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     old, new = store.put(b"old"), store.put(b"new")
@@ -96,6 +137,37 @@ def test_s3_reads_the_buckets_that_it_may(s3: FakeS3) -> None:
     store = S3Store("mine", client=s3.client(), key_prefix="orders/", also_reads=["theirs"])
     assert store.get(Pointer("theirs", "tea")) == b"green"
     assert store.put(b"black").key.startswith("orders/")
+
+
+def test_s3_touches_only_keys_with_its_prefix(s3: FakeS3) -> None:
+    """AWS's extended clients have the same setting; without it their keys are UUIDs."""
+    own, others = (
+        ["orders/1", "orders/eu/2"],
+        ["invoices/3", "orders", "5c0f0b1e", "orders/../invoices/3", ""],
+    )
+    s3.objects.update({f"shared/{key}": b"tea" for key in own + others})
+    store = S3Store("shared", client=s3.client(), key_prefix="orders/")
+    for key in others:
+        for act in (store.get, store.delete):
+            with pytest.raises(PayloadMissing, match='begin with "orders/"'):
+                act(Pointer("shared", key))
+    for key in own:
+        assert store.get(Pointer("shared", key)) == b"tea"
+        store.delete(Pointer("shared", key))
+    assert {name for name in s3.objects if name.startswith("shared/")} == {f"shared/{key}" for key in others}
+
+
+def test_s3_reads_a_part_of_a_bucket_that_is_named(s3: FakeS3) -> None:
+    s3.objects.update(
+        {"archive/scans/1": b"tea", "archive/secret": b"tea", "theirs/1": b"tea", "mine/1": b"tea"}
+    )
+    store = S3Store(
+        "mine", client=s3.client(), key_prefix="orders/", also_reads=["archive/scans/", "theirs", "mine"]
+    )
+    for bucket, key in (("archive", "scans/1"), ("theirs", "1"), ("mine", "1")):
+        assert store.get(Pointer(bucket, key)) == b"tea"
+    with pytest.raises(PayloadMissing, match="also_reads"):
+        store.get(Pointer("archive", "secret"))
 
 
 def test_an_unreachable_s3_is_not_a_missing_payload() -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from client.driver import Driver
-from e2e.process import ServerProcess
-from e2e.secured import Secured
 from penstock.client import (
     Client,
     EndpointError,
@@ -25,7 +23,9 @@ from penstock.client import (
 )
 from penstock.client.actions import Actions
 from penstock.client.endpoint import Context, Contexts, write_contexts
-from server.certificates import write_certificate
+from support.certificates import write_certificate
+from support.process import ServerProcess
+from support.secured import Secured
 
 
 async def one_message(client: Actions) -> None:
@@ -70,7 +70,7 @@ def test_tls(drive: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             await client.list_queues()
 
     async def missing(client: Actions) -> None:
-        with pytest.raises(Unavailable, match=r'cannot use "/nowhere.pem" as CA certificates: No such file'):
+        with pytest.raises(Unavailable, match=r'"/nowhere.pem".*CA certificates.*No such file'):
             await client.list_queues()
 
     with ServerProcess(
@@ -161,9 +161,9 @@ def test_server_and_keys_are_found_as_commands_find_them(
 
     asyncio.run(main())
     for kind in (Client, SyncClient):
-        with pytest.raises(EndpointError, match="is not an endpoint"):
+        with pytest.raises(EndpointError, match=r"queues.example.com.*endpoint"):
             kind(endpoint_url="queues.example.com")
-        with pytest.raises(EndpointError, match='there is no context "prod"'):
+        with pytest.raises(EndpointError, match='no context "prod"'):
             kind(context="prod")
 
 

@@ -47,7 +47,8 @@ def check(
     template = RequestTemplate(method, url, headers, keys, "eu-central-1", service)
     head, _, sent_body = template.request(body, NOW.timestamp()).partition(b"\r\n\r\n")
     line, *lines = head.decode().split("\r\n")
-    sent = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in lines)
+    named = (line.partition(": ") for line in lines)
+    sent = {name if colon else name.rstrip(":"): value for name, colon, value in named}
     parts = urlsplit(url)
     assert line == f"{method} {parts.path}{'?' if parts.query else ''}{parts.query} HTTP/1.1"
     assert (sent_body, sent.pop("content-length"), sent["host"]) == (body, str(len(body)), parts.netloc)
@@ -94,16 +95,16 @@ def test_without_keys_nothing_is_signed() -> None:
 
 @pytest.mark.parametrize("path", ["/a b", "/ä", "/a\0"])
 def test_a_target_that_is_not_quoted(path: str) -> None:
-    with pytest.raises(ValueError, match="cannot be sent: quote"):
+    with pytest.raises(ValueError, match="quote"):
         RequestTemplate("GET", f"http://127.0.0.1:9324{path}", {}, KEYS, "us-east-1", "penstock")
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "ä", "a\0"])
 def test_a_header_that_cannot_be_sent(value: str) -> None:
     url = "http://127.0.0.1:9324/"
-    with pytest.raises(ValueError, match="invalid x-note: expected printable ASCII"):
+    with pytest.raises(ValueError, match=r"x-note: .*ASCII"):
         RequestTemplate("GET", url, {"x-note": value}, KEYS, "us-east-1", "penstock")
-    with pytest.raises(ValueError, match="invalid access key: expected printable ASCII"):
+    with pytest.raises(ValueError, match=r"access key: .*ASCII"):
         RequestTemplate("GET", url, {}, KEYS._replace(access_key=value), "us-east-1", "penstock")
     with pytest.raises(ValueError, match="invalid x-amz-security-token"):
         RequestTemplate("GET", url, {}, KEYS._replace(token=value), "us-east-1", "penstock")

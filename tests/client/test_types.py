@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,11 +31,12 @@ async def asynchronous(client: Client) -> None:
 """
 
 
+@pytest.mark.slow
 def test_signatures_are_seen(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(SCRIPT)
     output, problems, code = api.run([
-        "--strict", "--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache"), "--ignore-missing-imports",
-        "--follow-imports", "silent", str(file),
+        "--strict", "--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache/programs"),
+        "--ignore-missing-imports", "--follow-imports", "silent", str(file),
     ])  # fmt: skip
     assert (output, problems, code) == ("Success: no issues found in 1 source file\n", "", 0)

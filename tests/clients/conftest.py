@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clients.java_tools import TARGET
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 PACKAGES = {
     "moto_app": "moto",

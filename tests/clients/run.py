@@ -1,8 +1,9 @@
 """Runs every client against a real server: ``make test-clients``, or some of them: ``ARGS="go rust"``.
 
-A suite whose tool is missing is skipped with the reason. Everything else that does not pass is a failure, also a
-client that cannot be installed and a suite without cases. The results are shown as a table and kept in
-``.clients/results.json``, the output of each suite in ``.clients/NAME.log``; its end is shown after a failure.
+As many suites run at once as there are processors. A suite whose tool is missing is skipped with the reason.
+Everything else that does not pass is a failure, also a client that cannot be installed and a suite without cases. The
+results are shown as a table and kept in ``.clients/results.json``, the output of each suite in ``.clients/NAME.log``;
+its end is shown after a failure.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from reports import Case
 from rich.console import Console
 from rich.table import Table
-from suites import CACHE, SUITES, Suite
 
-from e2e.process import ServerProcess
+from clients.reports import Case
+from clients.suites import CACHE, SUITES, Suite
+from support.process import ServerProcess
 
 COMMAND_S_MAX = 600
 LOG_LINES_SHOWN = 60
@@ -119,9 +121,19 @@ def judge(suite: Suite, version: str, cases: list[Case], code: int) -> Result:
     )
 
 
-def show_log(console: Console, suite: Suite) -> None:
-    lines = (CACHE / f"{suite.name}.log").read_text().splitlines()[-LOG_LINES_SHOWN:]
-    console.print("\n".join(lines), markup=False, highlight=False)
+def try_and_show(console: Console, suite: Suite) -> Result:
+    started = time.monotonic()
+    result = try_client(suite)
+    took = f"{time.monotonic() - started:.0f} s"
+    said = f"{suite.client} {result.version}: {result.result}, {result.cases} cases, {took}"
+    if result.result == "failed":
+        said += "\n" + end_of_log(suite)
+    console.print(said, markup=False, highlight=False)  # in one go: others print, too
+    return result
+
+
+def end_of_log(suite: Suite) -> str:
+    return "\n".join((CACHE / f"{suite.name}.log").read_text().splitlines()[-LOG_LINES_SHOWN:])
 
 
 def show_table(console: Console, results: list[Result]) -> None:
@@ -143,17 +155,18 @@ def main(wanted: list[str]) -> int:
         console.print(f"No such client. There are: {', '.join(suite.client for suite in SUITES)}")
         return 2
     CACHE.mkdir(exist_ok=True)
-    results = []
+
+    def try_those(several: list[Suite]) -> list[Result]:
+        return [try_and_show(console, suite) for suite in several]
+
+    groups: dict[str, list[Suite]] = {}
     for suite in suites:
-        started = time.monotonic()
-        result = try_client(suite)
-        results.append(result)
-        took = f"{time.monotonic() - started:.0f} s"
-        console.print(
-            f"{suite.client} {result.version}: {result.result}, {result.cases} cases, {took}", markup=False
-        )
-        if result.result == "failed":
-            show_log(console, suite)
+        groups.setdefault(suite.alone_in or suite.name, []).append(suite)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        # The largest groups come first, so that none of them is left for the end.
+        tried = threads.map(try_those, sorted(groups.values(), key=len, reverse=True))
+        by_client = {one.client: one for group in tried for one in group}
+    results = [by_client[suite.client] for suite in suites]
     (CACHE / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=2) + "\n")
     show_table(console, results)
     return 1 if any(one.result == "failed" for one in results) else 0

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports import Case, from_cargo, from_go, from_junit
-
-from documents import blocks
+from clients.reports import Case, from_cargo, from_go, from_junit
+from support.documents import blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".clients"
+LOCKED = ROOT / "constraints" / "clients"
 
 Run = Callable[[Sequence[str | Path], Path], str]
 """Run a command in a folder, with time limit and log; gives its output. A failing command is not an error here."""
@@ -52,6 +52,8 @@ class Suite:
     client: str
     tools: tuple[Tool, ...] = ()
     needs_server = True
+    alone_in: str | None = None
+    """Suites that share a folder or the cache of a tool name it here: they run one after the other."""
 
     @property
     def name(self) -> str:
@@ -86,11 +88,17 @@ class PythonSuite(Suite):
     def python(self) -> Path:
         return self.folder / "venv" / "bin" / "python"
 
+    @property
+    def versions(self) -> Path:
+        """The file with the versions of everything that is installed, which ``make lock`` writes."""
+        return LOCKED / f"{self.name}.txt"
+
     def install(self, run: Run) -> None:
         if not self.python.exists():
             run([sys.executable, "-m", "venv", self.folder / "venv"], ROOT)
         pip = (self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        run([*pip, "--editable", ".", "pytest>=8.3,<10", *self.requirements], ROOT)
+        locked = ("--constraint", self.versions) if self.versions.exists() else ()
+        run([*pip, *locked, "--editable", ".", "pytest>=8.3,<10", *self.requirements], ROOT)
 
     def cases(self, run: Run) -> list[Case]:
         report = self.folder / "report.xml"
@@ -122,6 +130,7 @@ class NodeSuite(CopiedSuite):
     client: str
     file: str
     sources = "javascript"
+    alone_in = "npm"
     tools = (Tool("node", ("--version",), (20,)), Tool("npm", ("--version",), (9,)))
 
     def install(self, run: Run) -> None:
@@ -149,6 +158,7 @@ class MavenSuite(CopiedSuite):
     example: str | None = None
     """Of the documents: what is tested."""
     tools = (Tool("java", ("-version",), (17,)), Tool("mvn", ("-version",), (3, 6)))
+    alone_in = "maven"
 
     def maven(self, run: Run, goal: str) -> None:
         run(["mvn", "-B", "-q", f"-Dtarget.directory={self.folder / 'target'}", goal], self.folder)
@@ -176,6 +186,7 @@ class JavaToolSuite(PythonSuite):
     """A library for Java against our client in Python: pytest runs the library as a command."""
 
     tools = MavenSuite.tools
+    alone_in = "maven"
     sources = CACHE / "java_tools"
 
     def install(self, run: Run) -> None:
@@ -237,6 +248,7 @@ class RecipeSuite(CopiedSuite):
     fetch: tuple[str, ...]
     compile: tuple[str, ...]
     versions: tuple[str, str]  # a file, and what its version of Testcontainers looks like
+    alone_in: str | None = None
     needs_server = False
 
     def install(self, run: Run) -> None:
@@ -263,6 +275,7 @@ RECIPES = (
         client="Testcontainers for Java (recipe)",
         sources="recipes/java",
         tools=MavenSuite.tools,
+        alone_in="maven",
         language="java",
         file="src/test/java/OrdersTest.java",
         fetch=("mvn", "-B", "-q", "test-compile", "-Dmaven.test.skip"),
@@ -275,6 +288,7 @@ RECIPES = (
         client="Testcontainers for Node.js (recipe)",
         sources="recipes/javascript",
         tools=NodeSuite.tools,
+        alone_in="npm",
         language="js",
         file="orders.test.js",
         fetch=("npm", "install", "--no-audit", "--no-fund", "--no-package-lock"),
@@ -300,7 +314,10 @@ SUITES: tuple[Suite, ...] = (
     # mapping. Recovery is tested with the version before it.
     PythonSuite("Celery 5.6", "celery", ("celery_app",), ("celery[sqs]>=5.6,<5.7", "kombu[sqs]>=5.6,<5.7")),
     PythonSuite(
-        "Celery", "celery", ("celery_app/test_example.py", "celery_app/test_worker.py"), ("celery[sqs]>=5.7,<6",)
+        "Celery",
+        "celery",
+        ("celery_app/test_example.py", "celery_app/test_speed.py", "celery_app/test_worker.py"),
+        ("celery[sqs]>=5.7,<6",),
     ),
     PythonSuite("FastAPI", "fastapi", ("fastapi_app",), ("fastapi>=0.115,<1", "uvicorn>=0.34,<1", "httpx>=0.28,<1")),
     PythonSuite("Django", "django", ("django_app",), ("django>=5.2,<7",)),

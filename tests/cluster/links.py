@@ -12,7 +12,7 @@ from penstock.cluster.channel import LinkLimits
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import Peers
 from penstock.promise import Promise
-from server.harness import until
+from support.harness import until
 
 SECRET = LinkSecurity(b"a secret that all nodes of a cluster share")
 QUICK = LinkLimits(tick_s=0.05, backoff_s_min=0.01, backoff_s_max=0.05)

@@ -20,7 +20,7 @@ from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.service import Call, Response
-from server.harness import HOME, Client, Dispatched, Received, until
+from support.harness import HOME, Client, Dispatched, Received, until
 
 WAIT = ForwardLimits(wait_s=0.6, pause_s_min=0.01, pause_s_max=0.05)
 

@@ -15,15 +15,15 @@ from types import TracebackType
 import psycopg
 
 from cluster.network import Cable
-from crash.ledger import Ledger
-from crash.load import DEAD, FIFO, PLAIN, Broken, Client, Load, Refused, ServerAddress
-from crash.queues import make_queues, remaining
-from e2e.process import ServerProcess, free_port
 from penstock.names import QueueName, shard_of
 from penstock.store.leases import ClusterView
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer
+from support.ledger import Ledger
+from support.load import DEAD, FIFO, PLAIN, Broken, Client, Load, Refused, ServerAddress
+from support.loaded_queues import make_queues, remaining
+from support.postgres import PostgresServer
+from support.process import ServerProcess, free_port
 
 SHARDS = 6  # the three queues of the load are in three of them
 SERVED_WITHIN_S = 10.0

@@ -19,8 +19,8 @@ from penstock.promise import start
 from penstock.server.cluster import ClusterPlace
 from penstock.server.compose import Parts
 from penstock.server.settings.config import Config
-from server.composed import Server
-from server.harness import until
+from support.composed import Server
+from support.harness import until
 
 ACCOUNT = "111122223333"
 SHARDS = 4

@@ -16,6 +16,7 @@ import random
 from asyncio import events
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Set
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ import msgspec
 
 from penstock.broker.runtime import Done
 from penstock.broker.shard import RecordTable, Shard
+from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.membership import TIMES, Membership, Times
 from penstock.errors import PenstockError, StoreError, StoreLost, StoreRefused, StoreUnknown
 from penstock.limits import Limits
@@ -35,6 +37,7 @@ from penstock.testing.clock import ManualClock
 
 T = TypeVar("T")
 STEP_S = 0.01
+SECRET = b"the secret of the nodes"
 
 
 class Count(msgspec.Struct):
@@ -85,10 +88,12 @@ class SimulatedLeases:
         self._leases = [LeaseRow(shard, None, 0, False, None) for shard in range(shards)]
         self._used: set[str] = set()
 
-    def register(self, id: str, address: str, version: str, *, is_draining: bool, valid_ms: int) -> None:
+    def register(
+        self, id: str, address: str, version: str, *, proof: bytes, is_draining: bool, valid_ms: int
+    ) -> None:
         assert id not in self._used
         self._used.add(id)
-        row = NodeRow(id, address, version, is_draining, 0)
+        row = NodeRow(id, address, version, is_draining, 0, proof)
         self._nodes[id] = row, self._world.now + valid_ms / 1000
 
     def renew(self, id: str, *, valid_ms: int, remove_expired: bool) -> ClusterView | None:
@@ -182,7 +187,9 @@ class NodeRuntime:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.soon = node.loop.call_soon
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._node.loop.call_soon(callback)
 
     def commit(self, job: Callable[[], T], done: Done[T], *, short: bool) -> None:
         self._node.send(job, done, StoreUnknown("the reply was lost"))
@@ -208,7 +215,7 @@ class NodeRuntime:
 class Node:
     """One process: its membership, and as ``ShardHost`` the shards that it serves."""
 
-    def __init__(self, world: World, address: str, times: Times) -> None:
+    def __init__(self, world: World, address: str, times: Times, secret: bytes = SECRET) -> None:
         self.world = world
         self.address = address
         self.loop = NodeLoop(world)
@@ -223,8 +230,8 @@ class Node:
         self._sent_before = 0.0
         events._set_running_loop(self.loop)
         self.member = Membership(
-            world.leases, self.call, self, address, world.shards, hint=self.hint, clock=self.loop.time,
-            times=times,
+            world.leases, self.call, self, address, world.shards, prove=LinkSecurity(secret).proof_of,
+            hint=self.hint, clock=self.loop.time, times=times,
         )  # fmt: skip
         events._set_running_loop(None)
         self.loop.call_soon(lambda: self.start(self._join()))
@@ -248,7 +255,7 @@ class Node:
         for address in list(addresses):
             peer = self.world.nodes.get(address)
             if peer is not None and self.world.random.random() < 0.8:
-                self.world.at(self.world.delay(), lambda peer=peer: peer.loop.call_soon(peer.member.look))
+                self.world.at(self.world.delay(), partial(peer.loop.call_soon, peer.member.look))
 
     # -- the network between it and the database -------------------------------------------------------------
 
@@ -294,7 +301,7 @@ class Node:
         state = await self.call(store.open)
         made = Shard(
             store, NodeRuntime(self), self.clock, Limits(), state, lambda error: self._ended(shard, made)
-        )  # type: ignore[arg-type]
+        )
         self.live[shard] = made, made.table(COUNTS)
 
     def _ended(self, shard: int, made: Shard) -> None:
@@ -421,8 +428,8 @@ class World:
         for i in range(nodes):
             self.join(f"node-{i}")
 
-    def join(self, address: str) -> Node:
-        self.nodes[address] = node = Node(self, address, self._times)
+    def join(self, address: str, secret: bytes = SECRET) -> Node:
+        self.nodes[address] = node = Node(self, address, self._times, secret)
         return node
 
     def at(self, delay: float, job: Callable[[], Any]) -> None:

@@ -12,8 +12,8 @@ import pytest
 from cluster.links import QUICK, SECRET
 from cluster.nodes import MovingOwners
 from penstock.broker.broker import Broker
-from penstock.broker.editing import Operation
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.operations import Operation
 from penstock.broker.runtime import LoopRuntime, Worker
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import QueueQuery
@@ -30,8 +30,8 @@ from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Outgoing
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.store.memory import MemorySite
-from server.harness import run, until
-from sim.world import Caller
+from support.harness import run, until
+from support.world import Caller
 
 SHARDS = 6
 SPACE = Space("000000000000", "eu-west-1")

@@ -27,7 +27,9 @@ from penstock.cluster.frames import (
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import NotSent
 from penstock.errors import NotOwned, QueueMissing, QuotaReached, Unreachable
-from server.harness import run, until
+from support.harness import run, until
+from support.rows import every_row
+from support.texts import says
 
 
 def replaced(**changes: Any) -> LinkLimits:
@@ -100,7 +102,7 @@ def test_an_unexpected_error_stays_in_the_log_of_its_process(caplog: pytest.LogC
             ends.there.handle("broken", broken)
             with pytest.raises(Unreachable, match="Its log says why"):
                 await outcome(ends.call("broken"))
-            with pytest.raises(Unreachable, match="does not know the call"):
+            with pytest.raises(Unreachable, match="not know the call"):
                 await outcome(ends.call("unheard of"))
 
     run(test)
@@ -134,7 +136,7 @@ def test_another_secret_is_refused_on_both_sides(caplog: pytest.LogCaptureFixtur
                 await outcome(ends.call("echo"))
 
     run(test)
-    assert "it has another cluster secret: give all nodes the same file" in caplog.text
+    says(caplog.text, "another cluster secret")
 
 
 def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
@@ -161,7 +163,7 @@ def test_one_who_accepts_without_knowing_the_secret_is_not_believed() -> None:
     run(test)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -180,7 +182,7 @@ def test_without_the_secret_a_connection_is_closed_unanswered(data: bytes) -> No
     async def test() -> None:
         async with linked() as ends:
             assert await raw(ends.address, data) == b""
-            assert not ends.there._links
+            await until(lambda: not ends.there._links)
 
     run(test)
 
@@ -206,7 +208,7 @@ def test_connections_without_proof_are_few_and_do_not_stay() -> None:
             first = [asyncio.create_task(raw(ends.address, b"\0")) for _ in range(5)]
             await until(lambda: len(ends.there._links) == 5)
             assert await asyncio.gather(*first) == [b""] * 5  # after a while
-            assert not ends.there._links
+            await until(lambda: not ends.there._links)
 
     run(test)
 
@@ -479,3 +481,20 @@ def test_repeated_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> 
     run(test)
     assert caplog.text.count("no connection to") == 1
     assert caplog.text.count("connected to") == 1
+
+
+def test_a_stop_of_the_other_side_is_logged_when_it_is_needed_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.cluster")
+
+    async def test() -> None:
+        async with linked() as ends:
+            await outcome(ends.call("echo"))
+            await ends.there.close(0)
+            await until(lambda: ends.here.link(ends.address)._channel is None)
+            assert caplog.text == ""
+            await asyncio.sleep(QUICK.backoff_s_max)
+            with pytest.raises(NotSent):
+                await outcome(ends.call("echo"))
+            assert caplog.text.count("no connection to") == 1
+
+    run(test)

@@ -20,7 +20,7 @@ from cluster.links import QUICK, SECRET, Proxy, linked, outcome
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import NotSent
 from penstock.server.tls import LinkTls, TlsError
-from server.harness import run, until
+from support.harness import run, until
 
 BOTH = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
@@ -150,9 +150,9 @@ def test_renewed_files_are_used_for_new_connections(authority: Authority) -> Non
 
 def test_errors_name_the_settings_of_the_cluster(authority: Authority) -> None:
     first, second = authority.node("first"), authority.node("second")
-    with pytest.raises(TlsError, match=r"cluster_tls_key .* is not the key of cluster_tls_certificate"):
+    with pytest.raises(TlsError, match=r"cluster_tls_key .*not the key.* cluster_tls_certificate"):
         LinkTls(first.certificate, second.key, first.authority)
-    with pytest.raises(TlsError, match=r"cluster_tls_ca .* holds no certificate"):
+    with pytest.raises(TlsError, match=r"cluster_tls_ca .* no certificate"):
         LinkTls(first.certificate, first.key, first.key)
     with pytest.raises(TlsError, match="cannot read cluster_tls_certificate"):
         LinkTls(first.certificate.with_name("absent"), first.key, first.authority)

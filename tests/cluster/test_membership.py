@@ -12,6 +12,7 @@ import pytest
 from cluster.simulated import Node, World
 from penstock.cluster.membership import TIMES
 from penstock.errors import StoreError, StoreRefused
+from support.texts import says
 
 SEEDS = range(8)
 
@@ -151,7 +152,7 @@ def test_a_node_whose_address_another_has_is_refused(make_world: MakeWorld) -> N
     first = world.nodes["node-0"]
     world.nodes["second"] = second = Node(world, "node-0", TIMES)
     world.run(5)
-    assert "another node of the cluster advertises node-0" in str(second.refused)
+    says(str(second.refused), "another node", "node-0")
     assert sorted(node.address for node in world.leases.view().nodes) == ["node-0", "node-1"]
     assert len(first.member.held) == 3, "the other one goes on"
 
@@ -164,6 +165,62 @@ def test_a_node_that_was_killed_can_be_started_again_at_once(make_world: MakeWor
     world.run(TIMES.valid + 3)
     assert again.refused is None
     assert shares(world) == [3, 3]
+
+
+def test_a_node_with_another_secret_is_refused_before_it_gets_a_shard(make_world: MakeWorld) -> None:
+    world = make_world(21, nodes=2, shards=6)
+    world.run(5)
+    epochs = [lease.epoch for lease in world.leases.view().leases]
+    stranger = world.join("stranger", b"another secret")
+    world.run(10)
+    says(str(stranger.refused), "another cluster secret")
+    assert [lease.epoch for lease in world.leases.view().leases] == epochs, "no shard has moved"
+    assert shares(world) == [0, 3, 3]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_nodes_that_start_at_once_only_those_with_one_secret_serve(
+    make_world: MakeWorld, seed: int
+) -> None:
+    world = make_world(seed, nodes=0, shards=6)
+    nodes = [world.join(f"node-{i}", b"secret %d" % i) for i in range(3)]
+    world.run(10)
+    assert sum(node.refused is not None for node in nodes) >= 2
+    assert sum(bool(node.member.held) for node in nodes) <= 1
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_when_all_nodes_were_stopped_they_can_be_started_with_a_new_secret(
+    make_world: MakeWorld, killed: bool
+) -> None:
+    world = make_world(22, nodes=2, shards=6)
+    world.run(5)
+    for node in list(world.nodes.values()):
+        if not killed:
+            node.start(node.member.leave(5))
+            world.run(2)
+        world.kill(node)
+    after = [world.join(f"node-{i}", b"the new secret") for i in range(2)]
+    world.run(TIMES.valid + 3)
+    assert [node.refused for node in after] == [None, None]
+    assert shares(world) == [3, 3]
+
+
+def test_a_node_that_missed_a_change_of_the_secret_gets_no_shard_when_it_comes_back(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(23, nodes=2, shards=6)
+    world.run(5)
+    late, other = world.nodes.values()
+    world.pause(late, 30)
+    world.kill(other)
+    world.run(TIMES.valid + 1)
+    after = world.join("new", b"the new secret")
+    world.run(60)
+    assert after.refused is None
+    assert (len(after.member.held), len(late.member.held)) == (6, 0)
+    assert [node.address for node in world.leases.view().nodes] == ["new"]
+    assert caplog.text.count("another cluster secret") == 1
 
 
 def test_a_node_that_cannot_serve_its_shards_does_not_start(make_world: MakeWorld) -> None:

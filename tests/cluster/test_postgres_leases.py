@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.errors import StoreAway
+from penstock.store.leases import NodeRow
 from penstock.store.postgres.leases import PostgresLeases
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, running_postgres
+from support.postgres import PostgresServer, running_postgres
+
+pytestmark = pytest.mark.postgres
 
 SHARDS = 4
 VALID_MS = 60_000
@@ -44,7 +47,7 @@ def make_leases(server: PostgresServer, request: pytest.FixtureRequest) -> Itera
 
 
 def join(leases: PostgresLeases, id: str, *, valid_ms: int = VALID_MS) -> None:
-    leases.register(id, f"{id}:9400", "1.0", is_draining=False, valid_ms=valid_ms)
+    leases.register(id, f"{id}:9400", "1.0", proof=id.encode(), is_draining=False, valid_ms=valid_ms)
 
 
 def owners(leases: PostgresLeases) -> list[str | None]:
@@ -60,7 +63,7 @@ def test_a_new_cluster_has_all_shards_and_no_owner(make_leases: MakeLeases) -> N
         (shard, None, 0) for shard in range(SHARDS)
     ]
     (node,) = view.nodes
-    assert (node.id, node.address, node.version, node.is_draining) == ("a", "a:9400", "1.0", False)
+    assert node._replace(age_ms=0) == NodeRow("a", "a:9400", "1.0", False, 0, b"a")
     assert 0 <= node.age_ms < VALID_MS
 
 

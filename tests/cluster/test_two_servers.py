@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cluster.servers import ACCOUNT, ClusterServer, in_memory, on_disk, two_servers
-from identities import Accounts
-from server.harness import Client, run, until
+from support.harness import Client, run, until
+from support.identities import Accounts
 
 
 def in_thread(call: Callable[..., Any], **request: Any) -> asyncio.Future[Any]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from crash.ledger import Ledger
-from crash.load import Client, Load, ServerAddress
-from crash.queues import make_queues, remaining
-from e2e.process import ServerProcess
 from penstock.server.compose import site_of
 from penstock.server.settings.config import Config
+from support.ledger import Ledger
+from support.load import Client, Load, ServerAddress
+from support.loaded_queues import make_queues, remaining
+from support.process import ServerProcess
 
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
 FEWER_ROUNDS = max(3, ROUNDS // 4)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 AWS = Path(sys.executable).with_name("aws")
 

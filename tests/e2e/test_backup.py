@@ -8,15 +8,17 @@ import stat
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.names import QueueName, shard_of
+from support.process import ServerProcess
+from support.sqs import sqs_client
+from support.texts import says
+from support.waiting import until
 
 ACCOUNT = "000000000000"
 SERVERS = pytest.mark.parametrize("served", [(), ("--workers", "2")], ids=["one process", "two workers"])
@@ -40,6 +42,10 @@ def held(sqs: Any, *queues: str) -> int:
     )
 
 
+def holds(sqs: Any, queue: str, count: int) -> bool:
+    return held(sqs, queue) == count
+
+
 @SERVERS
 def test_a_backup_of_a_working_server_is_restored(tmp_path: Path, served: tuple[str, ...]) -> None:
     data, archive, restored = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "restored"
@@ -49,7 +55,7 @@ def test_a_backup_of_a_working_server_is_restored(tmp_path: Path, served: tuple[
         for queue in queues:
             sqs.send_message(QueueUrl=queue, MessageBody="before")
         printed = penstock("backup", archive, "--data", data, "--verify")
-        assert printed.startswith(f"backup in {archive}, read back and in order")
+        says(printed, str(archive), "read back", "in order")
         sqs.send_message(QueueUrl=queues[0], MessageBody="after")  # the server goes on
         assert server.stop() == 0
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
@@ -100,8 +106,8 @@ def test_messages_on_their_way_between_shards_are_in_a_backup_once(
         with ServerProcess("--data", str(restored), *served) as server:
             sqs = sqs_client(server.url, ACCOUNT)
             urls = [sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (dead, "orders")]
-            until(lambda urls=urls, sqs=sqs: held(sqs, urls[0]) == 0, "the task goes on and ends")
-            until(lambda urls=urls, sqs=sqs: held(sqs, urls[1]) == messages, "every message arrives once")
+            until(partial(holds, sqs, urls[0], 0), "the task goes on and ends")
+            until(partial(holds, sqs, urls[1], messages), "every message arrives once")
             server.stop()
 
 
@@ -154,7 +160,7 @@ def test_what_a_backup_holds_can_be_read_as_json(archive: Path) -> None:
     assert [each["name"] for each in contents["files"]] == [
         "shard-0000/penstock.db", "shard-0001/penstock.db", "penstock.shards",
     ]  # fmt: skip
-    assert "the backup is in order" in penstock("restore", archive, "--check")
+    says(penstock("restore", archive, "--check"), "backup", "in order")
 
 
 def test_a_damaged_backup_is_refused_and_nothing_is_left(archive: Path, tmp_path: Path) -> None:
@@ -174,7 +180,7 @@ def test_a_backup_with_the_databases_of_another_is_refused(archive: Path, tmp_pa
     evil = tmp_path / "evil.tar"
     with tarfile.open(evil, "w") as tar:
         tar.add(archive, "../outside")
-    assert "is not a part of a backup" in penstock("restore", evil, "--data", tmp_path / "r", code=2)
+    says(penstock("restore", evil, "--data", tmp_path / "r", code=2), "outside", "not a part")
     assert not (tmp_path / "r").exists() and not (tmp_path / "outside").exists()
 
 
@@ -193,7 +199,7 @@ def test_a_directory_with_files_and_an_existing_backup_are_kept(archive: Path, t
 def test_what_cannot_be_backed_up_is_said_in_one_line(tmp_path: Path) -> None:
     database = penstock("backup", tmp_path / "b", "--store", "postgresql://penstock:secret@db/p", code=2)
     assert "pg_dump" in database and "secret" not in database
-    assert "there is no store" in penstock("backup", tmp_path / "b", "--data", tmp_path / "none", code=2)
+    says(penstock("backup", tmp_path / "b", "--data", tmp_path / "none", code=2), "no store")
     nowhere = tmp_path / "no" / "b"
     data = tmp_path / "data"
     with ServerProcess("--data", str(data)) as server:
@@ -212,7 +218,7 @@ def test_a_backup_over_the_network(tmp_path: Path, served: tuple[str, ...]) -> N
             queue = sqs.create_queue(QueueName=f"orders-{number}")["QueueUrl"]
             sqs.send_message(QueueUrl=queue, MessageBody="x" * 100_000)
         printed = penstock("backup", archive, "--endpoint-url", server.url)
-        assert printed.startswith(f"backup in {archive}, read back and in order")
+        says(printed, str(archive), "read back", "in order")
         assert stat.S_IMODE(archive.stat().st_mode) == 0o600
         before = archive.read_bytes()
         assert "exists" in penstock("backup", archive, "--endpoint-url", server.url, code=2)
@@ -227,5 +233,6 @@ def test_a_backup_over_the_network(tmp_path: Path, served: tuple[str, ...]) -> N
 def test_a_server_in_memory_has_no_backup(tmp_path: Path) -> None:
     with ServerProcess("--memory") as server:
         refused = penstock("backup", tmp_path / "b", "--endpoint-url", server.url, code=1)
-        assert "with memory nothing is stored" in refused and refused.count("\n") == 1
+        assert refused.count("\n") == 1
+        says(refused, "memory", "nothing is stored")
         server.stop()

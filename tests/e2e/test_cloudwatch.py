@@ -5,22 +5,24 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
-from e2e.secured import Secured, client, refusal
-from identities import HOME
 from penstock.client.api import ApiSession
+from support.identities import HOME
+from support.process import ServerProcess
+from support.secured import Secured, client, refusal
+from support.sqs import sqs_client
 
 ACCOUNT = "200000000001"
 AWS = Path(sys.executable).with_name("aws")
@@ -96,6 +98,7 @@ def test_an_alarm_sends_to_a_queue(cw: Any, sqs: Any, account: str) -> None:
 # -- the AWS CLI ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_aws_cli(server: ServerProcess, account: str) -> None:
     environment = os.environ | {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "any"}
 
@@ -193,6 +196,7 @@ def test_the_two_alarms_that_everybody_sets() -> None:
 # -- restarts ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags", [(), ("--shards", "4"), ("--workers", "2")], ids=["plain", "shards", "workers"]
 )
@@ -286,6 +290,38 @@ def test_web_hooks(hook: tuple[str, type[Hook]]) -> None:
         assert server.stop() == 0
 
 
+def test_a_stop_waits_for_no_web_hook_and_logs_no_trouble() -> None:
+    """The web hook answers a byte at a time; a task is under way; and the processes are connected."""
+    called, ended = threading.Event(), threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        called.set()
+        with suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.2):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=drip, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with ServerProcess("--memory", "--workers", "2", "--alarm-webhooks", url) as server:
+            api = ApiSession(server.url, "us-east-1")
+            for n in range(8):
+                queue = api.sqs("CreateQueue", QueueName=f"q{n}")["QueueUrl"]
+                api.sqs("SendMessage", QueueUrl=queue, MessageBody="x")
+                api.admin("POST", f"/queues/q{n}/tasks", body={"operation": "reset", "rate": 1})
+            cw = watch_client(server.url)
+            put_alarm(cw, AlarmActions=[f"{url}/x"])
+            set_state(cw, "a", "ALARM")
+            assert called.wait(20)
+            assert server.stop() == 0
+            ended.set()
+        told = [json.loads(line) for line in server.log]
+        assert [each for each in told if each["level"] != "info"] == []
+        assert told[-1]["message"] == "stopped"
+
+
 # -- a secured server ----------------------------------------------------------------------------------------
 
 
@@ -301,7 +337,7 @@ def test_permissions_and_the_audit_log(tmp_path: Path) -> None:
         put_alarm(ann)
         status, code, text = refusal(bob.describe_alarms)
         assert (status, code) == (403, "AccessDenied")
-        assert "is not authorized to perform: cloudwatch:describealarms" in text
+        assert "is not authorized to perform: cloudwatch:DescribeAlarms" in text
         queue = f"arn:aws:sqs:eu-west-1:{HOME}:alerts"
         secured.client("bob").create_queue(QueueName="alerts")
         status, code, text = refusal(

@@ -6,15 +6,15 @@ import base64
 import hmac
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.secured import Secured
+from support.process import ServerProcess
+from support.secured import Secured
 
 ACCOUNT = "000000000000"  # of the server itself
 OWN = {"X-Penstock-Console": "1", "Sec-Fetch-Site": "same-origin"}
@@ -57,7 +57,7 @@ class Page:
             self.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
         return answer
 
-    def watch(self, path: str) -> Iterator[Any]:
+    def watch(self, path: str) -> Generator[Any, None, None]:
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=30)
         connection.request("GET", f"/console/watch/{path}", headers=self.headers)
         response = connection.getresponse()
@@ -150,6 +150,14 @@ def test_other_sites_cannot_use_the_console(page: Page, headers: dict[str, str])
     assert page.ask("api/admin/v1/queues").json["queues"] == []
 
 
+def test_a_page_of_the_same_host_with_another_scheme_is_another_site(
+    page: Page, server: ServerProcess
+) -> None:
+    for scheme, status in (("http", 200), ("https", 403)):
+        page.headers["Origin"] = f"{scheme}://127.0.0.1:{server.port}"
+        assert page.ask("api/admin/v1/queues").status == status
+
+
 @pytest.mark.parametrize(("name", "value"), [("Region", "../x"), ("Account", "12"), ("Region", "eu\xe9")])
 def test_a_region_or_account_that_is_none_is_refused(page: Page, name: str, value: str) -> None:
     page.headers[f"X-Penstock-{name}"] = value
@@ -224,6 +232,24 @@ def test_signing_in_sets_a_cookie_that_scripts_cannot_read(secured: Secured) -> 
     assert "Max-Age=0" in out
 
 
+def test_after_a_sign_out_a_copy_of_the_cookie_is_refused_by_every_worker(secured: Secured) -> None:
+    page, other = Page(secured.server), Page(secured.server)
+    for each in (page, other):
+        each.sign_in(*secured.keys["alice"])
+    copy = Page(secured.server, Cookie=page.headers["Cookie"])
+    stream = copy.watch("admin/v1/queues")
+    assert next(stream)[0] == "message"
+    assert page.ask("session", method="DELETE").status == 200
+    for _ in range(20):  # each over a connection of its own
+        assert copy.ask("api/admin/v1/queues").json["code"] == "NotSignedIn"
+    assert copy.ask("session").json["signed_in"] is False
+    assert copy.ask("watch/admin/v1/queues").status == 401
+    *_, (name, refusal) = stream
+    assert (name, refusal["status"]) == ("refused", 401), "a page that is open ends, too"
+    assert other.ask("api/admin/v1/queues").status == 200, "other sessions of the user go on"
+    assert copy.ask("session", method="DELETE").status == 200
+
+
 @pytest.mark.parametrize(
     ("given", "status"),
     [
@@ -248,7 +274,7 @@ def test_a_sign_in_of_many_bytes_is_not_even_parsed(secured: Secured) -> None:
 
 def test_a_wrong_secret_does_not_sign_in(secured: Secured) -> None:
     key, secret = secured.keys["alice"]
-    assert Page(secured.server).sign_in(key, secret[:-1] + "x").status == 401
+    assert Page(secured.server).sign_in(key, f"{secret}x").status == 401
 
 
 def test_failed_sign_ins_are_limited_in_all_workers_together(tmp_path: Path) -> None:
@@ -293,7 +319,7 @@ def test_the_session_of_another_key_cannot_be_combined(secured: Secured) -> None
         for each in (page, other)
     )
     page.headers["Cookie"] = _cookie(*others[:2], mine[2])
-    assert page.ask("api/admin/v1/queues").status == 403
+    assert page.ask("api/admin/v1/queues").status == 401
 
 
 def test_a_token_without_its_secret_is_no_session(secured: Secured) -> None:
@@ -360,6 +386,7 @@ def test_what_pages_do_is_in_the_audit_log_under_the_name_of_the_user(secured: S
     assert reader.ask("api/admin/v1/audit?denied=true&limit=1").status in (200, 403)
 
 
+@pytest.mark.slow
 def test_removing_a_key_ends_its_sessions_and_streams(secured: Secured) -> None:
     secured.add("leaver", "sqs-full-access", "penstock-full-access", account=ACCOUNT)
     page = Page(secured.server)

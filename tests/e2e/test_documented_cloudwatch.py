@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from documents import ROOT, blocks
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
-from e2e.secured import Secured, refusal
 from e2e.test_cloudwatch import watch_client
+from support.documents import ROOT, blocks
+from support.process import ServerProcess
+from support.secured import Secured, refusal
+from support.sqs import sqs_client
 
 PAGE = ROOT / "docs" / "cloudwatch.md"
 ACCOUNT = "000000000000"

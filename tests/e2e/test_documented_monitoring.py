@@ -13,9 +13,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
 from penstock.metrics.queue_rows import QUEUE_METRICS
+from support.process import ServerProcess
 
 PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text()
 COMMANDS = [

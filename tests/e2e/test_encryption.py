@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
 from penstock.auth.encryption.root_key import read_root_key_file
 from penstock.queues.dedup import SendDigests, content_id
+from support.process import ServerProcess
+from support.sqs import sqs_client
+from support.texts import says
 
 ACCOUNT = "000000000000"
 SECRETS = [b"body-of-a-secret", b"SecretAttribute", b"value-of-a-secret", b"binary-secret"]
@@ -198,7 +199,7 @@ def refusal(place: Installation, *arguments: str) -> str:
 def test_a_start_without_the_root_key_is_refused(place: Installation) -> None:
     place.start()
     place.stop()
-    assert "needs a root key: give --root-key-file" in refusal(place)
+    says(refusal(place), "root key", "--root-key-file")
 
 
 def test_a_restore_that_forgot_the_keyring_is_refused_until_it_is_there(place: Installation) -> None:

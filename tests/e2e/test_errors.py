@@ -11,9 +11,10 @@ import pytest
 
 from e2e.errors import ROWS
 from e2e.errors.row import ACCOUNT, CODES, NO_QUEUE, STATUSES, Row, arn
-from e2e.process import ServerProcess
-from e2e.query_client import NAMESPACE, form_of
-from e2e.raw import JSON, Raw
+from support.process import ServerProcess
+from support.query_client import NAMESPACE, form_of
+from support.raw import JSON, Raw
+from support.rows import every_row
 
 _XML = f"{{{NAMESPACE}}}"
 NO_QUEUE_QUERY = "The specified queue does not exist for this wsdl version."
@@ -46,7 +47,7 @@ def _name(row: Row) -> str:
     return f"{row.action}: {row.rule}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=_name)
+@every_row("row", ROWS)
 def test_refusal(furnished: Raw, row: Row) -> None:
     reply = furnished.ask(row.action, row.request)
     answer = reply.json()
@@ -66,7 +67,7 @@ def _spoken_in_both(row: Row) -> bool:
     return sayable and "Serialization" not in row.type and "UnknownOperation" not in row.type
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if _spoken_in_both(row)], ids=_name)
+@every_row("row", [row for row in ROWS if _spoken_in_both(row)])
 def test_the_same_refusal_in_the_query_protocol(furnished: Raw, row: Row) -> None:
     reply = furnished.post_form(form_of(row.action, row.request))
     document = ElementTree.fromstring(reply.body)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import Background, sqs_client
-from e2e.process import ServerProcess
+from support.process import ServerProcess
+from support.sqs import Background, sqs_client
 
 
 def fifo(sqs: Any, name: str = "q", **attributes: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from e2e.conftest import Background, sqs_client
-from e2e.process import ServerProcess, free_port
+from support.process import ServerProcess, free_port
+from support.sqs import Background, sqs_client
 
 ACCOUNT = "000000000000"
 

@@ -6,8 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from e2e.process import ServerProcess
-from e2e.raw import Raw
+from support.process import ServerProcess
+from support.raw import Raw
 
 BACKLOG = 10_000
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import Background, sqs_client
-from e2e.process import ServerProcess
-from e2e.raw import Raw, authorization
+from support.process import ServerProcess
+from support.raw import Raw, authorization
+from support.sqs import Background, sqs_client
 
 LONG_S = 20
 

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from e2e.conftest import ON_SHARDS
-from e2e.raw import Raw
+from support.raw import Raw
 
 pytestmark = ON_SHARDS
 

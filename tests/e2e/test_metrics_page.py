@@ -17,11 +17,11 @@ from botocore.credentials import Credentials
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics_parser
 from prometheus_client.parser import text_string_to_metric_families as plain_parser
 
-from e2e.process import ServerProcess
-from e2e.secured import Secured
-from e2e.waiting import until
-from identities import HOME
 from penstock.client.api import ApiSession
+from support.identities import HOME
+from support.process import ServerProcess
+from support.secured import Secured
+from support.waiting import until
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 

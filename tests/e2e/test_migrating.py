@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
 from penstock.server.settings.config import settings
 from penstock.server.settings.load import load_config
+from support.documents import ROOT
+from support.process import ServerProcess
+from support.sqs import sqs_client
 
 ELASTICMQ = """
 include classpath("application.conf")
@@ -159,3 +161,24 @@ def test_the_compose_file_of_the_document_gives_settings_that_are_taken() -> Non
     assert published == {address.port for address in config.addresses}
     assert service["volumes"] == [f"queues:{config.data}"]
     assert service["healthcheck"]["test"] == ["CMD", "penstock", "health"]
+
+
+def test_what_the_page_names_in_place_of_others_is_served() -> None:
+    """Each address in the right column of its tables, such as `POST /admin/v1/test/clear`."""
+    cells = re.findall(r"^\| .* \| (.*) \|$", (ROOT / "docs/migrating.md").read_text(), re.MULTILINE)
+    named = {each for cell in cells for each in re.findall(r"`((?:[A-Z]+ )?/[a-z_][^` ]*)`", cell)}
+    assert {"POST /admin/v1/test/clear", "/metrics"} <= named
+    wrong = {}
+    with ServerProcess("--memory", "--test-clock") as server:
+        url = sqs_client(server.url, "000000000000").create_queue(QueueName="orders")["QueueUrl"]
+        for address in sorted(named, key=lambda each: each.startswith("POST")):  # what clears is last
+            method, _, path = address.rpartition(" ")
+            path = path.replace("{queue}", "orders")
+            query = f"?QueueUrl={url}" if "/sqs/messages" in path else ""
+            request = urllib.request.Request(f"{server.url}{path}{query}", method=method or "GET")
+            try:
+                urllib.request.urlopen(request, timeout=30).close()
+            except urllib.error.HTTPError as error:
+                wrong[address] = error.code
+                error.close()
+    assert not wrong

@@ -7,9 +7,9 @@ from http.client import HTTPConnection
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
-from e2e.raw import Raw
+from support.process import ServerProcess
+from support.raw import Raw
+from support.sqs import sqs_client
 
 
 def test_accounts_are_separate(server: ServerProcess, account: str) -> None:

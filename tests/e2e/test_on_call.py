@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT, blocks_of
-from e2e.process import ServerProcess, free_port
+from support.documents import ROOT, blocks_of
+from support.process import ServerProcess, free_port
 
 _TEXT = (ROOT / "docs/on-call.md").read_text()
 _SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", _TEXT, re.MULTILINE | re.DOTALL))

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from e2e.process import ServerProcess
-from e2e.raw import authorization
+from support.generated import examples
+from support.process import ServerProcess
+from support.raw import authorization
 
 ACCOUNT = "260000000000"
 PATH = f"/{ACCOUNT}/q"
@@ -49,7 +50,9 @@ def connection(server: ServerProcess) -> Iterator[HTTPConnection]:
     opened.close()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     action=st.sampled_from(ACTIONS) | st.text(max_size=3),
     form=st.lists(st.tuples(_name, _value), max_size=12) | st.binary(max_size=40),

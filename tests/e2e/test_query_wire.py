@@ -14,9 +14,10 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from e2e.process import ServerProcess
-from e2e.query_client import NAMESPACE
-from e2e.raw import Raw, Reply, authorization
+from support.process import ServerProcess
+from support.query_client import NAMESPACE
+from support.raw import Raw, Reply, authorization
+from support.rows import every_row
 
 FORM = "application/x-www-form-urlencoded"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -182,7 +183,7 @@ def test_statuses_are_those_of_json(query: Query) -> None:
     assert error(query.post(query.path, {"Action": "PurgeQueue"}))[0] == 403
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "code", "text"),
     [
         ({"Action": "SendMessage"}, "MissingParameter", "The request must contain the parameter MessageBody."),

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import ON_SHARDS, sqs_client
-from e2e.process import ServerProcess
-from e2e.raw import Raw
+from e2e.conftest import ON_SHARDS
+from support.process import ServerProcess
+from support.raw import Raw
+from support.sqs import sqs_client
 
 pytestmark = ON_SHARDS
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from e2e.secured import Secured, client, refusal
 from penstock.auth.encryption.root_key import read_root_key_file
+from support.secured import Secured, client, refusal
 
 NEW = ("--new-root-key-file", "new.key")
 
@@ -64,7 +64,7 @@ def test_the_root_key_of_a_server_is_exchanged(accounts: Secured) -> None:
     assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
     old, new = (read_root_key_file(accounts.folder / name) for name in ("penstock-root.key", "new.key"))
     code, line = ended(accounts, "serve", "--port", "0")
-    assert (code, "encrypted with another root key" in line) == (2, True), line
+    assert (code, "another root key" in line) == (2, True), line
 
     with accounts.running("--root-key-file", str(accounts.folder / "new.key")) as server:
         sqs = accounts.client("alice")
@@ -113,7 +113,7 @@ def test_a_server_starts_with_neither_key_until_the_exchange_is_finished(account
     credentials.write_bytes(before)  # as if it had been killed before it came to this file
     for root in ("penstock-root.key", "new.key"):
         code, line = ended(accounts, "serve", "--port", "0", "--root-key-file", root)
-        assert (code, "if penstock key replace-root was interrupted, repeat it" in line) == (2, True), line
+        assert (code, "penstock key replace-root" in line) == (2, True), line
     assert ended(accounts, "key", "replace-root", *NEW)[0] == 0
     with accounts.running("--root-key-file", str(accounts.folder / "new.key")) as server:
         assert bodies(accounts.client("alice")) == ["kept"]

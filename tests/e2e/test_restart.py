@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
+from support.process import ServerProcess
+from support.sqs import sqs_client
 
 ACCOUNT = "200000000000"
 

@@ -16,9 +16,9 @@ import botocore.credentials
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.secured import Secured, client, refusal
-from e2e.waiting import until
-from identities import ABROAD, HOME
+from support.identities import ABROAD, HOME
+from support.secured import Secured, client, refusal
+from support.waiting import until
 
 REGION = "eu-west-1"
 
@@ -230,6 +230,7 @@ def test_a_presigned_url(accounts: Secured, url: str) -> None:
         urllib.request.urlopen(presigned.replace("ListQueues", "PurgeQueue"), timeout=10)
 
 
+@pytest.mark.slow
 def test_a_key_is_replaced_without_downtime(tmp_path: Path) -> None:
     accounts = Secured(tmp_path)
     accounts.add("ann", "sqs-full-access")

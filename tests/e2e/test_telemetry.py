@@ -16,8 +16,8 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from e2e.process import ServerProcess
-from e2e.waiting import until
+from support.process import ServerProcess
+from support.waiting import until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -152,12 +152,13 @@ def test_metrics_are_those_of_the_page(collector: Collector, traced: ServerProce
         if metric is None:
             return 0
         assert metric.sum.is_monotonic
-        return sum(
+        total: float = sum(
             point.as_int or point.as_double
             for point in metric.sum.data_points
             if {"queue": "orders"}.items()
             <= {each.key: each.value.string_value for each in point.attributes}.items()
         )
+        return total
 
     until(lambda: sent() == 3, "three sends in the metrics")
     assert {"penstock_connections", "penstock_request_duration_seconds_count"} <= collector.metrics.keys()

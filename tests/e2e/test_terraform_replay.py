@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.process import ServerProcess
-from e2e.secured import client
+from support.process import ServerProcess
+from support.secured import client
 
 IN_A_ROW = 6  # so often the provider wants to see what it wrote
 GONE_IN_A_ROW = 15
@@ -88,7 +88,7 @@ class Resource:
 
 def equal(name: str, read: str, wanted: str) -> bool:
     if name == "Policy":
-        return meaning(read) == meaning(wanted)
+        return bool(meaning(read) == meaning(wanted))
     if name in _DOCUMENTS and read and wanted:
         return bool(json.loads(read) == json.loads(wanted))
     return read == wanted

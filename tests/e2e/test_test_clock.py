@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -17,11 +16,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from e2e.admin.requests import bodies, make, make_with_dead_letters, refusal, send
-from e2e.process import ServerProcess
-from e2e.secured import Secured
-from identities import HOME
 from penstock.client.api import ApiSession, Json
 from penstock.client.credentials import SigningKeys
+from support.identities import HOME
+from support.process import ServerProcess
+from support.secured import Secured
+from support.texts import says
 
 REGION = "us-east-1"
 DAY = 86_400
@@ -56,7 +56,9 @@ def advance(api: ApiSession, **by: float) -> Json:
 
 
 def receive(api: ApiSession, url: str, **members: Any) -> list[Json]:
-    return api.sqs("ReceiveMessage", QueueUrl=url, AttributeNames=["All"], **members).get("Messages", [])
+    answer = api.sqs("ReceiveMessage", QueueUrl=url, AttributeNames=["All"], **members)
+    messages: list[Json] = answer.get("Messages", [])
+    return messages
 
 
 def received(api: ApiSession, url: str, **members: Any) -> list[str]:
@@ -221,10 +223,7 @@ def test_a_refused_advance_says_what_is_expected(server: ServerProcess, seconds:
     message = json.loads(response.read())["message"]
     connection.close()
     assert response.status == 400
-    expected = "expected a time from 0 seconds to 31 days"
-    assert re.fullmatch(
-        rf"The clock was not advanced: invalid value \S+ for seconds: {expected}\.", message
-    ), message
+    says(message, "not advanced", "for seconds", "0 seconds to 31 days")
 
 
 def test_declared_queues_are_there_again_when_everything_was_deleted(tmp_path: Path) -> None:
@@ -284,7 +283,7 @@ def test_an_open_server_obeys_programs_on_its_own_machine_only() -> None:
     with ServerProcess("--memory", "--test-clock", "--trusted-proxies", "127.0.0.1") as running:
         for address in ("192.0.2.7", "2001:db8::7", "172.17.0.1"):
             status, text = answer(running, {"X-Forwarded-For": address})
-            assert status == 403 and "only programs on its own machine" in text
+            assert status == 403 and "own machine" in text
         for address in ("127.0.0.9", "::1"):
             assert answer(running, {"X-Forwarded-For": address})[0] == 200
 
@@ -340,8 +339,8 @@ def test_with_credentials_a_permission_is_necessary(tmp_path: Path) -> None:
         ((), "memory is not"),
         (("--data", "somewhere"), "memory is not"),
         (("--store", "postgresql://nowhere/penstock"), "remove store"),
-        (("--memory", "--store", "postgresql://nowhere/penstock"), "memory has no effect with store"),
-        (("--memory", "--workers", "2"), "cannot be used with workers"),
+        (("--memory", "--store", "postgresql://nowhere/penstock"), "memory store"),
+        (("--memory", "--workers", "2"), "cannot workers"),
     ],
 )
 def test_it_is_refused_at_the_start_where_messages_are_stored(
@@ -349,5 +348,6 @@ def test_it_is_refused_at_the_start_where_messages_are_stored(
 ) -> None:
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--test-clock", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert done.returncode == 2 and why in done.stderr
+    assert done.returncode == 2
+    says(done.stderr, *why.split())
     assert list(tmp_path.iterdir()) == []

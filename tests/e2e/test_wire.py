@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.raw import JSON, Raw, Reply, authorization
+from support.process import ServerProcess
+from support.raw import JSON, Raw, Reply, authorization
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -35,7 +35,7 @@ def handle(raw: Raw) -> str:
 
 def test_empty_responses_have_a_content_type(raw: Raw, handle: str) -> None:
     permission = {"Label": "l", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
-    for action, request in {
+    requests: dict[str, dict[str, Any]] = {
         "AddPermission": permission,
         "RemovePermission": {"Label": "l"},
         "ChangeMessageVisibility": {"ReceiptHandle": handle, "VisibilityTimeout": 30},
@@ -45,7 +45,8 @@ def test_empty_responses_have_a_content_type(raw: Raw, handle: str) -> None:
         "UntagQueue": {"TagKeys": ["k"]},
         "PurgeQueue": {},
         "DeleteQueue": {},
-    }.items():
+    }
+    for action, request in requests.items():
         reply = raw.ask(action, {"QueueUrl": "q", **request})
         assert (reply.status, reply.body) == (200, b""), action
         assert_headers(reply)
@@ -75,8 +76,9 @@ def test_batch_responses_omit_an_empty_list(raw: Raw, handle: str) -> None:
     def keys(action: str, *entries: dict[str, object]) -> set[str]:
         return set(raw.done(action, {"QueueUrl": "q", "Entries": list(entries)}))
 
-    good, bad = {"Id": "a", "ReceiptHandle": handle}, {"Id": "b", "ReceiptHandle": "garbage"}
-    hide = {"VisibilityTimeout": 60}
+    good: dict[str, object] = {"Id": "a", "ReceiptHandle": handle}
+    bad: dict[str, object] = {"Id": "b", "ReceiptHandle": "garbage"}
+    hide: dict[str, object] = {"VisibilityTimeout": 60}
     assert keys("SendMessageBatch", {"Id": "a", "MessageBody": "x"}) == {"Successful"}
     assert keys("SendMessageBatch", {"Id": "a", "MessageBody": ""}) == {"Failed"}
     assert keys("ChangeMessageVisibilityBatch", good | hide) == {"Successful"}

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import msgspec
 
 from fuzz.server import FuzzServer
-from http_requests import form_request, json_request
 from penstock.wire.service import Response
+from support.http_requests import form_request, json_request
 
 REQUESTS_MAX = 8
 

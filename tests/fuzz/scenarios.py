@@ -12,6 +12,13 @@ _DEAD_ARN = "arn:aws:sqs:us-east-1:111122223333:dead"
 _REDRIVE = json.dumps({"maxReceiveCount": "5", "deadLetterTargetArn": _DEAD_ARN})
 _ALLOW = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [QUEUE_ARN]})
 _URL = "http://localhost/111122223333/q"
+_ATTRIBUTES: list[tuple[str, dict[str, Any]]] = [
+    ("Binary", {"BinaryValue": "AAE="}),
+    ("Binary", {"StringValue": "s"}),
+    ("String", {}),
+    ("Number.float", {"StringValue": "0x1"}),
+    ("x", {"StringListValues": ["s"]}),
+]
 
 
 def _line(who: str, action: str, **members: Any) -> str:
@@ -50,13 +57,7 @@ SCENARIOS = [
         _line(
             "open", "SendMessage", QueueUrl="q", MessageBody="x", MessageAttributes=_attribute(kind, **value)
         )
-        for kind, value in [
-            ("Binary", {"BinaryValue": "AAE="}),
-            ("Binary", {"StringValue": "s"}),
-            ("String", {}),
-            ("Number.float", {"StringValue": "0x1"}),
-            ("x", {"StringListValues": ["s"]}),
-        ]
+        for kind, value in _ATTRIBUTES
     ],
     [
         _line(

@@ -17,8 +17,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from http_requests import PlainRequest, form_request, json_request
-from identities import ABROAD, HOME, Accounts, allow, document
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.broker.broker import Broker
@@ -34,6 +32,8 @@ from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
+from support.http_requests import PlainRequest, form_request, json_request
+from support.identities import ABROAD, HOME, Accounts, allow, document
 
 REGION = "us-east-1"
 LONGEST_POLL_MS = 20_000

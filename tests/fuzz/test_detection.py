@@ -6,13 +6,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-from fuzz.signer import SECRET
 from fuzz.targets import load
 from penstock.auth import authorize
 from penstock.auth.policy import Verdict
 from penstock.auth.sigv4.canonical import HeaderLines
 from penstock.queues.receipts import Receipt, ReceiptSigner
 from penstock.server.http.parser import RequestParser
+from support.signer import SECRET
 
 
 class Damage(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +63,6 @@ def test_inputs_are_divided_by_weight(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["fuzz.run", "--runs", str(sum(SHARES.values()) * 100_000)])
     monkeypatch.setattr(run, "find_spec", lambda name: True)
-    monkeypatch.setattr(run.subprocess, "run", ended)
+    monkeypatch.setattr(subprocess, "run", ended)
     assert run.main() == 0
     assert given == {name: share * 100_000 for name, share in SHARES.items()}

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from fuzz.mutation import inputs_of
 from fuzz.targets import SHARES, load
+from support.generated import examples
+from support.rows import every_row
 
 EXAMPLES = 300
 
 
-@pytest.mark.parametrize("name", SHARES)
+@every_row("name", SHARES)
 def test_every_seed_passes(name: str) -> None:
     target = load(name)
     assert target.seeds
@@ -21,7 +23,7 @@ def test_every_seed_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHARES)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_mutated_input_passes(name: str, data: st.DataObject) -> None:
     target = load(name)

@@ -36,7 +36,7 @@ class SocketlessListener(Listener):
         self.methods.append(request.method)
         self._serve_on(request)
 
-    def accept(self) -> Connection:
+    def open_connection(self) -> Connection:
         connection = Connection(self, ADDRESS, None)
         self._connections[connection] = None
         return connection
@@ -96,7 +96,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 async def _converse(serve: Serve, pieces: Sequence[bytes]) -> Exchange:
     listener, transport = SocketlessListener(serve), Transport()
-    connection = listener.accept()
+    connection = listener.open_connection()
     connection.connection_made(transport)
     for piece in pieces:
         await _until_it_reads(transport)

@@ -18,6 +18,7 @@ from penstock.metrics.alarms import (
     Missing,
     judge,
 )
+from support.rows import every_row
 
 END_S = 1_765_977_840  # 2025-12-17 13:24
 STATES: tuple[AlarmState, ...] = get_args(AlarmState)
@@ -67,8 +68,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("before", STATES)
-@pytest.mark.parametrize(("slots", "to_alarm", "missing", "expected"), ROWS)
+@every_row("before", STATES)
+@every_row(("slots", "to_alarm", "missing", "expected"), ROWS)
 def test_the_tables_of_missing_data(
     slots: str, to_alarm: int, missing: Missing, expected: str, before: AlarmState
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import RuleInvalid
 from penstock.metrics.alarms import AlarmState
 from penstock.metrics.composite import CHILDREN_MAX, RULE_LENGTH_MAX, parse_rule
+from support.rows import every_row
 
 STATES: Mapping[str, AlarmState] = {
     "a": "ALARM", "b": "OK", "c": "INSUFFICIENT_DATA", "with space (1)": "ALARM",
@@ -18,7 +19,7 @@ STATES: Mapping[str, AlarmState] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "holds"),
     [
         ("ALARM(a)", True),
@@ -49,7 +50,7 @@ def test_a_rule_and_whether_it_holds(text: str, holds: bool) -> None:
     assert parse_rule(text).holds(STATES.get) == holds
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "", " ", "ALARM", "ALARM()", "ALARM(a", "ALARM(a) ALARM(b)", "AND ALARM(a)", "ALARM(a) AND", "(TRUE", "TRUE)",

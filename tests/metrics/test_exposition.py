@@ -105,7 +105,7 @@ def test_histograms_add_up() -> None:
     one.observe(0.001)
     two.observe(100)
     one.add(two)
-    assert (one.count, one.sum) == (2, pytest.approx(100.001))
+    assert one.count == 2 and one.sum == pytest.approx(100.001)
 
 
 @pytest.mark.parametrize(

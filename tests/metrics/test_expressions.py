@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from datetime import date as Date
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,14 +21,17 @@ from penstock.metrics.expressions import (
     parse_expression,
 )
 from penstock.metrics.functions import FUNCTIONS, STEPS_MAX, Environment, TimeSeries, compute
+from penstock.turns import finished
+from support.rows import every_row
 
 START_S = 1_765_977_600  # 2025-12-17 13:20, a Wednesday
 MISSING = None
+EPOCH = Date(1970, 1, 1)
 
 
 def series(*values: float | None, label: str = "", period_s: int = 60) -> TimeSeries:
     found = {START_S + at * period_s: float(each) for at, each in enumerate(values) if each is not None}
-    return TimeSeries(found, period_s, label)
+    return TimeSeries.of(found, period_s, label)
 
 
 M1 = series(1, 2, 3, None, 5, label="m1")
@@ -45,15 +50,16 @@ def shown(value: Any) -> Any:
     if isinstance(value, list):
         return [shown(each) for each in value]
     if isinstance(value, TimeSeries):
-        return [value.values.get(START_S + at * 60) for at in range(5)]
+        found = dict(value.points())
+        return [found.get(START_S + at * 60) for at in range(5)]
     return value
 
 
 def result(text: str, **values: TimeSeries | list[TimeSeries]) -> Any:
-    return shown(compute(parse_expression(text), environment(**values)))
+    return shown(finished(compute(parse_expression(text), environment(**values))))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "value"),
     [
         ("1 + 2 * 3", 7.0),
@@ -93,7 +99,7 @@ def test_numbers(text: str, value: float) -> None:
 N = MISSING
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "values"),
     [
         ("m1", [1, 2, 3, N, 5]),
@@ -171,7 +177,7 @@ def test_backlog_per_worker() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "", " ", "1 +", "* 2", "(1", "1)", "m1 m2", "SUM(m1", "SUM(m1,)", "[m1", "SUM(", "1 2", "'open", "m1 & m2",
@@ -189,22 +195,40 @@ def test_a_wrong_expression(text: str) -> None:
 
 def test_expressions_are_computed_behind_those_that_they_refer_to() -> None:
     parts = {id: parse_expression(text) for id, text in {"e1": "e2 + m1", "e2": "e3", "e3": "m1 * 2"}.items()}
-    assert in_order(parts, frozenset({"m1"})) == ["e3", "e2", "e1"]
+    assert finished(in_order(parts, frozenset({"m1"}))) == ["e3", "e2", "e1"]
     assert ids_of(parts["e1"]) == {"e2", "m1"}
     with pytest.raises(ExpressionInvalid, match="circle"):
-        in_order({"a": parse_expression("b"), "b": parse_expression("a")}, frozenset())
-    with pytest.raises(ExpressionInvalid, match="'zz', which does not exist"):
-        in_order({"a": parse_expression("zz")}, frozenset())
+        finished(in_order({"a": parse_expression("b"), "b": parse_expression("a")}, frozenset()))
+    with pytest.raises(ExpressionInvalid, match="'zz'"):
+        finished(in_order({"a": parse_expression("zz")}, frozenset()))
 
 
 def test_what_a_request_computes_is_bounded() -> None:
-    many = TimeSeries({at: 1.0 for at in range(100_000)}, 60)
+    many = TimeSeries.of({at: 1.0 for at in range(100_000)}, 60)
     expression = parse_expression(" + ".join(["m1"] * 20))
     with pytest.raises(ExpressionInvalid, match="too much"):
-        compute(expression, environment(m1=many))
+        finished(compute(expression, environment(m1=many)))
     endless = Environment(0, STEPS_MAX * 100, 1, {})
-    with pytest.raises(ExpressionInvalid, match="too much"):
-        compute(parse_expression("TIME_SERIES(1)"), endless)
+    with pytest.raises(ExpressionInvalid, match="more than 100800 values"):
+        finished(compute(parse_expression("TIME_SERIES(1)"), endless))
+
+
+def test_a_long_chain_of_operators() -> None:
+    assert result(" + ".join(["m1"] * 250)) == [250.0, 500.0, 750.0, None, 1250.0]
+
+
+def test_parts_of_dates_are_those_of_the_calendar() -> None:
+    days = [*range(-800_000, 800_000, 1_003), 11_016, 11_017]  # also of a leap year
+    for day in days:
+        date = EPOCH + timedelta(days=day) if -719_162 <= day < 2_932_896 else None
+        if date is not None:
+            given = Environment(day * 86_400, day * 86_400 + 60, 60, {})
+            found = [
+                finished(compute(parse_expression(f"{name}(TIME_SERIES(1))"), given))
+                for name in ("YEAR", "MONTH", "DATE", "DAY", "HOUR", "MINUTE")
+            ]
+            shown_date = [each.values[0] for each in found if isinstance(each, TimeSeries)]
+            assert shown_date == [date.year, date.month, date.day, date.isoweekday(), 0, 0], day
 
 
 OPERATORS = ["+", "-", "*", "/", "^", "<", "<=", "==", "!=", ">=", ">", "AND", "OR"]
@@ -226,14 +250,14 @@ _expressions = st.recursive(
 def check(text: str) -> None:
     """It is refused, or every value of its result is a number."""
     try:
-        value = compute(parse_expression(text), environment())
+        value = finished(compute(parse_expression(text), environment()))
     except ExpressionInvalid as error:
         assert str(error)
         return
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, TimeSeries):
-            assert all(math.isfinite(number) for number in each.values.values()), text
-            assert list(each.values) == sorted(each.values), "in order of time"
+            assert all(math.isfinite(number) for number in each.values), text
+            assert list(each.times) == sorted(each.times), "in order of time"
         elif isinstance(each, float):
             assert math.isfinite(each)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.metrics.scaling import QueueLoad, backlog_per_worker, suggested_workers
+from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("load", "latency_s", "per_worker", "expected"),
     [
         (QueueLoad(0, 0, 0.0, None), 60, 1, 0),

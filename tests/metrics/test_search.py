@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.errors import ExpressionInvalid
 from penstock.metrics.search import parse_search
 from penstock.metrics.series import MetricKey
+from support.rows import every_row
 
 SENT_A = MetricKey.of("AWS/SQS", "NumberOfMessagesSent", [("QueueName", "orders")])
 SENT_B = MetricKey.of("AWS/SQS", "NumberOfMessagesSent", [("QueueName", "orders-dead")])
@@ -18,7 +19,7 @@ BARE = MetricKey.of("My App", "Latency")
 METRICS = [SENT_A, SENT_B, AGE_A, LATENCY, BARE]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "found"),
     [
         ("{AWS/SQS,QueueName}", [SENT_A, SENT_B, AGE_A]),
@@ -42,9 +43,7 @@ def test_a_search(text: str, found: list[MetricKey]) -> None:
     assert [key for key in METRICS if parse_search(text).matches(key)] == found
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "{,}", "{a} (", "{a} )", "AND", "a =", "= a", '"open', "NOT", "(" * 99]
-)
+@every_row("text", ["", "{}", "{,}", "{a} (", "{a} )", "AND", "a =", "= a", '"open', "NOT", "(" * 99])
 def test_a_wrong_search(text: str) -> None:
     with pytest.raises(ExpressionInvalid):
         parse_search(text)

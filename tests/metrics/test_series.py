@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import cycle
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.metrics.buckets import Bucket, sketch_key, sketched_value
 from penstock.metrics.series import (
+    CHUNK_BUCKETS,
     DAY_S,
     HOUR_S,
     LEVELS,
+    MINUTE_S,
     MetricKey,
     Series,
     merged_points,
@@ -18,6 +24,9 @@ from penstock.metrics.series import (
     unpack_buckets,
 )
 from penstock.metrics.statistics import SIMPLE, statistic
+from penstock.turns import finished
+from support.generated import examples
+from support.rows import every_row
 
 START_S = 1_700_000_000 // HOUR_S * HOUR_S
 
@@ -72,7 +81,7 @@ def test_trimmed_statistics() -> None:
     assert statistic("wm99")(bucket) == pytest.approx(50.5, rel=0.01)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "name",
     ["", "p", "p101", "p-1", "Median", "TM(:)", "TM(5:3)", "TM(5%:9)", "PR(1%:2%)", "TM(1%:200%)", "p50 "],
 )
@@ -89,6 +98,24 @@ def test_statistics_without_their_values_have_no_percentiles() -> None:
     assert statistic("p50")(merged) is None
     assert statistic("TM(1%:9%)")(bucket_of(-1, 1)) is None
     assert merged.count == 5
+
+
+def test_percentiles_of_few_values_are_exact() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 90.0, 95.0, 98.0, 99.0]
+    at_once = Bucket.of_all((value, 1.0) for value in values)
+    one_by_one = Bucket.of(values[0])
+    for value in values[1:]:
+        one_by_one.merge(Bucket.of(value))
+    stored = unpack_buckets(pack_buckets({60: one_by_one}))[60]
+    for bucket in (at_once, one_by_one, stored):
+        found = [statistic(f"p{percent}")(bucket) for percent in (1, 12.5, 25, 50, 75, 90, 100)]
+        assert found == [1.0, 1.0, 2.0, 4.0, 95.0, 99.0, 99.0]
+    many = Bucket.of_all((float(value), 1.0) for value in range(1, 1001))
+    few = Bucket.of_all([(5000.0, 1.0), (7000.0, 1.0)])
+    for merged, other in ((many.copy(), few), (few.copy(), many)):
+        merged.merge(other)
+        assert statistic("p50")(merged) == pytest.approx(501, rel=0.01)
+        assert sum((merged.sketch or {}).values()) == 1002
 
 
 def test_a_sketch_of_a_very_wide_distribution_stays_bounded() -> None:
@@ -124,7 +151,7 @@ def test_a_series_reads_back_what_was_added_in_any_order() -> None:
         values.append((at_s, value))
     for period_s in (60, 300, 900, 3600, DAY_S):
         for start_s in (START_S, START_S + 7 * 60):
-            points = series.read(start_s, START_S + 2 * DAY_S, period_s)
+            points = finished(series.read(start_s, START_S + 2 * DAY_S, period_s))
             expected = dict[int, list[float]]()
             for at_s, value in values:
                 minute_s = at_s // 60 * 60
@@ -142,8 +169,13 @@ def test_seconds_are_kept_only_of_values_with_high_resolution() -> None:
     series = Series()
     series.add(1, START_S + 0.5)
     series.add(2, START_S + 1.5, high_resolution=True)
-    assert series.read(START_S, START_S + 60, 1) == [(START_S + 1, Bucket.of(2))]
-    assert [bucket.sum for _, bucket in series.read(START_S, START_S + 60, 60)] == [3]
+    assert finished(series.read(START_S, START_S + 60, 1)) == [(START_S + 1, Bucket.of(2))]
+    series.add(4, START_S + 61)
+    assert finished(series.read(START_S, START_S + 120, 30)) == [
+        (START_S, Bucket.of(2)),
+        (START_S + 60, Bucket.of(4)),
+    ], "a minute without values of high resolution is one point"
+    assert [bucket.sum for _, bucket in finished(series.read(START_S, START_S + 60, 60))] == [3]
 
 
 def test_old_values_are_read_from_coarser_buckets_and_end() -> None:
@@ -154,14 +186,14 @@ def test_old_values_are_read_from_coarser_buckets_and_end() -> None:
     removed = series.trim(now_s)
     assert {chunk.bucket_s for chunk in removed} == {60, 300}
     # All of it in hours, no part of it twice.
-    assert sum(bucket.count for _, bucket in series.read(START_S, now_s, HOUR_S)) == 100 * 48
+    assert sum(bucket.count for _, bucket in finished(series.read(START_S, now_s, HOUR_S))) == 100 * 48
     # In minutes only the last fifteen days.
-    minutes = series.read(START_S, now_s, 60)
+    minutes = finished(series.read(START_S, now_s, 60))
     assert now_s - 15 * DAY_S - 2 * HOUR_S <= minutes[0][0] <= now_s - 15 * DAY_S
-    assert series.read(START_S, now_s, 300)[0][0] <= now_s - 63 * DAY_S
+    assert finished(series.read(START_S, now_s, 300))[0][0] <= now_s - 63 * DAY_S
     series.trim(now_s + 500 * DAY_S)
     assert series.chunks() == set()
-    assert series.read(START_S, now_s, HOUR_S) == []
+    assert finished(series.read(START_S, now_s, HOUR_S)) == []
 
 
 def test_a_series_is_stored_by_chunks_and_as_a_whole() -> None:
@@ -177,9 +209,9 @@ def test_a_series_is_stored_by_chunks_and_as_a_whole() -> None:
         assert packed is not None
         other.put_chunk(id, packed)
     end_s = START_S + 1000 * 60
-    assert other.read(START_S, end_s, 300) == series.read(START_S, end_s, 300)
+    assert finished(other.read(START_S, end_s, 300)) == finished(series.read(START_S, end_s, 300))
     again = Series.unpack(series.pack())
-    assert again.read(START_S, end_s, 60) == series.read(START_S, end_s, 60)
+    assert finished(again.read(START_S, end_s, 60)) == finished(series.read(START_S, end_s, 60))
     series.add(1, end_s - 1)
     assert {chunk.bucket_s for chunk in series.changed} == {60, 300, 3600}
 
@@ -193,11 +225,48 @@ def test_a_full_series_is_bounded() -> None:
             series.trim(START_S + 60 * minute)
     end_s = START_S + 30 * DAY_S
     series.trim(end_s)
-    assert 15 * 1440 <= len(series.read(START_S, end_s, 60)) <= 15 * 1440 + 120
+    assert 15 * 1440 <= len(finished(series.read(START_S, end_s, 60))) <= 15 * 1440 + 120
     assert series.size < 250_000
 
 
 def test_points_are_merged_by_windows_from_the_start() -> None:
     points = [(60, Bucket.of(1)), (120, Bucket.of(2)), (360, Bucket.of(3)), (420, Bucket.of(9))]
-    merged = merged_points(points, 120, 420, 300)
+    merged = finished(merged_points(points, 120, 420, 300))
     assert [(at_s, bucket.sum) for at_s, bucket in merged] == [(120, 5)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[range, list[Callable[[Series], object]]]:
+    """Seconds with values, which fill some chunks; and what happens to the series while it is read."""
+    step_s = draw(st.sampled_from([1, 20, MINUTE_S, 150]))
+    times = range(START_S, START_S + step_s * draw(st.integers(2, 4)) * CHUNK_BUCKETS, step_s)
+    at_s = st.integers(times.start, times.stop)
+    adds = st.builds(
+        lambda at_s, value, fine: lambda series: series.add(value, at_s, high_resolution=fine),
+        at_s, st.integers(0, 5), st.booleans(),
+    )  # fmt: skip
+    trims = st.builds(lambda at_s: lambda series: series.trim(at_s + LEVELS[0].kept_s), at_s)
+    drops = st.builds(
+        lambda last: lambda series: list(map(series.drop, sorted(series.chunks())[-last:])),
+        st.integers(1, 4),
+    )
+    return times, draw(st.lists(st.one_of(adds, adds, trims, drops), min_size=1, max_size=8))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(histories(), st.sampled_from([1, 20, MINUTE_S, 300, HOUR_S]), st.booleans())
+def test_a_read_that_pauses_gives_what_there_was_at_its_beginning(
+    history: tuple[range, list[Callable[[Series], object]]], period_s: int, fine: bool
+) -> None:
+    times, changes = history
+    series = Series()
+    for at_s in times:
+        series.add(1, at_s, high_resolution=fine)
+    expected = finished(series.read(times.start, times.stop, period_s))
+    steps = series.read(times.start, times.stop, period_s)
+    try:
+        for change in cycle(changes):
+            next(steps)
+            change(series)
+    except StopIteration as stop:
+        assert stop.value == expected

@@ -6,11 +6,11 @@ from collections.abc import Callable, Set
 
 import pytest
 
-from migrate.generated import InterruptedStore, MemorySite, fill
 from migrate.test_copies import migrate
 from penstock.errors import StoreBroken
 from penstock.store.changes import Changes
 from penstock.store.port import UNFINISHED, Mark
+from support.generated_stores import InterruptedStore, MemorySite, fill
 
 
 def _lose_a_message(changes: Changes) -> None:

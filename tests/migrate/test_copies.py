@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from migrate.generated import MemorySite, dump, fill
 from penstock.migrate.stores.mapping import feeding_shards
 from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
 from penstock.names import QueueName, shard_of
 from penstock.store.port import StoreSite
+from support.generated_stores import MemorySite, dump, fill
+from support.rows import every_row
 
 
 @contextmanager
@@ -31,10 +32,8 @@ def migrate(source: StoreSite, target: StoreSite) -> Migration:
     return migration
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    ("before", "after"), [(1, 1), (1, 8), (8, 1), (4, 4), (4, 8), (8, 4), (3, 7), (7, 3), (6, 4)]
-)
+@every_row("seed", range(3))
+@every_row(("before", "after"), [(1, 1), (1, 8), (8, 1), (4, 4), (4, 8), (8, 4), (3, 7), (7, 3), (6, 4)])
 def test_everything_arrives(before: int, after: int, seed: int) -> None:
     source, target = MemorySite(before), MemorySite(after)
     fill(source.stores, seed)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
-
-from migrate.generated import NOW_MS, MemorySite
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import QUEUES
 from penstock.broker.inbox import INBOXES
@@ -22,6 +19,8 @@ from penstock.queues.filters import MessageFilter
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import POSITION_GAP, Changes, EntryRow, LogRow
 from penstock.store.port import LAST, Mark, Selection, Store
+from support.generated_stores import NOW_MS, MemorySite
+from support.rows import every_row
 
 SOURCE, TARGET = (
     next(
@@ -88,8 +87,8 @@ def held(stores: list[Store], name: QueueName) -> list[bytes]:
     return []
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
-@pytest.mark.parametrize(
+@every_row("shards", [1, 2, 3])
+@every_row(
     ("taken", "back", "moved"),
     [
         (None, [10, 11, 12, 13], 4),
@@ -97,7 +96,6 @@ def held(stores: list[Store], name: QueueName) -> list[bytes]:
         (Taken(22), [13], 5),
         (Taken(22, (22,)), [12, 13], 5),
     ],
-    ids=["none arrived", "one arrived", "all arrived", "one was refused"],
 )
 def test_what_has_not_arrived_goes_back(
     taken: Taken | None, back: list[int], moved: int, shards: int

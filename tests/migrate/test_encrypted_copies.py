@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from migrate.generated import MemorySite, dump, fill
 from migrate.test_copies import silent
 from penstock.auth.encryption.envelope import MessageCipher, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
@@ -18,6 +17,7 @@ from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
 from penstock.store.encrypted import KEY_VERSIONS, Cipher, EncryptedStore
 from penstock.store.port import LAST, Store
+from support.generated_stores import MemorySite, dump, fill
 
 
 @pytest.fixture

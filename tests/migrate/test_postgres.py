@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from migrate.generated import dump, fill
 from migrate.test_copies import migrate
 from penstock.migrate.stores.opened import store_site
 from penstock.store.port import Store, StoreSite
+from support.generated_stores import dump, fill
 
 pytest.importorskip("psycopg", reason="run make setup: it brings psycopg")
 
-from postgres import PostgresServer, running_postgres
+from support.postgres import PostgresServer, running_postgres
+
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ def put_errors(cw: Any, value: float, **more: Any) -> None:
 
 def described(cw: Any, name: str = "a") -> dict[str, Any]:
     found = cw.describe_alarms(AlarmNames=[name], AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-    (alarm,) = [*found["MetricAlarms"], *found["CompositeAlarms"]]
+    (alarm,) = found["MetricAlarms"] + found["CompositeAlarms"]
     return dict(alarm)
 
 

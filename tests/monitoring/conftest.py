@@ -14,7 +14,7 @@ from monitoring.world import MonitoringWorld
 def world() -> Iterator[MonitoringWorld]:
     with MonitoringWorld() as made:
         made.after_look()
-        yield made  # type: ignore[misc]
+        yield made
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from http_requests import json_request
 from monitoring.alarms import arn, put_alarm, set_state, state, summaries
 from monitoring.differences import NO_SERVICE
 from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
@@ -18,7 +17,8 @@ from penstock.auth.principal import Principal
 from penstock.errors import ActionFailed, StoreError
 from penstock.limits import MINUTE
 from penstock.names import shard_of
-from sim.world import name_of
+from support.http_requests import json_request
+from support.world import name_of
 
 HOOK = "https://hooks.example.com/alarms"
 
@@ -27,7 +27,7 @@ HOOK = "https://hooks.example.com/alarms"
 def world(request: pytest.FixtureRequest) -> Iterator[MonitoringWorld]:
     with MonitoringWorld(request.param, webhooks=(HOOK,)) as made:
         made.after_look()
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def bodies(world: MonitoringWorld, url: str) -> list[dict[str, Any]]:

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from http_requests import FORM, PlainRequest, json_request
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import MonitoringWorld
 from penstock.services.cloudwatch import ACTIONS
 from penstock.wire.cbor import encode
+from support.generated import examples
+from support.http_requests import FORM, PlainRequest, form_parameters, json_request
 
 TARGET = "GraniteServiceVersion20100801"
 AWKWARD = st.sampled_from(
@@ -54,7 +55,7 @@ def world() -> Iterator[MonitoringWorld]:
         cw = made.client()
         put_alarm(cw, "a")
         cw.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a)")
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def requests(action: str, members: dict[str, Any]) -> Iterator[PlainRequest]:
@@ -67,20 +68,10 @@ def requests(action: str, members: dict[str, Any]) -> Iterator[PlainRequest]:
     yield PlainRequest(b"POST", path, {b"smithy-protocol": b"rpc-v2-cbor"}, body)
 
 
-def flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """As the Query protocol writes it."""
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield from flat(member, f"{name}.{key}" if name else key)
-    elif isinstance(value, list):
-        for number, member in enumerate(value, 1):
-            yield from flat(member, f"{name}.member.{number}")
-    elif value is not None:
-        yield name, str(value)
-
-
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(members=REQUESTS, usual=st.booleans())
 def test_no_input_is_an_internal_error(
     world: MonitoringWorld, action: str, members: dict[str, Any], usual: bool
@@ -91,7 +82,9 @@ def test_no_input_is_an_internal_error(
     for request in requests(action, members):
         response = world.answer(request)
         assert response.status < 500, (action, members, response.body)
-    form = urlencode([("Action", action), ("Version", "2010-08-01"), *flat(members, "")], errors="replace")
+    form = urlencode(
+        [("Action", action), ("Version", "2010-08-01"), *form_parameters(members)], errors="replace"
+    )
     response = world.answer(PlainRequest(headers={b"content-type": FORM}, body=form.encode()))
     assert response.status < 500, (action, form, response.body)
     world.advance(61_000)  # alarms that were made are looked at

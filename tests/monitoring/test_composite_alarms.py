@@ -10,8 +10,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from monitoring.alarms import arn, described, put_alarm, set_state, state, summaries
-from monitoring.world import MonitoringWorld
+from monitoring.world import SPACE, MonitoringWorld
+from penstock.errors import StoreError
 from penstock.limits import SECOND
+from penstock.promise import Promise
+from penstock.turns import Steps, Turns
+
+HOOK = "https://hooks.example.com/alarms"
 
 
 def put_composite(cw: Any, name: str, rule: str, **more: Any) -> None:
@@ -175,7 +180,6 @@ class Suppressed:
                 found.append(json.loads(message["Body"])["NewStateValue"])
         return found
 
-    @property
     def by(self) -> str | None:
         return described(self.cw, "c").get("ActionsSuppressedBy")
 
@@ -183,9 +187,9 @@ class Suppressed:
 def test_actions_wait_for_a_suppressor_that_does_not_come(world: MonitoringWorld) -> None:
     c = Suppressed(world, wait_s=60, extension_s=30)
     set_state(c.cw, "a", "ALARM")
-    assert (c.by, c.heard()) == ("WaitPeriod", [])
+    assert (c.by(), c.heard()) == ("WaitPeriod", [])
     world.advance(80 * SECOND)
-    assert (c.by, c.heard()) == (None, ["ALARM"])
+    assert (c.by(), c.heard()) == (None, ["ALARM"])
     set_state(c.cw, "a", "OK")
     assert c.heard() == ["OK"]
 
@@ -194,14 +198,14 @@ def test_actions_are_suppressed_and_run_after_the_extension_period(world: Monito
     c = Suppressed(world, wait_s=60, extension_s=30)
     set_state(c.cw, "a", "ALARM")
     set_state(c.cw, "s", "ALARM")
-    assert c.by == "Alarm"
+    assert c.by() == "Alarm"
     world.advance(600 * SECOND)
     assert c.heard() == []
     world.crash()
     set_state(c.cw, "s", "OK")
-    assert c.by == "ExtensionPeriod"
+    assert c.by() == "ExtensionPeriod"
     world.advance(50 * SECOND)
-    assert (c.by, c.heard()) == (None, ["ALARM"])
+    assert (c.by(), c.heard()) == (None, ["ALARM"])
 
 
 def test_an_alarm_that_is_over_before_anybody_heard_of_it(world: MonitoringWorld) -> None:
@@ -209,16 +213,16 @@ def test_an_alarm_that_is_over_before_anybody_heard_of_it(world: MonitoringWorld
     set_state(c.cw, "a", "ALARM")
     set_state(c.cw, "a", "OK")
     world.advance(600 * SECOND)
-    assert (c.by, c.heard()) == (None, [])
+    assert (c.by(), c.heard()) == (None, [])
 
 
 def test_a_suppressor_in_alarm_suppresses_at_once(world: MonitoringWorld) -> None:
     c = Suppressed(world, wait_s=0, extension_s=0)
     set_state(c.cw, "s", "ALARM")
     set_state(c.cw, "a", "ALARM")
-    assert (c.by, c.heard()) == ("Alarm", [])
+    assert (c.by(), c.heard()) == ("Alarm", [])
     set_state(c.cw, "s", "OK")
-    assert (c.by, c.heard()) == (None, ["ALARM"])
+    assert (c.by(), c.heard()) == (None, ["ALARM"])
     assert summaries(c.cw, "c", HistoryItemType="Action")[-1].startswith("Successfully executed action")
 
 
@@ -230,3 +234,94 @@ def test_a_suppressor_needs_its_periods(world: MonitoringWorld, cw: Any) -> None
     assert (
         "do not exist" in refused(lambda: put_composite(cw, "c", "TRUE", ActionsSuppressor="x", **periods))[1]
     )
+
+
+class CrashingTurns(Turns):
+    """Counts the pauses of work, and never continues after so many."""
+
+    def __init__(self, pauses_max: float = float("inf")) -> None:
+        super().__init__()
+        self.pauses = 0
+        self._pauses_max = pauses_max
+        self._never: Promise[Any] = Promise()
+
+    async def run(self, steps: Steps[Any], of: str = "") -> Any:
+        while self.pauses < self._pauses_max:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return stop.value
+            self.pauses += 1
+        return await self._never
+
+
+def wide(cw: Any, count: int) -> None:
+    """Many composite alarms above one alarm, and one above them all."""
+    put_alarm(cw, "x", TreatMissingData="ignore")
+    for number in range(count):
+        put_composite(cw, f"c{number}", "ALARM(x)", AlarmActions=[HOOK])
+    every = " AND ".join(f"ALARM(c{number})" for number in range(count))
+    put_composite(cw, "top", every, AlarmActions=[HOOK])
+
+
+def test_composites_above_an_alarm_are_judged_in_turns() -> None:
+    with MonitoringWorld(webhooks=(HOOK,)) as world:
+        cw = world.client()
+        wide(cw, 30)
+        turns = CrashingTurns()
+        world.monitoring.of_alarms(SPACE).alarms._turns = turns
+        set_state(cw, "x", "ALARM")
+        assert turns.pauses >= 30
+        assert state(cw, "top") == "ALARM"
+
+
+def test_a_crash_between_the_turns_loses_no_change_and_no_action() -> None:
+    for pauses_max in range(0, 50, 3):
+        with MonitoringWorld(webhooks=(HOOK,)) as world:
+            cw = world.client()
+            wide(cw, 4)
+            world.posted.clear()
+            world.advance(SECOND)
+            alarms = world.monitoring.of_alarms(SPACE).alarms
+            alarms._turns = CrashingTurns(pauses_max)
+            alarms.set_state(alarms.find(SPACE, "x"), "ALARM", "set by a test", None)
+            alarms.follow(SPACE)
+            world.run()
+            world.crash()
+            names = ["c0", "c1", "c2", "c3", "top"]
+            assert [state(world.client(), name) for name in names] == ["ALARM"] * 5, pauses_max
+            assert sorted(json.loads(body)["AlarmName"] for _, body in world.posted) == names, pauses_max
+
+
+def test_changes_of_a_refused_commit_are_judged_again() -> None:
+    with MonitoringWorld(webhooks=(HOOK,)) as world:
+        cw = world.client()
+        wide(cw, 4)
+        alarms = world.monitoring.of_alarms(SPACE).alarms
+        world.advance(SECOND)
+        alarms.set_state(alarms.find(SPACE, "x"), "ALARM", "set by a test", None)
+        world.run()
+        world.stores[0].refusals.append(StoreError("refused by the test"))
+        alarms.follow(SPACE)
+        world.run()
+        assert state(cw, "top") == "OK"
+        world.minutes(1)
+        assert state(cw, "top") == "ALARM"
+        assert sorted(json.loads(body)["AlarmName"] for _, body in world.posted) == [
+            "c0",
+            "c1",
+            "c2",
+            "c3",
+            "top",
+        ]
+
+
+def test_a_composite_alarm_that_was_set_by_hand_stays_so_after_a_start(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    put_alarm(cw, "x", TreatMissingData="ignore")
+    put_composite(cw, "c", "ALARM(x)")
+    world.advance(SECOND)
+    set_state(cw, "c", "ALARM")
+    world.crash()
+    assert state(world.client(), "c") == "ALARM"

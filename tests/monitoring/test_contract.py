@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from botocore.loaders import Loader
 
 from penstock.services.cloudwatch import ACTIONS
@@ -10,6 +9,7 @@ from penstock.services.cloudwatch.actions import UNSUPPORTED
 from penstock.services.cloudwatch.limits import UNITS
 from penstock.services.cloudwatch.structs import NotSupported
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
+from support.rows import every_row
 
 MODEL = Loader().load_service_model("cloudwatch", "service-2")
 # Of answers: what this server has nothing to say about.
@@ -32,7 +32,7 @@ def test_the_units_are_those_of_the_model() -> None:
     assert list(UNITS) == MODEL["shapes"]["StandardUnit"]["enum"]
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@every_row("action", sorted(ACTIONS))
 def test_members_are_those_of_the_model(action: str) -> None:
     row, operation = ACTIONS[action], MODEL["operations"][action]
     _same_members(struct_shape(row.request), operation["input"]["shape"], frozenset())
@@ -69,7 +69,7 @@ def _same_shape(ours: Shape, shape_name: str, left_out: frozenset[str] | set[str
             assert ours.is_time == (theirs["type"] == "timestamp"), shape_name
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@every_row("action", sorted(ACTIONS))
 def test_permissions_are_those_of_iam(action: str) -> None:
     row = ACTIONS[action]
     assert row.permission == f"cloudwatch:{action}"

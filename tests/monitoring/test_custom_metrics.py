@@ -14,6 +14,7 @@ from monitoring.world import SPACE, MonitoringWorld
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.monitoring.custom_metrics import CustomMetrics
 from penstock.monitoring.limits import MonitoringLimits
+from support.generated import examples
 
 NAMESPACE = "App"
 
@@ -121,6 +122,7 @@ def test_values_come_late(world: MonitoringWorld, cw: Any) -> None:
     assert total(world, cw) == 7
 
 
+@pytest.mark.slow
 def test_seconds_are_kept_for_three_hours_and_minutes_for_fifteen_days(
     world: MonitoringWorld, cw: Any
 ) -> None:
@@ -171,6 +173,7 @@ def test_an_account_has_so_many_metrics_and_no_more() -> None:
         put(world.client(account="111111111111"), name="m0")
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_the_oldest_values_go_first() -> None:
     with MonitoringWorld(limits=MonitoringLimits(metrics_bytes_max=300_000)) as world:
         cw = world.client()
@@ -248,7 +251,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(STEPS)
 def test_the_sum_is_that_of_what_was_acknowledged(steps: list[tuple[str, int]]) -> None:
     with MonitoringWorld() as world:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from monitoring.alarms import arn, put_alarm
 from monitoring.world import ACCOUNT, MonitoringWorld
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.services.cloudwatch import dashboards
+from penstock.services.cloudwatch.dashboards import _problems
+from server.heaviest_requests import crowded_dashboards
 
 BODY = json.dumps(
     {
@@ -94,6 +97,34 @@ def test_problems_of_a_dashboard_are_members_of_the_error(cw: Any) -> None:
     assert refused.value.response["dashboardValidationMessages"] == [
         {"DataPath": "/widgets/0/properties/metrics/0", "Message": "Should be array"}
     ]
+
+
+def test_a_widget_has_so_many_metrics_and_no_more(cw: Any) -> None:
+    def put(count: int) -> None:
+        widgets = [{"type": "metric", "properties": {"metrics": [["N", "m"]] * count}}]
+        cw.put_dashboard(DashboardName="a", DashboardBody=json.dumps({"widgets": widgets}))
+
+    put(500)
+    with pytest.raises(ClientError, match="Should NOT have more than 500 items"):
+        put(501)
+
+
+@pytest.mark.slow
+def test_a_body_is_checked_piece_by_piece() -> None:
+    for body in crowded_dashboards():
+        steps = _problems(body)
+        tracemalloc.start()
+        for _ in steps:
+            pass
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 4 * len(body), f"objects of all its members were made: {body[:30]}"
+
+
+def test_a_body_must_be_json_in_all_its_parts(cw: Any) -> None:
+    for wrong in ('"\\x"', "01", "1e", "nul", "-", '"\n"', "[1,]"):
+        with pytest.raises(ClientError, match="must be a valid JSON object"):
+            cw.put_dashboard(DashboardName="a", DashboardBody=f'{{"widgets":[],"other":{wrong}}}')
 
 
 def tags(cw: Any, of: str) -> dict[str, str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from http_requests import json_request
 from monitoring.differences import REFUSED, Refused
 from monitoring.world import MonitoringWorld
+from support.http_requests import json_request
+from support.rows import every_row
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.what)
+@every_row("row", REFUSED)
 def test_a_request_is_refused_as_documented(world: MonitoringWorld, row: Refused) -> None:
     request = json_request(f"GraniteServiceVersion20100801.{row.action}", json.dumps(row.members).encode())
     response = world.answer(request)

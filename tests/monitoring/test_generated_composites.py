@@ -14,6 +14,7 @@ from monitoring.world import SPACE, MonitoringWorld
 from penstock.metrics.alarms import AlarmRule, AlarmState
 from penstock.metrics.series import MetricKey
 from penstock.monitoring.alarm_records import AlarmConfig, MetricStat, Suppressor
+from support.generated import examples
 
 HOOK = "https://hooks.example.com/alarms"
 HOOKS: dict[str, Any] = {"ok_actions": (HOOK,), "alarm_actions": (HOOK,), "insufficient_actions": (HOOK,)}
@@ -79,7 +80,7 @@ class Heard:
     def changes(self) -> list[tuple[str, str]]:
         items = [each for each in self.here.history.of(SPACE) if each[0] not in self._keys]
         self._keys |= {key for key, _ in items}
-        changes = sorted(
+        changes: list[tuple[str, str]] = sorted(
             (item.alarm, item.after.state) for _, item in items if item.kind == "state" and item.after
         )
         assert self.posted() == changes
@@ -88,13 +89,15 @@ class Heard:
 
 def set_state(heard: Heard, name: str, state: AlarmState) -> None:
     heard.here.alarms.set_state(heard.here.alarms.find(SPACE, name), state, "set by a test", None)
+    heard.here.alarms.follow(SPACE)
 
 
 def put(heard: Heard, name: str, **config: Any) -> None:
     heard.here.alarms.put(SPACE, AlarmConfig(name=name, **HOOKS, **config), {})
+    heard.here.alarms.follow(SPACE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(graphs(), st.data())
 def test_one_change_settles_everything_above_it(
     graph: tuple[list[str], list[tuple[str, Rule]]], data: st.DataObject

@@ -31,7 +31,7 @@ def test_a_new_alarm_as_it_is_described(world: MonitoringWorld, cw: Any) -> None
 
 
 def test_everything_that_was_given_is_described(world: MonitoringWorld, cw: Any) -> None:
-    given = {
+    given: dict[str, Any] = {
         "AlarmDescription": "many errors", "ActionsEnabled": False, "OKActions": [arn("t", "sns")],
         "AlarmActions": [arn("q", "sqs")], "InsufficientDataActions": ["arn:aws:automate:eu-west-1:ec2:stop"],
         "Statistic": None, "ExtendedStatistic": "p99.5", "Dimensions": [{"Name": "Host", "Value": "a"}],
@@ -247,6 +247,7 @@ def test_a_look_that_cannot_be_stored_is_made_again(world: MonitoringWorld, cw: 
     assert state(cw) == "ALARM"
 
 
+@pytest.mark.slow
 def test_a_history_is_kept_for_two_weeks_also_of_a_deleted_alarm(world: MonitoringWorld, cw: Any) -> None:
     put_alarm(cw)
     cw.delete_alarms(AlarmNames=["a"])
@@ -328,6 +329,7 @@ def test_a_shard_without_alarms_has_no_timer(world: MonitoringWorld, cw: Any) ->
     assert world.runtime.fired - fired <= idle + 1
 
 
+@pytest.mark.slow
 def test_many_alarms_are_looked_at_in_turns(world: MonitoringWorld, cw: Any) -> None:
     for number in range(250):
         put_alarm(cw, f"a{number:03d}", MetricName=f"m{number % 7}")
@@ -350,3 +352,21 @@ def test_an_expression_returns_data_unless_it_says_otherwise(world: MonitoringWo
     put_errors(cw, 1)
     world.minutes()
     assert state(cw) == "ALARM"
+
+
+def test_the_alarms_of_an_account_have_so_many_bytes_and_no_more() -> None:
+    with MonitoringWorld(limits=MonitoringLimits(alarm_bytes_max=10_000)) as world:
+        cw, other = world.client(), world.client(account="111111111111")
+        big = [{"Name": f"d{number}", "Value": "v" * 1000} for number in range(4)]
+        put_alarm(cw, "a", Dimensions=big)
+        put_alarm(cw, "b", Dimensions=big)
+        bigger = [{"Name": f"d{number}", "Value": "v" * 1000} for number in range(7)]
+        for name in ("b", "c"):
+            with pytest.raises(ClientError, match="bytes of alarms") as refused:
+                put_alarm(cw, name, Dimensions=bigger)
+            assert refused.value.response["Error"]["Code"] == "LimitExceeded"
+        put_alarm(other, "a", Dimensions=big)
+        put_alarm(cw, "a")
+        put_alarm(cw, "c", Dimensions=big)
+        cw.delete_alarms(AlarmNames=["b"])
+        put_alarm(cw, "d", Dimensions=big)

@@ -10,7 +10,7 @@ from penstock.migrate.stores.mapping import _MOVED, ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.monitoring.monitoring import KINDS
 from penstock.names import Home
-from sim.world import FaultyStore
+from support.world import FaultyStore
 
 
 def test_every_kind_of_record_is_migrated() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from http_requests import json_request
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import ACCOUNT, MonitoringWorld
 from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES
@@ -16,6 +15,8 @@ from penstock.auth.policy import compile_policy
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.names import Space
 from penstock.services.cloudwatch import ACTIONS
+from support.http_requests import json_request
+from support.rows import every_row
 
 ALARM = {
     "Namespace": "App", "MetricName": "m", "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1,
@@ -70,7 +71,7 @@ def world() -> Iterator[MonitoringWorld]:
         put_alarm(cw, "a", Tags=[{"Key": "team", "Value": "shop"}])
         put_alarm(cw, "b")
         cw.put_dashboard(DashboardName="d", DashboardBody='{"widgets":[]}')
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def ask(world: MonitoringWorld, action: str, principal: Principal, **members: Any) -> tuple[int, str]:
@@ -97,12 +98,12 @@ def test_an_action_needs_its_permission_on_what_it_acts_on(world: MonitoringWorl
     ):
         status, message = ask(world, action, refused, **members)
         assert status == 403
-        assert f"is not authorized to perform: cloudwatch:{action.lower()} on resource: {resource}" in message
+        assert f"is not authorized to perform: cloudwatch:{action} on resource: {resource}" in message
     status, message = ask(world, action, user(allow(f"cloudwatch:{action}", resource=resource)), **members)
     assert (status, message) == (200, "")
 
 
-@pytest.mark.parametrize("action", sorted(REQUESTS))
+@every_row("action", sorted(REQUESTS))
 def test_callers_without_a_signature_are_refused(world: MonitoringWorld, action: str) -> None:
     status, message = ask(world, action, ANONYMOUS, **REQUESTS[action][0])
     assert (status, message) == (403, "Request is missing Authentication Token")

@@ -16,11 +16,11 @@ from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from http_requests import FORM, PlainRequest, json_request
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import MonitoringWorld
 from penstock.wire.cbor import decode, encode
 from penstock.wire.service import Response
+from support.http_requests import FORM, PlainRequest, json_request
 
 TARGET = "GraniteServiceVersion20100801"
 _MODEL = Loader().load_service_model("cloudwatch", "service-2")
@@ -186,6 +186,8 @@ def test_cbor(world: MonitoringWorld, cw: Any) -> None:
     assert alarm["StateUpdatedTimestamp"] == pytest.approx(at)
     assert (alarm["OKActions"], alarm["Threshold"]) == ([], 1.0)
     assert b"Threshold\xfb" in response.body, "a number is a double, even if it is whole"
+    assert response.body.startswith(b"\xbf\x6cMetricAlarms\x9f\xbf"), "maps and lists of indefinite length"
+    assert response.body.endswith(b"\xff") and b"OKActions\x9f\xff" in response.body
     void = world.answer(cbor_request("EnableAlarmActions", AlarmNames=[]))
     assert (void.status, void.body, headers(void)[b"smithy-protocol"]) == (200, b"", b"rpc-v2-cbor")
     refused = world.answer(cbor_request("SetAlarmState", **MISSING))
@@ -209,18 +211,16 @@ def test_query(world: MonitoringWorld, cw: Any) -> None:
     assert "Result" not in void and "<ResponseMetadata><RequestId>" in void
     refused = world.answer(query_request("SetAlarmState", **MISSING))
     assert refused.status == 404
-    assert (
-        "<Error><Type>Sender</Type><Code>ResourceNotFound</Code><Message></Message>" in refused.body.decode()
-    )
+    assert b"<Error><Type>Sender</Type><Code>ResourceNotFound</Code></Error>" in refused.body
     by_get = PlainRequest(b"GET", b"/?Action=DescribeAlarms&Version=2010-08-01", {})
     assert world.answer(by_get).status == 200
 
 
 def test_a_query_has_as_many_parameters_as_a_thousand_data_need(world: MonitoringWorld) -> None:
-    data = {}
+    data: dict[str, str] = {}
     for number in range(1, 1001):
         name = f"MetricData.member.{number}"
         data |= {f"{name}.MetricName": f"m{number}", f"{name}.Value": "1", f"{name}.Unit": "Count"}
     assert world.answer(query_request("PutMetricData", Namespace="App", **data)).status == 200
     refused = world.answer(query_request("DescribeAlarms", **data))
-    assert b"more than 2000 parameters" in refused.body
+    assert b"more than 500 parameters" in refused.body

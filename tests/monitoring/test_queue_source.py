@@ -16,7 +16,7 @@ from penstock.limits import DAY, MINUTE
 def world(request: pytest.FixtureRequest) -> Iterator[MonitoringWorld]:
     with MonitoringWorld(request.param) as made:
         made.after_look()
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def use(world: MonitoringWorld, name: str, messages: int = 1) -> str:
@@ -81,6 +81,7 @@ def test_the_first_message_of_a_queue(world: MonitoringWorld, cw: Any) -> None:
     assert sums(world, cw, "q", "NumberOfMessagesSent")[0] == 1.0
 
 
+@pytest.mark.slow
 def test_metrics_of_queues_are_listed(world: MonitoringWorld, cw: Any) -> None:
     use(world, "idle", messages=0)
     for name in ("a", "b.fifo"):
@@ -107,6 +108,7 @@ def test_metrics_of_queues_are_listed(world: MonitoringWorld, cw: Any) -> None:
     assert listed(cw) == []
 
 
+@pytest.mark.slow
 def test_pages_of_metrics_of_many_queues(world: MonitoringWorld, cw: Any) -> None:
     for number in range(120):
         use(world, f"q{number:03d}")

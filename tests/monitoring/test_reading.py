@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from monitoring.world import MonitoringWorld
-from penstock.limits import MINUTE
+from penstock.limits import MINUTE, SECOND
 
 
 def put(cw: Any, name: str = "m", namespace: str = "App", **datum: Any) -> None:
@@ -84,11 +84,55 @@ def test_units_give_separate_points(world: MonitoringWorld, cw: Any) -> None:
     found = statistics(world, cw, "Sum")
     assert {(point["Unit"], point["Sum"]) for point in found} == {("Seconds", 1.0), ("Milliseconds", 2.0)}
     assert [point["Sum"] for point in statistics(world, cw, "Sum", Unit="Seconds")] == [1.0]
+    put(cw, Value=3)
     answer = data(world, cw, stat("a"), stat("b", Unit="Seconds"), stat("c", Unit="Bits"))
-    assert answer["Messages"] == [
-        {"Code": "MultipleUnits", "Value": "Multiple units returned: '[Milliseconds, Seconds]'"}
-    ]
+    assert answer["Messages"] == []
+    message = {"Code": "MultipleUnits", "Value": "Multiple units returned: '[Milliseconds, Seconds, None]'"}
+    assert [each.get("Messages", []) for each in answer["MetricDataResults"]] == [[message], [], []]
     assert [each["Values"] for each in answer["MetricDataResults"]][1:] == [[1.0], []]
+
+
+def test_values_and_a_statistic_set_in_one_datum_count_both(world: MonitoringWorld, cw: Any) -> None:
+    put(
+        cw,
+        Values=[1, 2],
+        Counts=[1, 3],
+        StatisticValues={"SampleCount": 2, "Sum": 30, "Minimum": 10, "Maximum": 20},
+    )
+    (point,) = statistics(world, cw, "Sum", "SampleCount", "Minimum", "Maximum")
+    assert (point["Sum"], point["SampleCount"], point["Minimum"], point["Maximum"]) == (37, 6, 1, 20)
+
+
+def test_datapoints_are_counted_from_start_to_end(world: MonitoringWorld, cw: Any) -> None:
+    """Whatever second it is: a day of minutes is 1,440 of them."""
+    world.advance(17 * SECOND)
+    asked = {
+        "Namespace": "App",
+        "MetricName": "m",
+        "Period": 60,
+        "Statistics": ["Sum"],
+        "StartTime": world.now,
+    }
+    cw.get_metric_statistics(**asked, EndTime=world.now + timedelta(days=1))
+    with pytest.raises(ClientError, match="up to 1441 datapoints"):
+        cw.get_metric_statistics(**asked, EndTime=world.now + timedelta(days=1, minutes=1))
+
+
+def test_a_period_below_a_minute_shows_minutes_of_values_without_high_resolution(
+    world: MonitoringWorld, cw: Any
+) -> None:
+    for value in (0, 2, 7, 100):
+        put(cw, Value=value)
+    results = data(
+        world, cw, *(stat(id, period=30, statistic=name) for id, name in (("a", "Sum"), ("b", "Minimum")))
+    )
+    assert [each["Values"] for each in results["MetricDataResults"]] == [[109.0], [0.0]]
+    world.advance(2 * MINUTE)
+    for value in (1, 2):
+        put(cw, Value=value, StorageResolution=1)
+        world.advance(SECOND)
+    results = data(world, cw, stat("a", period=1))
+    assert results["MetricDataResults"][0]["Values"] == [2.0, 1.0, 109.0], "no value is shown twice"
 
 
 def test_periods_begin_at_the_rounded_start(world: MonitoringWorld, cw: Any) -> None:
@@ -167,6 +211,7 @@ def test_a_list_has_a_result_for_each_series(world: MonitoringWorld, cw: Any) ->
     assert [each["Label"] for each in labelled["MetricDataResults"]] == ["host a", "host b"]
 
 
+@pytest.mark.slow
 def test_searches_of_a_request_are_limited_by_what_they_look_at(world: MonitoringWorld, cw: Any) -> None:
     for namespace in ("App", "Other"):
         metrics = [

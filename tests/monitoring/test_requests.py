@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from http_requests import json_request
 from monitoring.alarms import arn, put_alarm
-from monitoring.world import MonitoringWorld
+from monitoring.world import SPACE, MonitoringWorld
 from penstock.services.cloudwatch.limits import UNITS
+from penstock.wire.service import Call, Response
+from support.http_requests import json_request
+from support.rows import every_row
 
 NOW_S = 1_700_000_000
 VALIDATION = "ValidationError"
@@ -44,7 +46,7 @@ def ask() -> Iterator[Requests]:
         put_alarm(cw, "a")
         cw.put_composite_alarm(AlarmName="c", AlarmRule="ALARM(a)")
         cw.put_dashboard(DashboardName="d", DashboardBody='{"widgets":[]}')
-        yield Requests(world)  # type: ignore[arg-type]
+        yield Requests(world)
 
 
 def datum(**members: Any) -> dict[str, Any]:
@@ -91,9 +93,10 @@ def one_error(value: object, path: str, constraint: str) -> str:
 
 
 NOT_NULL = "Member must not be null"
+NAME = r"Member must satisfy regular expression pattern: [^\x00-\x1F\x7F\uFFFE\uFFFF]*"
 AT_LEAST_1 = "Member must have length greater than or equal to 1"
 E1 = {"Id": "e1", "Expression": "m1 * 2", "ReturnData": True}
-HIDDEN = {"ReturnData": False}
+HIDDEN: dict[str, Any] = {"ReturnData": False}
 
 ROWS: list[tuple[str, dict[str, Any], str, str]] = [
     # PutMetricData
@@ -135,7 +138,7 @@ ROWS: list[tuple[str, dict[str, Any], str, str]] = [
     ("PutMetricData", datum(Dimensions=[{"Name": "a"}]), MISSING,
      "The parameter MetricData.member.1.Dimensions.member.1.Value is required."),
     ("PutMetricData", datum(Dimensions=[{"Name": "a", "Value": "1"}, {"Name": "a", "Value": "2"}]), VALUE,
-     "The collection MetricData.member.1.Dimensions must not contain the same name twice."),
+     "No metric may specify the same dimension name twice."),
     ("PutMetricData", {"Namespace": "A", "MetricData": [datum()["MetricData"][0]] * 1001}, VALUE,
      "The collection MetricData must not have a size greater than 1000."),
     ("PutMetricData",
@@ -228,6 +231,12 @@ ROWS: list[tuple[str, dict[str, Any], str, str]] = [
     ("PutMetricAlarm", alarm(EvaluationPeriods=None), VALIDATION, one_error(None, "evaluationPeriods", NOT_NULL)),
     ("PutMetricAlarm", alarm(EvaluationPeriods=0), VALIDATION,
      one_error(0, "evaluationPeriods", "Member must have value greater than or equal to 1")),
+    ("PutMetricAlarm", alarm(AlarmName="a\0b"), VALIDATION, one_error("a\0b", "alarmName", NAME)),
+    ("PutMetricAlarm", alarm(AlarmName="a\ufffe"), VALIDATION, one_error("a\ufffe", "alarmName", NAME)),
+    ("PutCompositeAlarm", {"AlarmName": "\x7f", "AlarmRule": "TRUE"}, VALIDATION,
+     one_error("\x7f", "alarmName", NAME)),
+    ("PutMetricAlarm", alarm(Tags=[{"Key": "k", "Value": "\n"}]), VALIDATION,
+     one_error("\n", "tags.1.member.value", NAME)),
     ("PutMetricAlarm", alarm(ComparisonOperator="More"), VALIDATION,
      "1 validation error detected: Value 'More' at 'comparisonOperator' failed to satisfy constraint: Member must "
      "satisfy enum value set: [GreaterThanOrEqualToThreshold"),
@@ -339,9 +348,7 @@ ROWS: list[tuple[str, dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("action", "members", "code", "message"), ROWS, ids=[f"{row[0]} {row[3][:60]!r}" for row in ROWS]
-)
+@every_row(("action", "members", "code", "message"), ROWS)
 def test_a_wrong_request(
     ask: Requests, action: str, members: dict[str, Any], code: str, message: str
 ) -> None:
@@ -387,3 +394,13 @@ def test_unknown_alarms_do_not_keep_others_from_being_deleted(ask: Requests) -> 
     put_alarm(cw, "gone")
     assert ask("DeleteAlarms", AlarmNames=["gone", "none"])[0] == "ResourceNotFound"
     assert cw.describe_alarms(AlarmNames=["gone"])["MetricAlarms"] == []
+
+
+def test_metric_data_is_not_computed_for_a_client_that_is_gone(ask: Requests) -> None:
+    body = json.dumps(data(query())).encode()
+    request = json_request("GraniteServiceVersion20100801.GetMetricData", body)
+    call = Call(request_id="rid", space=SPACE, sender="SENDER", base_url="http://localhost", gone=True)
+    responses: list[Response] = []
+    ask.world.dispatcher.answer(request, call, responses.append)
+    assert [(each.status, b"RequestCanceled" in each.body) for each in responses] == [(400, True)]
+    assert ask("GetMetricData", **data(query())) == ("", "", 200)

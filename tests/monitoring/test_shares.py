@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from monitoring.alarms import put_alarm, set_state, summaries
@@ -15,7 +16,15 @@ from penstock.errors import ActionFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.alarms import AlarmRule
 from penstock.metrics.series import MetricKey
-from penstock.monitoring.alarm_records import Alarm, AlarmConfig, AlarmQuery, AlarmStatus, MetricStat
+from penstock.monitoring.alarm_history import AlarmHistory
+from penstock.monitoring.alarm_records import (
+    Alarm,
+    AlarmConfig,
+    AlarmQuery,
+    AlarmStatus,
+    HistoryItem,
+    MetricStat,
+)
 from penstock.monitoring.due_alarms import WORK_PER_TURN, DueAlarms, work_of
 from penstock.names import Space
 
@@ -134,7 +143,7 @@ def hooks() -> Iterator[MonitoringWorld]:
     with MonitoringWorld(webhooks=(HOOK,)) as world:
         world.after_look()
         world.post_failures = [ActionFailed("no answer", can_repeat=True) for _ in range(8)]
-        yield world  # type: ignore[misc]
+        yield world
 
 
 def set_alarms(cw: Any, count: int, name: str) -> None:
@@ -163,3 +172,28 @@ def test_an_account_with_more_actions_than_its_share_gets_no_further_ones(
     set_alarms(quiet, 1, "quiet")
     (done,) = summaries(quiet, "quiet0", HistoryItemType="Action")
     assert done.startswith("Successfully executed action")
+
+
+def test_items_of_the_account_that_holds_most_are_forgotten_first() -> None:
+    with MonitoringWorld() as world:
+        here = world.monitoring.of_alarms(Space(QUIET, REGION))
+        history = AlarmHistory(here.shard, bytes_max=50_000)
+        quiet, busy = Space(QUIET, REGION), Space(BUSY, REGION)
+
+        def add(space: Space, number: int, text: str = "") -> None:
+            status = msgspec.structs.replace(STATUS, reason=text)
+            history.add(
+                HistoryItem(space=space, alarm=f"a{number % 7}", at_ms=number, kind="state", after=status)
+            )
+
+        for number in range(10):
+            add(quiet, number)
+        for number in range(10, 300):
+            add(busy, number, "r" * 1000)
+        assert len(list(history.of(quiet))) == 10
+        assert max(item.at_ms for _, item in history.of(busy)) == 299, "its oldest items are forgotten"
+        for number in range(300, 400):
+            add(quiet, number)
+        held = [sum(item.cost for _, item in history.of(space)) for space in (quiet, busy)]
+        assert sum(held) <= 50_000
+        assert min(held) > 20_000, "both want more than their share"

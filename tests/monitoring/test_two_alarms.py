@@ -20,7 +20,7 @@ VISIBLE = "ApproximateNumberOfMessagesVisible"
 def world(request: pytest.FixtureRequest) -> Iterator[MonitoringWorld]:
     with MonitoringWorld(request.param) as made:
         made.after_look()
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def states_of(world: MonitoringWorld, cw: Any, minutes: int) -> list[str]:

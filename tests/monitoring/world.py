@@ -13,7 +13,6 @@ import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 
-from http_requests import PlainRequest
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
 from penstock.broker.broker import Broker
@@ -26,8 +25,9 @@ from penstock.services import cloudwatch, sqs
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
-from sim.shards import ShardsWorld
-from sim.world import ROOMY
+from support.http_requests import PlainRequest
+from support.shards import ShardsWorld
+from support.world import ROOMY
 
 ACCOUNT, REGION = "000000000000", "eu-west-1"
 SPACE = Space(ACCOUNT, REGION)
@@ -55,10 +55,9 @@ class MonitoringWorld(ShardsWorld):
 
     def _open(self) -> None:
         self.runtime = SimulatedRuntime(self.clock, self._choose)
-        self.broker = Broker(self.limits, self.shards)
+        self.broker = Broker(self.limits, self.shards, clock=self.clock)
         self.monitoring = Monitoring(
             self.broker,
-            self.clock,
             cloudwatch.CloudWatchTexts(is_secured=self.is_secured),
             self._post,
             self.monitoring_limits,
@@ -75,7 +74,7 @@ class MonitoringWorld(ShardsWorld):
         for index in range(self.shards):
             self.open_shard(index)
 
-    async def _post(self, url: str, body: str) -> None:
+    async def _post(self, account: str, url: str, body: str) -> None:
         if self.post_failures:
             raise self.post_failures.pop(0)
         self.posted.append((url, body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queues.harness import Queues
-from sim.world import ROOMY, TINY
+from support.world import ROOMY, TINY
 
 
 @pytest.fixture(params=[ROOMY, TINY], ids=["roomy", "tiny"])

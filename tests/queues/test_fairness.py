@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from penstock.limits import MINUTE, SECOND, Limits
 from penstock.queues.messages import Outgoing
 from queues.harness import Queues
-from sim.world import ROOMY
+from support.world import ROOMY
 
 PAGED = msgspec.structs.replace(
     ROOMY, memory_budget_bytes=200_000, lane_window_max=64, refill_rows=64, lane_floor=8
@@ -38,6 +39,7 @@ def test_a_quiet_tenant_is_served_at_once_behind_a_paged_backlog() -> None:
     assert queues.counts("q")[0] + queues.counts("q")[1] == 100_001
 
 
+@pytest.mark.slow
 def test_a_quiet_tenant_is_served_at_once_after_a_restart() -> None:
     queues = Queues(PAGED)
     noisy_backlog(queues, 100_000)

@@ -12,7 +12,7 @@ from penstock.limits import MINUTE, SECOND
 from penstock.queues.dedup import SendDigests, content_id
 from penstock.queues.messages import Attribute
 from queues.harness import Queues, outgoing
-from sim.world import ROOMY
+from support.world import ROOMY
 
 Q = "q.fifo"
 

@@ -10,8 +10,9 @@ import pytest
 
 from penstock.limits import HOUR, MINUTE, SECOND
 from penstock.queues.backlog import ENTRY_BYTES, LANE_BYTES
+from penstock.queues.fifo import FifoQueue
 from queues.harness import Queues
-from sim.world import ROOMY, TINY
+from support.world import ROOMY, TINY
 
 KINDS = pytest.mark.parametrize("queue", ["q", "q.fifo"])
 
@@ -148,6 +149,7 @@ def test_giving_memory_back_skips_nothing_that_was_not_read_yet() -> None:
     queues.advance(MINUTE)
     assert queues.counts("q.fifo") == (60, 0, 0)
     rules = queues.rules("q.fifo")
+    assert isinstance(rules, FifoQueue)
     lane = rules.backlog.lanes["g"]
     assert lane.stored and rules.backlog.excess(lane) == 1, "only the last message is too much"
     rules.trim(durable=1 << 60)

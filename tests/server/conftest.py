@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .certificates import ServerFiles, write_certificate
+from support.certificates import ServerFiles, write_certificate
 
 
 @pytest.fixture

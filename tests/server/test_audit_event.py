@@ -17,7 +17,7 @@ from penstock.server.audit import AuditEvent
 from penstock.server.audit.encode import TEXT_MAX, cut, encode
 from penstock.server.audit.event import CAPPED_PARAMETERS_BYTES_MAX
 from penstock.services.sqs import ACTIONS
-from server.audit_events import ALICE, DENIED, QUEUE_ARN, QUEUE_URL, ROOT, WORKER, event, line_of, refused
+from support.audit_events import ALICE, DENIED, QUEUE_ARN, QUEUE_URL, ROOT, WORKER, event, line_of, refused
 
 
 def written(one: AuditEvent) -> dict[str, Any]:

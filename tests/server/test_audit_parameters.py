@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 
 from penstock.server.audit.recorder import listed_members
 from penstock.services.sqs import structs as op
 from penstock.services.sts import structs as sts
 from penstock.wire.shapes import ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
-from server.audit_events import ROWS, rule_of
+from support.audit_events import ROWS, rule_of
+from support.rows import every_row
 
 # Secret members by name. "Entries" and "Messages" contain them.
 SECRET = {
@@ -68,9 +68,7 @@ def origins(recorded: object) -> set[str]:
     return texts
 
 
-@pytest.mark.parametrize(
-    ("service", "action", "request_type", "response_type"), STRUCTS, ids=lambda each: str(each)
-)
+@every_row(("service", "action", "request_type", "response_type"), STRUCTS)
 def test_no_secret_is_recorded(
     service: str, action: str, request_type: type[msgspec.Struct], response_type: type[msgspec.Struct] | None
 ) -> None:
@@ -87,9 +85,7 @@ def test_no_secret_is_recorded(
         json.dumps(response)
 
 
-@pytest.mark.parametrize(
-    ("service", "action", "request_type", "response_type"), STRUCTS, ids=lambda each: str(each)
-)
+@every_row(("service", "action", "request_type", "response_type"), STRUCTS)
 def test_listed_members_exist(
     service: str, action: str, request_type: type[msgspec.Struct], response_type: type[msgspec.Struct] | None
 ) -> None:
@@ -112,8 +108,8 @@ def test_names_are_those_of_cloudtrail() -> None:
         "AWSAccountIds": ["111111111111"],
         "actions": ["SendMessage"],
     }
-    request = op.CreateQueueRequest(QueueName="q", Attributes={"DelaySeconds": "5"}, tags={"team": "shop"})
-    assert safe_parameters("sqs", "CreateQueue", request) == {
+    create = op.CreateQueueRequest(QueueName="q", Attributes={"DelaySeconds": "5"}, tags={"team": "shop"})
+    assert safe_parameters("sqs", "CreateQueue", create) == {
         "queueName": "q",
         "attributes": {"DelaySeconds": "5"},
         "tags": {"team": "shop"},

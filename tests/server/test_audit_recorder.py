@@ -12,7 +12,7 @@ from penstock.server.audit.event import cloudtrail_event
 from penstock.server.callers import Caller
 from penstock.server.http.request import Peer, Request
 from penstock.server.origin import Origins
-from penstock.services import sqs, sts
+from penstock.services import admin, cloudwatch, sqs, sts
 from penstock.services.sqs import structs as op
 from penstock.services.sqs.faults import sqs_fault
 from penstock.wire.faults import (
@@ -24,7 +24,7 @@ from penstock.wire.faults import (
     wrong_signature,
 )
 from penstock.wire.service import Call, Fault
-from server.audit_events import ALICE, ALLOWED, DENIED, NOW_MS, QUEUE_ARN, QUEUE_URL
+from support.audit_events import ALICE, ALLOWED, DENIED, NOW_MS, QUEUE_ARN, QUEUE_URL
 
 HOME = Space("000000000000", "eu-central-1")
 KEY = b"AWS4-HMAC-SHA256 Credential=AKIAGUESS/20260101/us-east-1/%b/aws4_request, SignedHeaders=host, Signature=beef"
@@ -41,7 +41,7 @@ class EventList(AuditLog):
         self.events.append(event)
 
 
-SERVICES = (sqs.SERVICE, sts.SERVICE)
+SERVICES = (sqs.SERVICE, cloudwatch.SERVICE, sts.SERVICE, admin.SERVICE)
 
 
 def answered(
@@ -166,6 +166,35 @@ def test_the_action_of_a_form_is_found(query: bytes, body: bytes, action: str) -
     request.target, request.body = b"/?" + query, body
     written = refused_early(request, unknown_client("The security token included in the request is invalid."))
     assert (written["eventName"], written["eventSource"]) == (action, "sts.amazonaws.com")
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "body", "source", "action"),
+    [
+        (b"POST /", {"x_amz_target": b"GraniteServiceVersion20100801.DeleteAlarms"}, b"", "monitoring",
+         "DeleteAlarms"),
+        (b"POST /", {"x_amz_target": b"AmazonSQS.DeleteQueue"}, b"", "sqs", "DeleteQueue"),
+        (b"POST /", {"x_amz_target": b"None.DeleteAlarms", "authorization": KEY % b"monitoring"}, b"", "monitoring",
+         "DeleteAlarms"),
+        (b"POST /service/GraniteServiceVersion20100801/operation/PutMetricData",
+         {"smithy_protocol": b"rpc-v2-cbor"}, b"", "monitoring", "PutMetricData"),
+        (b"POST /", {}, b"Action=DescribeAlarms&Version=2010-08-01", "monitoring", "DescribeAlarms"),
+        (b"POST /", {"authorization": KEY % b"monitoring"}, b"Action=TagResource", "monitoring", "TagResource"),
+        (b"POST /", {}, b"Action=GetCallerIdentity", "sts", "GetCallerIdentity"),
+        (b"GET /admin/v1/tasks?queue=x", {}, b"", "penstock", "ListTasks"),
+        (b"DELETE /admin/v1/queues/q/messages/1", {"authorization": KEY % b"sqs"}, b"", "penstock", "DeleteMessage"),
+        (b"GET /admin/v1/nothing", {}, b"", "penstock", "Unknown"),
+        (b"POST /", {"authorization": KEY % b"iam"}, b"Action=ListUsers", "sqs", "ListUsers"),
+    ],
+)  # fmt: skip
+def test_the_service_is_that_of_the_request(
+    target: bytes, headers: dict[str, bytes], body: bytes, source: str, action: str
+) -> None:
+    request = incoming(**headers)
+    request.method, _, request.target = target.partition(b" ")
+    request.body = body
+    written = refused_early(request, wrong_signature("no"))
+    assert (written["eventSource"], written["eventName"]) == (f"{source}.amazonaws.com", action)
 
 
 def test_throttled_requests_are_refused_requests() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fuzz.signer import KEY, NOW_S, SECRET, sign_header
 from penstock.auth.errors import (
     AuthenticationError,
     ExpiredToken,
@@ -21,8 +20,8 @@ from penstock.server.callers import _FAULTS, Caller, OpenCallers, Requesters, Si
 from penstock.server.http.request import Origin, Peer, Request
 from penstock.server.origin import Origins
 from penstock.wire.service import Fault
-
-from .harness import HOME, made_request, signed
+from support.harness import HOME, made_request, signed
+from support.signer import KEY, NOW_S, SECRET, sign_header
 
 CALLERS = OpenCallers(HOME, Origins(None, ()))
 
@@ -179,6 +178,14 @@ def principal(**more: Any) -> Principal:
 def test_a_requester_is_named_as_an_operator_knows_it(who: Principal | None, by: str) -> None:
     key = Caller(HOME, "AIDA1", who), Origin("http://x", "10.0.0.1", False), b"agent/1"
     assert Requesters().of(Peer("10.0.0.9", "http", "x"), key) == Requester(by, "10.0.0.1", "agent/1")
+
+
+def test_a_connection_knows_whether_its_last_caller_was_verified() -> None:
+    peer, origin = Peer("10.0.0.9", "http", "x"), Origin("http://x", "10.0.0.1", False)
+    arn = f"arn:aws:iam::{'1' * 12}:user/alice"
+    for who, verified in ((principal(arn=arn), arn), (ANONYMOUS, ""), (principal(arn=arn), arn), (None, "")):
+        Requesters().of(peer, (Caller(HOME, "AIDA1", who), origin, b""))
+        assert peer.verified == verified
 
 
 def test_requesters_are_shared_by_connections_and_bounded_in_length() -> None:

@@ -8,6 +8,7 @@ from penstock.server.settings.address import Address
 from penstock.server.settings.config import ConfigError
 from penstock.server.settings.load import load_config
 from penstock.server.settings.types import without_password
+from support.rows import every_row
 
 STORE = {"store": "postgresql://penstock@db/penstock"}
 NODE = {**STORE, "advertise": "10.0.0.5:9400", "cluster_secret_file": "cluster.secret"}
@@ -25,6 +26,11 @@ def test_a_node_needs_an_address_a_secret_and_a_database() -> None:
         ("node-1.internal:9400", {}, "0.0.0.0:9400"),
         ("[fd00::5]:9400", {}, "[::]:9400"),
         ("node-1.internal:9400", {"cluster_listen": "[::]:9401"}, "[::]:9401"),
+        ("127.0.0.1:9400", {}, "127.0.0.1:9400"),
+        ("127.0.0.2:9400", {}, "127.0.0.2:9400"),
+        ("[::1]:9400", {}, "[::1]:9400"),
+        ("localhost:9400", {}, "localhost:9400"),
+        ("127.0.0.1:9400", {"cluster_listen": "0.0.0.0:9400"}, "0.0.0.0:9400"),
     ],
 )
 def test_a_node_listens_where_the_others_can_reach_it(
@@ -33,7 +39,7 @@ def test_a_node_listens_where_the_others_can_reach_it(
     assert str(load_config({**NODE, "advertise": advertise, **given}, {}).cluster_address) == listens
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("flags", "problem"),
     [
         ({"advertise": "a:1"}, "store is not"),
@@ -41,11 +47,11 @@ def test_a_node_listens_where_the_others_can_reach_it(
         ({**NODE, "advertise": "a:0"}, "port 0"),
         ({**STORE, "cluster_secret_file": "x"}, "advertise is not"),
         ({**STORE, "cluster_listen": "0.0.0.0:1"}, "advertise is not"),
-        ({**STORE, "memory": "true"}, "memory has no effect"),
-        ({**STORE, "workers": "2"}, "workers cannot be used with store"),
-        ({**STORE, "durability": "system"}, "durability has no effect"),
-        ({"workers": "9", "shards": "4"}, "shards = 4 is too few for 9 workers"),
-        ({"store": "mysql://db/penstock"}, "expected the URL of a PostgreSQL database"),
+        ({**STORE, "memory": "true"}, "memory.*no effect"),
+        ({**STORE, "workers": "2"}, "workers.*store"),
+        ({**STORE, "durability": "system"}, "durability.*no effect"),
+        ({"workers": "9", "shards": "4"}, "shards = 4 .*9 workers"),
+        ({"store": "mysql://db/penstock"}, "store.*URL of a PostgreSQL"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(flags: dict[str, str], problem: str) -> None:

@@ -12,6 +12,8 @@ from penstock.names import Space
 from penstock.server.settings.config import Config, ConfigError, settings
 from penstock.server.settings.load import load_config
 from penstock.server.settings.queues import DeadLetter
+from support.rows import every_row
+from support.texts import says
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def test_every_setting_has_a_variable_and_a_flag_that_take_its_default() -> None
         assert getattr(load_config({setting.name: text}, {}), setting.name) == setting.default
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "text", "value"),
     [
         ("memory_budget", "96MB", 96 * 1024**2),
@@ -80,12 +82,12 @@ def test_values(name: str, text: str, value: object) -> None:
     assert getattr(load_config({}, {f"PENSTOCK_{name.upper()}": text}), name) == value
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "text", "expected"),
     [
-        ("port", "99999", "an integer from 0 to 65535"),
-        ("port", "http", "an integer from 0 to 65535"),
-        ("port", "", "an integer"),
+        ("port", "99999", "integer from 0 to 65535"),
+        ("port", "http", "integer from 0 to 65535"),
+        ("port", "", "integer"),
         ("memory", "maybe", "true or false"),
         ("memory_budget", "lots", '"96MB"'),
         ("memory_budget", "1MB", "at least 8MB"),
@@ -111,26 +113,24 @@ def test_an_invalid_value_is_named_with_its_source_and_what_is_expected(
         with pytest.raises(ConfigError) as caught:
             load_config(flags, environment)
         message = str(caught.value)
-        assert message.startswith(f'invalid value "{text}" for {name} {where}: expected ')
-        assert expected in message and "\n" not in message
+        assert "\n" not in message
+        says(message, f'"{text}"', name, where, expected)
 
 
 def test_an_invalid_value_in_the_file_names_the_file(file: Path) -> None:
-    assert line(file, "port = 'x'") == (
-        f'invalid value "x" for port ({file}): expected an integer from 0 to 65535'
-    )
-    assert line(file, "port = true").startswith("invalid value True for port")
-    assert line(file, "port = [1]").startswith("invalid value [1] for port")
-    assert "true or false" in line(file, "memory = 3")
+    says(line(file, "port = 'x'"), '"x"', "port", str(file), "integer", "0", "65535")
+    says(line(file, "port = true"), "True", "port")
+    says(line(file, "port = [1]"), "[1]", "port")
+    says(line(file, "memory = 3"), "true or false")
 
 
 def test_unknown_names_get_the_nearest(file: Path) -> None:
-    assert line(file, "prot = 1") == f'unknown setting "prot" in {file}; did you mean "port"?'
-    assert line(file, "[server]\nport = 1").startswith('unknown setting "server"')
-    assert line(file, "[queue.a]").endswith('did you mean "queues"?')
-    with pytest.raises(ConfigError, match='"PENSTOCK_PRT" in the environment; did you mean "PENSTOCK_PORT"'):
+    says(line(file, "prot = 1"), 'unknown setting "prot"', str(file), '"port"')
+    says(line(file, "[server]\nport = 1"), 'unknown setting "server"')
+    says(line(file, "[queue.a]"), '"queues"')
+    with pytest.raises(ConfigError, match=r'"PENSTOCK_PRT".*"PENSTOCK_PORT"'):
         load_config({}, {"PENSTOCK_PRT": "1"})
-    with pytest.raises(ConfigError, match=r'unknown setting "PENSTOCK_XYZZY_QQ" in the environment$'):
+    with pytest.raises(ConfigError, match=r'unknown setting "PENSTOCK_XYZZY_QQ"[^"]*$'):
         load_config({}, {"PENSTOCK_XYZZY_QQ": "1"})
 
 
@@ -163,9 +163,9 @@ def test_the_endpoint_url_is_for_the_default_region() -> None:
 
 
 def test_tls_needs_both_files() -> None:
-    with pytest.raises(ConfigError, match="tls_certificate is set but tls_key is not"):
+    with pytest.raises(ConfigError, match=r"tls_certificate.*tls_key"):
         load_config({"tls_certificate": "a.pem"}, {})
-    with pytest.raises(ConfigError, match="tls_key is set but tls_certificate is not"):
+    with pytest.raises(ConfigError, match=r"tls_key.*tls_certificate"):
         load_config({}, {"PENSTOCK_TLS_KEY": "a.pem"})
 
 
@@ -204,36 +204,35 @@ def test_a_redrive_policy_can_be_written_as_in_sqs(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "words"),
     [
-        ("[queues.a]\nVisibilityTimeot = 1", 'unknown setting "VisibilityTimeot" in [queues.a] ('),
-        ("[queues.a]\nVisibilityTimeot = 1", 'did you mean "VisibilityTimeout"?'),
-        ("[queues.a]\nvisibilitytimeout = 1", 'did you mean "VisibilityTimeout"?'),
-        ("[queues.a]\nQueueArn = 'x'", 'unknown setting "QueueArn"'),
-        ("[queues.a]\nVisibilityTimeout = 43201", "invalid queue queues.a: Invalid value for the parameter"),
-        ("[queues.a]\nVisibilityTimeout = 1.5", "invalid value 1.5 for queues.a.VisibilityTimeout: expected text"),
+        ("[queues.a]\nVisibilityTimeot = 1", 'unknown "VisibilityTimeot" [queues.a]'),
+        ("[queues.a]\nVisibilityTimeot = 1", '"VisibilityTimeout"'),
+        ("[queues.a]\nvisibilitytimeout = 1", '"VisibilityTimeout"'),
+        ("[queues.a]\nQueueArn = 'x'", 'unknown "QueueArn"'),
+        ("[queues.a]\nVisibilityTimeout = 43201", "queues.a VisibilityTimeout"),
+        ("[queues.a]\nVisibilityTimeout = 1.5", "invalid 1.5 queues.a.VisibilityTimeout text"),
         ("[queues.a]\nVisibilityTimeout = {a = 1}", "queues.a.VisibilityTimeout"),
-        ("[queues.a]\nContentBasedDeduplication = true", "invalid queue queues.a: "),
-        ("[queues.'a b']", "invalid queue queues.a b: Can only include"),
-        ("[queues.a]\nfifo = true", "names of FIFO queues end in .fifo"),
-        ("[queues.'a.fifo']\nfifo = false", "names of FIFO queues end in .fifo"),
-        ("[queues.a.fifo]", 'write [queues."a.fifo"] with quotes'),
-        ("[queues.a]\nfifo = 3", "expected true or false"),
-        ("[queues.a]\ntags = {a = 1}", "invalid value for queues.a.tags"),
-        ("[queues.a]\ndead_letter = 'b'", "invalid value for queues.a.dead_letter"),
-        ("[queues.a]\ndead_letter = {queue = 'b'}", "invalid value for queues.a.dead_letter"),
-        ("[queues.a]\ndead_letter = {queue = 'b', max_receive = 1}", 'did you mean "max_receives"?'),
-        ("[queues.a]\ndead_letter = {queue = 'b', max_receives = 0}", "invalid queue queues.a: "),
-        ("[queues.a]\nRedrivePolicy = '{}'\ndead_letter = {queue = 'b', max_receives = 1}", "remove one of them"),
-        ("[queues.a]\nPolicy = 'nonsense'", "invalid queue queues.a: "),
-        ("[queues]\na = 1", "expected a table [queues.a]"),
-        ("queues = 1", "expected one table [queues.NAME]"),
+        ("[queues.a]\nContentBasedDeduplication = true", "invalid queues.a"),
+        ("[queues.'a b']", "invalid queues.a b: alphanumeric"),
+        ("[queues.a]\nfifo = true", "queues.a FIFO .fifo"),
+        ("[queues.'a.fifo']\nfifo = false", "queues.a.fifo FIFO .fifo"),
+        ("[queues.a.fifo]", '[queues."a.fifo"] quotes'),
+        ("[queues.a]\nfifo = 3", "queues.a.fifo true false"),
+        ("[queues.a]\ntags = {a = 1}", "invalid queues.a.tags"),
+        ("[queues.a]\ndead_letter = 'b'", "invalid queues.a.dead_letter"),
+        ("[queues.a]\ndead_letter = {queue = 'b'}", "invalid queues.a.dead_letter"),
+        ("[queues.a]\ndead_letter = {queue = 'b', max_receive = 1}", '"max_receives"'),
+        ("[queues.a]\ndead_letter = {queue = 'b', max_receives = 0}", "invalid queues.a"),
+        ("[queues.a]\nRedrivePolicy = '{}'\ndead_letter = {queue = 'b', max_receives = 1}", "both RedrivePolicy"),
+        ("[queues.a]\nPolicy = 'nonsense'", "invalid queues.a"),
+        ("[queues]\na = 1", "table [queues.a]"),
+        ("queues = 1", "table [queues.NAME]"),
     ],
 )  # fmt: skip
-def test_mistakes_in_declared_queues(file: Path, text: str, part: str) -> None:
+def test_mistakes_in_declared_queues(file: Path, text: str, words: str) -> None:
     message = line(file, text)
-    assert part in message
-    assert str(file) in message
+    says(message, str(file), *words.split())
 
 
 CLUSTER = 'store = "postgresql://localhost/x"\nadvertise = "node:1"\ncluster_secret_file = "secret"\n'
@@ -242,12 +241,9 @@ CLUSTER = 'store = "postgresql://localhost/x"\nadvertise = "node:1"\ncluster_sec
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (
-            CLUSTER + 'cluster_tls_certificate = "c.pem"',
-            "cluster_tls_certificate is set but cluster_tls_key is not",
-        ),
-        (CLUSTER + 'cluster_tls_ca = "c.pem"', "cluster_tls_ca is set but cluster_tls_certificate is not"),
-        ('cluster_tls_ca = "ca.pem"', "cluster_tls_ca is set but advertise is not"),
+        (CLUSTER + 'cluster_tls_certificate = "c.pem"', "cluster_tls_certificate.*cluster_tls_key"),
+        (CLUSTER + 'cluster_tls_ca = "c.pem"', "cluster_tls_ca.*cluster_tls_certificate"),
+        ('cluster_tls_ca = "ca.pem"', "cluster_tls_ca.*advertise"),
     ],
 )
 def test_tls_between_nodes_needs_a_cluster_and_all_three_files(file: Path, text: str, error: str) -> None:

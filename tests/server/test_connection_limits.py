@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import open_sockets
-
-from .certificates import ServerFiles
-from .harness import Client, Running, get, post, run, serving, until
+from support.certificates import ServerFiles
+from support.harness import Client, Running, get, post, run, serving, until
+from support.rows import every_row
 
 
 class OneClient(ClientAddresses):
@@ -26,7 +26,7 @@ class OneClient(ClientAddresses):
         return "203.0.113.7"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("address", "client"),
     [
         ("203.0.113.7", "203.0.113.7"),
@@ -253,7 +253,7 @@ def test_accepting_resumes_after_running_out_of_files(monkeypatch: pytest.Monkey
             starved = NoFiles(listening)
             loop = asyncio.get_running_loop()
             loop.remove_reader(listening)
-            loop.add_reader(listening, server.listener._accept, starved)
+            loop.add_reader(listening, server.listener._accept, starved)  # type: ignore[arg-type]
             assert (await server.ask(post())).status == 200
             assert starved.failures == 0
 

@@ -35,6 +35,7 @@ class TriedConsole:
             Space("000000000000", "us-east-1"),
             cast(Credentials, object()),
             lambda: None,
+            lambda: None,
             Throttle if throttle is None else lambda *_: throttle,
             lambda: self.now_s,
         )

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 from penstock.server.console import Console
-from penstock.server.console_streams import ConsoleStreams
+from penstock.server.console_streams import ConsoleStreams, Viewer
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
 from penstock.wire.service import Response
+from support.harness import HOME, peer, post, run, serving, until
 
-from .harness import HOME, peer, post, run, serving, until
 from .test_slow_readers import slow_reader
 
-PER_CLIENT, AT_ONCE = 50, 4
+PER_VIEWER, IN_ALL, AT_ONCE = 50, 500, 4
+VIEWER = Viewer("000000000000", "192.0.2.1")
+ANOTHER = Viewer("000000000000", "192.0.2.2")
 OK = Response(200, [], b'{"queues": []}\n')
 
 
@@ -49,17 +51,78 @@ def test_streams_that_begin_at_the_same_time_are_counted() -> None:
     async def scenario() -> None:
         streams, answers = ConsoleStreams(), Answers()
         answers.free.set()
-        assert not streams.is_full("client")
-        opened = [streams.changes("client", answers.ask) for _ in range(2 * PER_CLIENT)]
+        assert not streams.is_full(VIEWER)
+        opened = [streams.changes(VIEWER, answers.ask) for _ in range(2 * PER_VIEWER)]
         events = await asyncio.gather(*[first(each) for each in opened])
-        assert sum(event.startswith(b"data: ") for event in events) == PER_CLIENT
+        assert sum(event.startswith(b"data: ") for event in events) == PER_VIEWER
         refused = [event for event in events if event.startswith(b"event: refused\n")]
-        assert len(refused) == PER_CLIENT
+        assert len(refused) == PER_VIEWER
         assert json.loads(refused[0].partition(b"data: ")[2])["code"] == "TooManyStreams"
-        assert streams.is_full("client") and not streams.is_full("another")
+        assert streams.is_full(VIEWER) and not streams.is_full(ANOTHER)
         for each in opened:
             await close(each)
-        assert not streams.is_full("client")
+        assert not streams.is_full(VIEWER)
+
+    asyncio.run(scenario())
+
+
+class Watching:
+    """Viewers that open streams."""
+
+    def __init__(self) -> None:
+        self.streams = ConsoleStreams()
+        self.answers = Answers()
+        self.answers.free.set()
+        self.open: dict[Viewer, list[AsyncIterator[bytes]]] = {}
+
+    async def begin(self, viewer: Viewer, count: int = 1) -> int:
+        """How many of them got a place."""
+        opened = [self.streams.changes(viewer, self.answers.ask) for _ in range(count)]
+        self.open.setdefault(viewer, []).extend(opened)
+        events = await asyncio.gather(*map(first, opened))
+        return sum(event.startswith(b"data: ") for event in events)
+
+    def shares(self) -> dict[Viewer, int]:
+        """How many streams of each viewer have not been ended."""
+        return {viewer: len(self.streams._open.get(viewer, ())) for viewer in self.open}
+
+
+def test_who_has_few_streams_gets_a_place_of_who_has_the_most() -> None:
+    async def scenario() -> None:
+        watching = Watching()
+        greedy = [Viewer("", f"192.0.2.{number}") for number in range(10)]
+        for each in greedy:
+            assert await watching.begin(each, 60) == PER_VIEWER
+        others = [Viewer("", f"198.51.100.{number}") for number in range(3)]
+        for each in others:
+            assert await watching.begin(each, 5) == 5
+        shares = watching.shares()
+        assert [shares[each] for each in others] == [5, 5, 5]
+        assert sum(shares.values()) == IN_ALL
+        assert {shares[each] for each in greedy} == {48, 49}, "all of them gave way"
+        last = watching.open[greedy[0]][PER_VIEWER - 1]
+        assert b"TooManyStreams" in await first(last), "it is told why it ends"
+        for _ in range(PER_VIEWER):
+            await watching.begin(others[0])
+        shares = watching.shares()
+        assert shares[others[0]] <= min(shares[each] for each in greedy) + 1, "nobody has more than a share"
+
+    asyncio.run(scenario())
+
+
+def test_accounts_share_the_places_however_many_addresses_each_has() -> None:
+    async def scenario() -> None:
+        watching = Watching()
+        for number in range(IN_ALL // 5):
+            assert await watching.begin(Viewer("111111111111", f"192.0.2.{number}"), 5) == 5
+        others = [Viewer("222222222222", f"198.51.100.{number}") for number in range(10)]
+        for each in others:
+            await watching.begin(each, 40)
+        shares = watching.shares()
+        assert sum(shares.values()) == IN_ALL
+        assert sum(shares[each] for each in others) == IN_ALL // 2
+        assert {shares[each] for each in others} == {25}
+        assert await watching.begin(Viewer("111111111111", "203.0.113.1")) == 1, "within the account"
 
     asyncio.run(scenario())
 
@@ -73,7 +136,7 @@ def test_few_streams_ask_at_the_same_time_and_a_disconnected_one_frees_its_turn(
     async def scenario() -> None:
         streams, answers = ConsoleStreams(), Answers()
         opened = [
-            asyncio.create_task(first(streams.changes(f"client {number}", answers.ask)))
+            asyncio.create_task(first(streams.changes(Viewer("", f"192.0.2.{number}"), answers.ask)))
             for number in range(50)
         ]
         await until(lambda: answers.asked == AT_ONCE)
@@ -84,6 +147,25 @@ def test_few_streams_ask_at_the_same_time_and_a_disconnected_one_frees_its_turn(
         events = await asyncio.gather(*opened, return_exceptions=True)
         assert sum(isinstance(event, bytes) for event in events) == 25
         assert answers.asked == AT_ONCE + 25
+
+    asyncio.run(scenario())
+
+
+def test_accounts_share_the_turns_however_many_slow_streams_one_has() -> None:
+    async def scenario() -> None:
+        streams, slow, quick = ConsoleStreams(), Answers(), Answers()
+        quick.free.set()
+        greedy = [asyncio.create_task(first(streams.changes(VIEWER, slow.ask))) for _ in range(PER_VIEWER)]
+        await until(lambda: slow.asked == AT_ONCE)
+        for number in range(3):
+            other = streams.changes(Viewer(f"{number + 1}" * 12, "192.0.2.9"), quick.ask)
+            watching = asyncio.create_task(first(other))
+            await until(watching.done)
+            assert watching.result().startswith(b"data: ")
+        assert slow.asked == AT_ONCE
+        streams.stop()
+        slow.free.set()
+        await asyncio.gather(*greedy)
 
     asyncio.run(scenario())
 
@@ -102,12 +184,12 @@ def test_a_turn_is_free_after_a_rest_of_three_times_what_it_took(monkeypatch: py
 
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
         streams = ConsoleStreams(now_s=lambda: now_s)
-        opened = [streams.changes("client", ask) for _ in range(AT_ONCE)]
+        opened = [streams.changes(VIEWER, ask) for _ in range(AT_ONCE)]
         for each in opened:
             assert await anext(each) == b'data: {"queues": []}\n\n'
         monkeypatch.undo()
         assert rests == [7.5] * AT_ONCE
-        waiting = asyncio.create_task(first(streams.changes("client", ask)))
+        waiting = asyncio.create_task(first(streams.changes(VIEWER, ask)))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not waiting.done()
@@ -128,7 +210,7 @@ def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
 
         streams, answers = ConsoleStreams(every_s=0.001), Answers(different)
         answers.free.set()
-        opened = [streams.changes("client", answers.ask) for _ in range(PER_CLIENT)]
+        opened = [streams.changes(VIEWER, answers.ask) for _ in range(PER_VIEWER)]
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         for each in opened:
@@ -148,7 +230,7 @@ def test_a_stream_holds_nothing_of_what_it_has_shown() -> None:
 
 def test_a_stream_does_not_hold_the_body_of_its_request() -> None:
     async def scenario() -> None:
-        console = Console(lambda _: None, Origins(None, ()), HOME, None, lambda: None)
+        console = Console(lambda _: None, Origins(None, ()), HOME, None, lambda: None, lambda: None)
         headers = {b"host": b"127.0.0.1:9324", b"x-penstock-console": b"1"}
         size = 8_000_000
         tracemalloc.start()
@@ -180,7 +262,7 @@ def test_a_stream_whose_client_does_not_read_ends() -> None:
             server.dispatcher.unanswered = {"Big.Answer"}
             sock = slow_reader(server)
             arrived = await server.dispatcher.arrival()
-            arrived.respond(Response(200, [], stream=streams.changes("client", answers.ask)))
+            arrived.respond(Response(200, [], stream=streams.changes(VIEWER, answers.ask)))
             await until(lambda: answers.asked > 0)
             await until(lambda: not server.listener._connections)
             await until(lambda: not streams._open)

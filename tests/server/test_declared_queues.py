@@ -16,10 +16,9 @@ from penstock.server.settings.queues import DeclaredQueueError, declare_queues, 
 from penstock.store.changes import Changes
 from penstock.store.port import Mark
 from penstock.store.sqlite.store import SqliteStore
-from sim.cluster import Cluster
-from sim.world import name_of
-
-from .composed import serving
+from support.cluster import Cluster
+from support.composed import serving
+from support.world import name_of
 
 ALLOW_ONLY_B = """RedriveAllowPolicy.redrivePermission = "byQueue"
 RedriveAllowPolicy.sourceQueueArns = ["arn:aws:sqs:us-east-1:000000000000:b"]"""

@@ -13,8 +13,7 @@ from penstock.server.http.limits import HttpLimits
 from penstock.server.http.listener import Listener
 from penstock.server.http.request import Peer, Request
 from penstock.wire.service import Response
-
-from .harness import post, run, until
+from support.harness import post, run, until
 
 RESET = struct.pack("ii", 1, 0)
 

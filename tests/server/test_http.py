@@ -15,8 +15,8 @@ import pytest
 
 from penstock.server.http.limits import HttpLimits
 from penstock.server.tls import tls_context
-
-from .harness import get, post, run, serving, until
+from support.harness import get, post, run, serving, until
+from support.rows import every_row
 
 
 def test_an_answer_carries_what_clients_expect() -> None:
@@ -264,7 +264,7 @@ def test_a_head_request_reaches_no_service() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("request_bytes", "status"),
     [
         (b"NONSENSE\r\n\r\n", 400),
@@ -308,7 +308,7 @@ def test_invalid_requests_are_refused_and_the_next_connection_works(
     run(scenario)
 
 
-@pytest.mark.parametrize("size", [60_000, 64_000, 66_000, 70_000, 71_000, 72_000, 73_000, 75_000])
+@every_row("size", [60_000, 64_000, 66_000, 70_000, 71_000, 72_000, 73_000, 75_000])
 def test_a_large_head_gets_exactly_one_response(size: int) -> None:
     async def scenario() -> None:
         async with serving() as server:

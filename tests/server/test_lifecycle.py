@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from support.texts import says
+
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
 
@@ -85,7 +87,7 @@ def test_the_startup_report_and_exit_code_0(tmp_path: Path) -> None:
         assert running.ready["data"] == str(tmp_path / "data")
         assert "fsync" in running.ready["durability"]
         assert running.ready["recovered"].startswith("0 queues, 0 messages, ")
-        assert running.ready["access"].startswith("open: every request is accepted")
+        assert running.ready["access"].startswith("open: ")
         assert running.ready["try"] == f"aws --endpoint-url http://127.0.0.1:{running.port} sqs list-queues"
         assert running.ask("ListQueues")[0] == 200
         assert running.stop() == 0
@@ -164,39 +166,35 @@ def test_in_memory_the_pauses_after_purge_and_delete_are_off_by_default(
 def test_a_dead_letter_queue_that_does_not_exist(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[queues.a]\ndead_letter = {queue = "nowhere", max_receives = 2}\n')
-    assert "cannot create the declared queues: invalid queue queues.a: " in refused(
-        "--memory", "--config", str(file)
-    )
+    says(refused("--memory", "--config", str(file)), "declared queues", "invalid queue queues.a")
 
 
 def test_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = refused("--memory", "--port", port)
-    assert line == (
-        f"penstock: cannot listen on 127.0.0.1:{port}: "
-        "another process listens there; stop it, or choose another port with --port\n"
-    )
+    assert line.count("\n") == 1
+    says(line, f"127.0.0.1:{port}", "another process", "--port")
 
 
 def test_an_address_of_another_machine() -> None:
-    assert "cannot listen on 192.0.2.1:0" in refused("--memory", "--host", "192.0.2.1")
+    assert "192.0.2.1:0" in refused("--memory", "--host", "192.0.2.1")
 
 
 def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.write_text("nonsense")
     line = refused("--memory", "--tls-certificate", str(tmp_path / "none.pem"), "--tls-key", str(key))
-    assert f"cannot read tls_certificate {tmp_path / 'none.pem'}: No such file" in line
+    says(line, f"tls_certificate {tmp_path / 'none.pem'}", "No such file")
     line = refused("--memory", "--tls-certificate", str(key), "--tls-key", str(key))
-    assert f"tls_certificate {key} holds no certificate in PEM form" in line
+    says(line, f"tls_certificate {key}", "no certificate", "PEM")
 
 
 def test_a_root_key_that_is_not_available_yet_exits_with_1(tmp_path: Path) -> None:
     """Service managers restart after a 1, but not after a 2, which means that the operator must act."""
     line = refused("--memory", "--root-key-command", "false", code=1)
-    assert "root_key_command ended with status 1" in line
-    assert "cannot read the root key file" in refused("--memory", "--root-key-file", str(tmp_path / "none"))
+    says(line, "root_key_command", "status 1")
+    says(refused("--memory", "--root-key-file", str(tmp_path / "none")), "root key", str(tmp_path / "none"))
     line = refused("--memory", "--root-key-command", "no-such-program --token x", code=2)
     assert 'cannot run "no-such-program" of root_key_command: No such file or directory' in line
 
@@ -275,8 +273,8 @@ def test_the_second_signal_exits_at_once(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("queue", ["standard", "ordered.fifo"])
 def test_a_poll_of_a_disconnected_client_does_not_count_as_a_receive(queue: str) -> None:
-    fifo = {"Attributes": {"FifoQueue": "true"}} if queue.endswith(".fifo") else {}
-    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
+    fifo: dict[str, Any] = {"Attributes": {"FifoQueue": "true"}} if queue.endswith(".fifo") else {}
+    ids: dict[str, Any] = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
     with server("--memory") as running:
         assert running.ask("CreateQueue", QueueName=queue, **fifo)[0] == 200
         body = json.dumps({"QueueUrl": queue, "WaitTimeSeconds": 20}).encode()
@@ -285,7 +283,8 @@ def test_a_poll_of_a_disconnected_client_does_not_count_as_a_receive(queue: str)
             dead.sendall(head % len(body) + body)
             time.sleep(0.2)  # until the poll waits
         assert running.ask("SendMessage", QueueUrl=queue, MessageBody="once", **ids)[0] == 200
-        wanted = {"QueueUrl": queue, "WaitTimeSeconds": 2, "AttributeNames": ["ApproximateReceiveCount"]}
-        status, page = running.ask("ReceiveMessage", **wanted)
+        status, page = running.ask(
+            "ReceiveMessage", QueueUrl=queue, WaitTimeSeconds=2, AttributeNames=["ApproximateReceiveCount"]
+        )
         assert status == 200
         assert page["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.load_shedding import Admission, Holding, admission, choose_victims
-
-from .harness import post, run, serving, until
+from support.harness import post, run, serving, until
+from support.rows import every_row
 
 LIMITS = HttpLimits(connections_max=3, reserved_connections=2, connections_per_address_max=2)
 
 HOLDINGS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 1000)), max_size=30)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("connections", "of_client", "oldest_silent_is_reserved", "expected"),
     [
         (2, None, None, Admission.ACCEPTED),

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.server.logs import set_up_logs
-
-from .harness import get, post, run, serving
+from support.harness import get, post, run, serving
 
 
 @pytest.fixture(autouse=True)

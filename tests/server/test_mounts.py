@@ -15,8 +15,7 @@ from penstock.server.http.request import HttpError, Request
 from penstock.server.routes import Mount
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.wire.service import Response
-
-from .harness import Client, Running, get, post, run, serving, until
+from support.harness import Client, Running, get, post, run, serving, until
 
 TEXT = [(b"Content-Type", b"text/plain")]
 
@@ -54,7 +53,7 @@ class Streams:
 
 
 async def chunks(client: Client) -> list[bytes]:
-    found = []
+    found: list[bytes] = []
     while True:
         size = int((await client.line()).strip(), 16)
         piece = await client.exactly(size + 2)

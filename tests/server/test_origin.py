@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,15 +16,19 @@ from penstock.server.http.request import HttpError
 from penstock.server.origin import Origins
 from penstock.server.settings.config import Config
 from penstock.server.web_pages import Cors, WebPageFilter
-
-from .composed import serving as whole_server
-from .harness import HOME, get, made_request, peer, post, run, serving
+from support.composed import serving as whole_server
+from support.harness import HOME, get, made_request, peer, post, run, serving
+from support.rows import every_row
 
 PROXIES = (ip_network("10.0.0.0/8"),)
-FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_forwarded_proto": "https"}
+FORWARDED: dict[str, Any] = {
+    "host": "inner:1",
+    "x_forwarded_host": "queues.example.com",
+    "x_forwarded_proto": "https",
+}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("origins", "headers", "url"),
     [
         (Origins(None, ()), {"host": "mapped.host:4566"}, "http://mapped.host:4566"),
@@ -41,7 +46,7 @@ FORWARDED = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_for
         (Origins("https://public.example/sqs", PROXIES), FORWARDED, "https://public.example/sqs"),
     ],
 )  # fmt: skip
-def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, str], url: str) -> None:
+def test_the_base_of_queue_urls(origins: Origins, headers: dict[str, Any], url: str) -> None:
     assert origins.of(made_request(**headers)).base_url == url
 
 
@@ -55,13 +60,13 @@ def test_a_connection_may_be_used_for_several_hosts() -> None:
         origins.of(made_request(by=connection, host="no host"))
 
 
-@pytest.mark.parametrize("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])
+@every_row("host", ["a b", "<x>", "a/b", "a:b", "user@host", "a" * 300, "[::1", "a:123456"])
 def test_an_invalid_host_is_refused(host: str) -> None:
     with pytest.raises(HttpError):
         Origins(None, ()).of(made_request(host=host))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("said", "address"),
     [
         ("6.6.6.6", "6.6.6.6"),
@@ -137,7 +142,7 @@ def test_repeated_headers_are_joined_as_signatures_join_them() -> None:
 PATTERN = "sqs.{region}.localhost"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("host", "region"),
     [
         ("sqs.eu-west-1.localhost", "eu-west-1"),
@@ -233,3 +238,33 @@ def test_a_browser_may_use_the_hosts_of_regions() -> None:
                 assert (await server.ask(request)).status == status
 
     run(scenario)
+
+
+def test_an_origin_is_scheme_host_and_port() -> None:
+    proxied = {"host": "inner:1", "x_forwarded_host": "queues.example.com", "x_forwarded_proto": "https"}
+    public = Origins("https://queues.example.com:443", ())
+    regional = Origins("https://sqs.{region}.example.com", ())
+    host = {"host": "queues.example.com:9324"}
+    for origins, headers, origin, is_own in [
+        (Origins(None, ()), host, "http://queues.example.com:9324", True),
+        (Origins(None, ()), host, "http://QUEUES.example.com:9324", True),
+        (Origins(None, ()), host, "https://queues.example.com:9324", False),
+        (Origins(None, ()), host, "http://queues.example.com", False),
+        (Origins(None, ()), {"host": "queues.example.com"}, "http://queues.example.com:80", True),
+        (Origins(None, ()), {"host": "[::1]:9324"}, "http://[::1]:9324", True),
+        (Origins(None, ()), host, "null", False),
+        (Origins(None, ()), host, "http://", False),
+        (Origins(None, ()), host, "http://queues.example.com:99999", False),
+        (Origins(None, ()), host, "http://[", False),
+        (Origins(None, ()), host, "", False),
+        (public, {"host": "inner:1"}, "https://queues.example.com", True),
+        (public, {"host": "inner:1"}, "http://queues.example.com", False),
+        (public, {"host": "inner:1"}, "http://inner:1", True),
+        (regional, {"host": "sqs.eu-west-1.example.com"}, "https://sqs.eu-west-1.example.com", True),
+        (regional, {"host": "sqs.eu-west-1.example.com"}, "https://sqs.us-east-1.example.com", False),
+        (Origins(None, PROXIES), proxied, "https://queues.example.com", True),
+        (Origins(None, PROXIES), proxied, "http://queues.example.com", False),
+        (Origins(None, PROXIES), proxied, "http://inner:1", False),
+    ]:
+        request = made_request(**dict[str, Any](headers))
+        assert origins.is_own(request, origin.encode()) is is_own, (headers, origin)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from penstock.server.http.limits import HttpLimits
 from penstock.server.http.parser import BETWEEN, RequestParser, request_ids
 from penstock.server.http.request import HttpError, Peer
-
-from .harness import get, post
+from support.generated import examples
+from support.harness import get, post
+from support.rows import every_row
 
 LIMITS = HttpLimits(header_bytes_max=2000, body_bytes_max=2000, uri_bytes_max=200, header_count_max=20)
 CHUNKED = b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nT: 1\r\n\r\n"
@@ -26,7 +27,7 @@ def parser(limits: HttpLimits = LIMITS) -> RequestParser:
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_result_does_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> None:
     reading = parser()
     for start, end in pairwise([0, *sorted(cuts), len(STREAM)]):
@@ -59,7 +60,7 @@ def test_the_result_does_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) 
         max_size=12,
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_bytes_are_requests_or_an_error_and_memory_is_counted_correctly(pieces: list[bytes]) -> None:
     reading = parser()
     try:
@@ -110,7 +111,7 @@ def test_an_offer_to_upgrade_changes_neither_version_nor_connection(version: str
         assert request.keep_alive is (keep_alive and connection == b"Upgrade")
 
 
-@pytest.mark.parametrize("size", range(1900, 2300, 7))
+@every_row("size", range(1900, 2300, 7))
 def test_a_head_near_the_limit_is_taken_or_refused_but_not_both(size: int) -> None:
     head = b"GET / HTTP/1.1\r\nX: " + b"x" * (size - 24) + b"\r\n\r\n"
     for piece in (len(head), 256):

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identities import HOME, THEN
 from penstock.auth.encryption.envelope import MessageCipher
 from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKey, RootKeyError
@@ -26,6 +25,9 @@ from penstock.auth.identity.model import all_keys
 from penstock.names import KeyUse, Space
 from penstock.server.replace_root_key import replace_in_files
 from penstock.testing.clock import ManualClock
+from support.generated import examples
+from support.identities import HOME, THEN
+from support.texts import says
 
 HERE = Space(HOME, "eu-west-1")
 OLD, NEW, OTHER = (RootKey(bytes([number]) * 32) for number in (1, 2, 3))
@@ -95,7 +97,7 @@ def test_everything_is_encrypted_with_the_new_key_only(files: KeyFiles) -> None:
     assert files.texts() == before
 
 
-@settings(max_examples=25, deadline=None)  # each makes some twenty files durable
+@settings(max_examples=examples(25), deadline=None)  # each makes some twenty files durable
 @given(
     keys=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=4),
     users=st.integers(0, 3),
@@ -173,10 +175,10 @@ def open_to_all(files: KeyFiles) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (foreign_secret, "cannot use the credentials file .*encrypted with another root key"),
-        (secret_by_hand, "cannot use the credentials file .*is not an encrypted one"),
-        (damaged_seal, "cannot use the keyring .*one of its keys cannot be used"),
-        (no_json, "cannot use the keyring .*not a keyring of this version"),
+        (foreign_secret, "credentials file .*another root key"),
+        (secret_by_hand, "credentials file .*not an encrypted"),
+        (damaged_seal, "keyring .*keys cannot be used"),
+        (no_json, "keyring .*version"),
         (open_to_all, "chmod 6[04]0"),
     ],
 )
@@ -196,7 +198,7 @@ def test_a_wrong_root_key_changes_nothing(files: KeyFiles) -> None:
         files.replace_in_files(OTHER, NEW)
     for root in (OLD, OTHER, NEW):
         assert root.fingerprint in str(caught.value)
-    with pytest.raises(CredentialsError, match="encrypted with another root key"):
+    with pytest.raises(CredentialsError, match="another root key"):
         replace_in_files(None, files.credentials, OTHER, NEW)
     assert files.texts() == before
 
@@ -221,9 +223,7 @@ def test_a_full_disk_changes_nothing(
 ) -> None:
     before = files.texts()
     failing(monkeypatch, name, at)
-    with pytest.raises(
-        RootKeyError, match="No space left on device; repeat the command when that is corrected"
-    ):
+    with pytest.raises(RootKeyError, match=r"No space left on device.*repeat"):
         files.replace_in_files()
     assert files.texts() == before
     assert files.replace_in_files() == files.both
@@ -236,7 +236,7 @@ def test_a_full_disk_changes_nothing(
 def assert_half(files: KeyFiles) -> None:
     """A server starts with neither key, and says what to do."""
     for root in (OLD, NEW):
-        assert files.trouble(root).endswith("; if penstock key replace-root was interrupted, repeat it")
+        says(files.trouble(root), "penstock key replace-root", "interrupted", "repeat")
 
 
 def test_a_failure_between_the_files_is_completed_by_the_next_run(
@@ -329,7 +329,7 @@ def test_a_server_that_read_the_keyring_before_does_not_start_on_it(files: KeyFi
     files.replace_in_files()
     with pytest.raises(KeyringError, match="another root key"):
         early.ensure_file()
-    assert running.reload().startswith("the present encryption keys stay in use: ")
+    says(running.reload(), "keys stay in use")
 
 
 def test_only_existing_files_are_changed(files: KeyFiles) -> None:

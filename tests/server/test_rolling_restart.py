@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from e2e.process import ServerProcess
-from e2e.waiting import until
-
-from .worker_processes import kill, workers_of
+from support.process import ServerProcess
+from support.texts import says
+from support.waiting import until
+from support.worker_processes import kill, workers_of
 
 QUEUES = [f"queue-{number}" for number in range(10)]  # in several shards of both workers
 
@@ -117,7 +117,7 @@ def is_served(port: int, queue: str) -> bool:
     except (ConnectionError, http.client.BadStatusLine):
         return False
     except AssertionError as error:
-        assert "503" in str(error) and "may or may not have been carried out" in str(error)
+        says(str(error), "503", "may or may not")
         return False
     finally:
         caller.close()

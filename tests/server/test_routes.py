@@ -11,13 +11,14 @@ from penstock import __version__
 from penstock.auth.principal import ANONYMOUS
 from penstock.names import Space
 from penstock.server.callers import Caller
+from penstock.server.health import root_page
 from penstock.server.http.request import Request
 from penstock.server.origin import Origins
+from penstock.server.routes import Mount
 from penstock.server.throttle import Throttle
 from penstock.server.web_pages import Cors
-
-from .audit_events import ALICE, ROOT, WORKER
-from .harness import get, post, run, serving, signed
+from support.audit_events import ALICE, ROOT, WORKER
+from support.harness import get, post, run, serving, signed
 
 
 def test_a_trace_header_that_is_too_long_is_ignored() -> None:
@@ -122,6 +123,23 @@ def test_the_root_page() -> None:
             response = await server.ask(get("/"))
             assert response.json()["version"] == __version__
             assert response.headers["content-type"] == "application/json"
+            for path in ("//", "//anything", "//health", "///"):
+                assert (await server.ask(get(path))).json().get("target", "") is None, path
+
+    run(scenario)
+
+
+def test_the_root_page_leads_browsers_to_the_console() -> None:
+    async def scenario() -> None:
+        browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8"
+        async with serving() as server:
+            assert (await server.ask(get("/", browser))).json()[
+                "version"
+            ] == __version__  # there is no console
+        async with serving(mounts={b"console": Mount(root_page)}) as server:
+            led = await server.ask(get("/", browser))
+            assert (led.status, led.headers["location"], led.headers["vary"]) == (302, "/console/", "Accept")
+            assert (await server.ask(get("/", "Accept: */*"))).json()["version"] == __version__
 
     run(scenario)
 

@@ -21,7 +21,6 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as Keys
 
-from identities import ROOT_KEY, Accounts
 from penstock.auth.encryption.keyring import Keyring, KeyringError
 from penstock.auth.encryption.root_key import RootKeyError
 from penstock.auth.identity import CredentialsError
@@ -38,15 +37,17 @@ from penstock.server.periodic import PeriodicThread
 from penstock.server.security import Security, open_credentials
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
+from penstock.services import sqs
 from penstock.store.encrypted import EncryptedStore
 from penstock.store.port import OutdatedMessages
 from penstock.testing.clock import ManualClock
 from penstock.wire.faults import wrong_signature
 from penstock.wire.service import Fault
-
-from .certificates import ServerFiles
-from .composed import loaded, serving
-from .harness import get, post, run, until
+from support.certificates import ServerFiles
+from support.composed import loaded, serving
+from support.harness import get, post, run, until
+from support.identities import ROOT_KEY, Accounts
+from support.texts import says
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 OUTSIDE = "queues.example.com"
@@ -69,7 +70,8 @@ def secured(accounts: Accounts, tmp_path: Path) -> Config:
 
 
 def secured_by(config: Config, clock: ManualClock | None = None) -> Security:
-    return Security(config, clock or ManualClock(), Origins(config.public_url, config.trusted_proxies), [])
+    origins = Origins(config.public_url, config.trusted_proxies)
+    return Security(config, clock or ManualClock(), origins, [sqs.SERVICE])
 
 
 def signed(accounts: Accounts, *, host: str = "127.0.0.1:9324", region: str = "us-east-1") -> dict[str, str]:
@@ -136,8 +138,8 @@ def test_connections_are_not_renegotiated(server_files: ServerFiles) -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"PENSTOCK_REGIONS": "eu-west-1"}, "regions is set but credentials is not"),
-        ({"PENSTOCK_AUDIT_REQUIRED": "true"}, "there is no audit log"),
+        ({"PENSTOCK_REGIONS": "eu-west-1"}, "regions.*credentials"),
+        ({"PENSTOCK_AUDIT_REQUIRED": "true"}, "no audit log"),
         ({"PENSTOCK_AUDIT_REQUIRED": "true", "PENSTOCK_AUDIT": "off", "PENSTOCK_CREDENTIALS": "c"}, "no audit"),
     ],
 )  # fmt: skip
@@ -163,10 +165,7 @@ def test_a_config_file_that_others_can_write_may_not_name_a_command(tmp_path: Pa
         return
     with pytest.raises(ConfigError) as raised:
         load_config({"config": str(path)}, {})
-    line = (
-        f"{path} sets root_key_command and cannot be trusted: other users may write it: run chmod go-w on it"
-    )
-    assert str(raised.value) == line
+    says(str(raised.value), str(path), "root_key_command", "chmod go-w")
     path.write_text("port = 9999\n")
     assert load_config({"config": str(path)}, {}).port == 9999, "other settings are accepted as before"
 
@@ -177,7 +176,57 @@ def test_a_config_file_of_another_user_may_not_name_a_command(
     path = tmp_path / "penstock.toml"
     path.write_text("root_key_command = 'cat key'\n")
     os.chown(path, 12345, -1) if os.geteuid() == 0 else monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(ConfigError, match="cannot be trusted: it belongs to another user"):
+    with pytest.raises(ConfigError, match="another user"):
+        load_config({"config": str(path)}, {})
+
+
+def test_a_config_file_that_others_can_replace_may_not_name_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write a directory on the way to the file may put another file in its place."""
+    above = tmp_path / "above"
+    directory = above / "directory"
+    directory.mkdir(parents=True)
+    path, link = directory / "penstock.toml", above / "link.toml"
+    path.write_text("root_key_command = 'cat key'\n")
+    link.symlink_to(path)
+
+    def problem(named: Path, folder: Path, mode: int) -> str:
+        folder.chmod(mode)
+        try:
+            load_config({"config": str(named)}, {})
+        except ConfigError as error:
+            says(str(error), f"directory {folder} ", "chmod go-w")  # not a directory below it
+            return "refused"
+        finally:
+            folder.chmod(0o755)
+        return ""
+
+    for folder in (directory, above):
+        assert problem(path, folder, 0o755) == ""
+        assert problem(path, folder, 0o777) == problem(path, folder, 0o775) == "refused"
+        # As in /tmp: only the owner of a file can rename or remove it.
+        assert problem(path, folder, 0o1777) == ""
+    assert problem(link, directory, 0o777) == "refused"
+    assert problem(link, above, 0o777) == "refused"
+
+    # Kubernetes mounts a ConfigMap as a directory of mode 0777 that nobody can write.
+    read_only = os.statvfs_result([*os.statvfs("/")[:8], os.ST_RDONLY, 255])
+    monkeypatch.setattr(os, "statvfs", lambda folder: read_only)
+    assert problem(path, directory, 0o777) == ""
+
+
+def test_a_config_file_in_the_directory_of_another_user_may_not_name_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text("root_key_command = 'cat key'\n")
+    by_others = os.stat_result([*tmp_path.stat()[:4], os.geteuid() + 12345, *tmp_path.stat()[5:10]])
+    stat = Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda each, **more: by_others if each == tmp_path else stat(each, **more)
+    )
+    with pytest.raises(ConfigError, match=f"{tmp_path} .*another user"):
         load_config({"config": str(path)}, {})
 
 
@@ -192,9 +241,7 @@ def test_a_missing_credentials_file_is_reported_as_missing(tmp_path: Path) -> No
     path = tmp_path / "none.toml"
     with pytest.raises(CredentialsError) as raised:
         secured_by(Config(memory=True, credentials=path))
-    assert str(raised.value) == (
-        f"there is no credentials file {path}: create it with penstock user add, or correct --credentials"
-    )
+    says(str(raised.value), f"no credentials file {path}", "penstock user add", "--credentials")
 
 
 def test_a_credentials_file_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
@@ -202,15 +249,16 @@ def test_a_credentials_file_that_cannot_be_reached_is_one_line(tmp_path: Path) -
     for root in (None, ROOT_KEY):
         with pytest.raises(CredentialsError) as raised:
             open_credentials(Config(memory=True, credentials=path), root, ManualClock())
-        assert str(raised.value) == f"cannot use the credentials file {path}: File name too long"
-    with pytest.raises(RootKeyError, match=r"cannot read the root key file .*: File name too long"):
+        assert "\n" not in str(raised.value)
+        says(str(raised.value), f"credentials file {path}", "File name too long")
+    with pytest.raises(RootKeyError, match=r"root key .*: File name too long"):
         secured_by(Config(memory=True, credentials=path))
 
 
 def test_a_keyring_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
     config = Config(data=tmp_path / UNREACHABLE)
     for root in (None, ROOT_KEY):
-        with pytest.raises(KeyringError, match=r"cannot use the keyring .*: File name too long"):
+        with pytest.raises(KeyringError, match=r"keyring .*: File name too long"):
             Encryption(config, root, ManualClock())
 
 
@@ -452,7 +500,12 @@ def test_reencryption_stops_before_the_store_is_closed(
     )  # there is always more
     seen: list[Reencryption] = []
     wake = Reencryption.wake
-    monkeypatch.setattr(Reencryption, "wake", lambda self: (seen.append(self), wake(self)))
+
+    def seen_wake(reencryption: Reencryption) -> None:
+        seen.append(reencryption)
+        wake(reencryption)
+
+    monkeypatch.setattr(Reencryption, "wake", seen_wake)
 
     async def scene() -> None:
         async with serving(secured):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from penstock.names import QueueName, Space, shard_of
 from penstock.server.shard_hints import ShardHints
-
-from .harness import made_request, signed
+from support.harness import made_request, signed
+from support.rows import every_row
 
 SHARDS = 32
 HOME = Space("000000000000", "us-east-1")
@@ -19,8 +20,8 @@ URL = "http://localhost:9324/111122223333/orders"
 
 
 def hint(body: bytes, credential: str = CREDENTIAL, content_type: str = JSON, host: str = "") -> int | None:
-    headers = {"content_type": content_type, **({"authorization": signed(credential)} if credential else {})}
-    request = made_request(**headers)
+    headers: dict[str, Any] = {"authorization": signed(credential)} if credential else {}
+    request = made_request(content_type=content_type, **headers)
     request.body = body
     hints = ShardHints(SHARDS, host, HOME)
     first = hints.shard_of(request)
@@ -49,7 +50,7 @@ def test_a_host_that_names_the_region_wins() -> None:
     assert hint(url) == shard()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b"",
@@ -115,7 +116,8 @@ def test_requests_for_the_same_url_in_other_regions_are_kept_apart() -> None:
 def test_a_request_of_the_admin_api_names_its_queue_in_the_path(
     target: str, credential: str, name: QueueName | None
 ) -> None:
-    request = made_request(**({"authorization": signed(credential)} if credential else {}))
+    headers: dict[str, Any] = {"authorization": signed(credential)} if credential else {}
+    request = made_request(**headers)
     request.target = f"/admin/v1/queues/{target}".encode()
     hints = ShardHints(SHARDS, "", HOME)
     assert hints.shard_of(request) == (None if name is None else shard_of(name, SHARDS))

@@ -11,8 +11,7 @@ import pytest
 
 from penstock.server.settings.config import Config
 from penstock.server.settings.load import load_config
-
-from .composed import loaded, serving
+from support.composed import loaded, serving
 
 QUEUES = 100
 

@@ -9,8 +9,7 @@ import time
 from contextlib import suppress
 
 from penstock.server.http.limits import HttpLimits
-
-from .harness import Running, post, run, serving, until
+from support.harness import Running, post, run, serving, until
 
 ANSWER = b"x" * 24_000_000
 
@@ -57,9 +56,7 @@ def test_a_client_that_reads_too_slowly_is_disconnected() -> None:
             (await server.dispatcher.arrival()).answer(ANSWER)
             enough = threading.Event()
             reading = asyncio.create_task(asyncio.to_thread(read_slowly, sock, 100, 0.02, enough))
-            begun = time.monotonic()
             await until(lambda: not server.listener._connections)
-            assert time.monotonic() - begun < 3
             enough.set()
             assert await reading < len(ANSWER)
             sock.close()

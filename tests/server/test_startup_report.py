@@ -11,6 +11,7 @@ from penstock.server.settings.address import Address
 from penstock.server.settings.config import Config, ConfigError
 from penstock.server.settings.load import load_config
 from penstock.server.startup_report import describe_access
+from support.texts import says
 
 SECURED = {"PENSTOCK_CREDENTIALS": "users.toml"}
 TLS = {"PENSTOCK_TLS_CERTIFICATE": "cert.pem", "PENSTOCK_TLS_KEY": "key.pem"}
@@ -22,8 +23,8 @@ def test_credentials_on_the_network_need_tls_or_consent() -> None:
     with pytest.raises(ConfigError) as caught:
         check_plain_http(load_config({}, SECURED | everywhere))
     line = str(caught.value)
-    assert line.startswith("0.0.0.0:4566 can be reached over the network")
-    assert "tls_certificate" in line and "allow_plain_http" in line and "\n" not in line
+    assert "\n" not in line
+    says(line, "0.0.0.0:4566", "network", "tls_certificate", "allow_plain_http")
     check_plain_http(load_config({}, SECURED | everywhere | TLS))
     check_plain_http(load_config({}, SECURED | everywhere | {"PENSTOCK_ALLOW_PLAIN_HTTP": "true"}))
     check_plain_http(load_config({}, everywhere))  # an open server only warns
@@ -37,13 +38,16 @@ def test_credentials_on_loopback_need_nothing(host: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"PENSTOCK_TLS_CLIENT_AUTH": "required"} | TLS, "tls_client_auth = required needs tls_client_ca"),
-        ({"PENSTOCK_TLS_CLIENT_CA": "ca.pem"} | TLS, "set tls_client_auth to required or optional"),
+        ({"PENSTOCK_TLS_CLIENT_AUTH": "required"} | TLS, "tls_client_auth = required .*tls_client_ca"),
+        (
+            {"PENSTOCK_TLS_CLIENT_CA": "ca.pem"} | TLS,
+            "tls_client_ca .*tls_client_auth .*required or optional",
+        ),
         (
             {"PENSTOCK_TLS_CLIENT_CA": "ca.pem", "PENSTOCK_TLS_CLIENT_AUTH": "optional"},
             "client certificates need HTTPS",
         ),
-        ({"PENSTOCK_REQUESTS_BURST": "5"}, "requests_burst is set but requests_per_second is not"),
+        ({"PENSTOCK_REQUESTS_BURST": "5"}, "requests_burst.*requests_per_second"),
     ],
 )
 def test_settings_without_effect_are_refused(given: dict[str, str], words: str) -> None:
@@ -57,35 +61,35 @@ CREDENTIALS, CERTIFICATE = Path("users.toml"), Path("cert.pem")
 @pytest.mark.parametrize(
     ("config", "addresses", "words"),
     [
-        (Config(), [LOOPBACK], "open: every request is accepted, from this machine only"),
+        (Config(), [LOOPBACK], ["open:", "from this machine only"]),
         (
             Config(),
             [LOOPBACK, NETWORK],
-            "WARNING: open to the network: anyone who can reach port 9324 can do everything",
+            ["WARNING:", "open to the network", "port 9324"],
         ),
         (
             Config(tls_certificate=CERTIFICATE, tls_client_auth="required"),
             [NETWORK],
-            "open to every client with a certificate: requests are not authenticated beyond that",
+            ["open", "client with a certificate", "not authenticated"],
         ),
         (
             Config(credentials=CREDENTIALS),
             [LOOPBACK],
-            "secured: signatures are verified, policies enforced, plain HTTP, from this machine only",
+            ["secured:", "plain HTTP", "from this machine only"],
         ),
         (
             Config(credentials=CREDENTIALS, tls_certificate=CERTIFICATE, tls_client_auth="optional"),
             [NETWORK],
-            "secured: signatures are verified, policies enforced, over TLS, client certificates optional, "
-            "from the network",
+            ["secured:", "over TLS", "client certificates optional", "from the network"],
         ),
         (
             Config(credentials=CREDENTIALS, allow_plain_http=True),
             [NETWORK],
-            "secured: signatures are verified, policies enforced, plain HTTP, from the network, WARNING: messages "
-            "can be read on the network, unless a proxy terminates TLS",
+            ["secured:", "plain HTTP", "from the network", "WARNING:", "proxy", "TLS"],
         ),
     ],
 )
-def test_access_is_described(config: Config, addresses: list[Address], words: str) -> None:
-    assert describe_access(config, addresses) == words
+def test_access_is_described(config: Config, addresses: list[Address], words: list[str]) -> None:
+    access = describe_access(config, addresses)
+    says(access, *words)
+    assert ("WARNING" in access) == ("WARNING:" in words)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from e2e.waiting import until
 from penstock.server.settings.config import Config
 from penstock.server.workers.messages import Ready
-from penstock.server.workers.supervisor import Supervisor
+from penstock.server.workers.process import Heartbeat
+from penstock.server.workers.supervisor import CrashLimits, Supervisor
+from penstock.server.workers.worker import Control
+from support.waiting import until
+from support.worker_processes import alive, children_of
 
 WORKER = (sys.executable, str(Path(__file__).parent / "scripted_worker.py"))
 
@@ -37,3 +42,52 @@ def test_the_server_is_announced_when_each_worker_has_learned_that_all_are_ready
     os.mkfifo(tmp_path / "go")
     with open(tmp_path / "go", "r+b", buffering=0) as go:
         asyncio.run(test(go.fileno()))
+
+
+def test_a_worker_is_lost_after_ten_looks_in_a_row_without_a_report() -> None:
+    heartbeat = Heartbeat()
+    assert not any(heartbeat.is_lost(10) for _ in range(1000)), "while it loads, it does not report"
+    for _ in range(3):
+        heartbeat.heard()
+        assert not any(heartbeat.is_lost(10) for _ in range(10))
+    assert heartbeat.is_lost(10)
+    heartbeat.heard()
+    assert not heartbeat.is_lost(10)
+
+
+def test_a_worker_that_was_stopped_by_a_signal_is_killed_and_restarted(tmp_path: Path) -> None:
+    """It keeps its connections and its place, and answers nothing: only its silence tells."""
+
+    async def test() -> None:
+        ready, before = asyncio.Event(), set(children_of(os.getpid()))
+        supervisor = Supervisor(
+            Config(memory=True, workers=2, shards=2), tmp_path, [[[]], [[]]], lambda workers: ready.set(),
+            # On a busy machine a worker may be late, and be killed for it. That must not stop the server.
+            crashes=CrashLimits(silence_max=6, look_every_s=0.5, deaths_max=1000),
+        )  # fmt: skip
+        running = asyncio.create_task(supervisor.run())
+        await ready.wait()
+        workers = set(children_of(os.getpid())) - before
+        stopped = min(workers)
+        os.kill(stopped, signal.SIGSTOP)
+
+        def is_replaced() -> bool:
+            return not alive(stopped) and bool(set(children_of(os.getpid())) - before - workers)
+
+        try:
+            await asyncio.to_thread(until, is_replaced, "another process is in the place of the stopped one")
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGKILL)
+        signal.raise_signal(signal.SIGTERM)
+        await running
+
+    asyncio.run(test())
+
+
+def test_a_worker_does_not_wait_for_a_supervisor_that_is_stopped() -> None:
+    ours, its = socket.socketpair()
+    with ours:
+        control = Control(its.detach())
+        for _ in range(10_000):
+            control.report_alive("accepted")

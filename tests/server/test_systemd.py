@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 WITHIN_S = 20
 WORKERS = pytest.mark.parametrize("workers", ["1", "2"], ids=["one process", "two workers"])

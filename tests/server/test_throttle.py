@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.throttle import SHARED_BYTES, SharedThrottle, Throttle
+from penstock.server.throttle import SHARED_BYTES, WORK_S, SharedThrottle, Throttle
 from penstock.server.workers.usage import shared_memory
 
 PAUSES = st.lists(st.floats(0, 3), min_size=1, max_size=200)
@@ -53,6 +53,38 @@ def test_how_long_to_wait_and_what_is_given_back(shared: bool) -> None:
     throttle.give_back("a")
     assert [throttle.accept("a", 7.0) for _ in range(2)] == [True, False]
     os.close(descriptor)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_request_that_computes_for_long_counts_as_several(shared: bool) -> None:
+    descriptor = shared_memory(SHARED_BYTES)
+    throttle = SharedThrottle(100, 5, descriptor, b"key") if shared else Throttle(100, 5)
+    assert throttle.accept("a", 7.0)
+    throttle.worked("a", 9 * WORK_S, 7.0)
+    assert not throttle.accept("a", 7.0) and throttle.accept("b", 7.0)
+    assert round(throttle.wait_s("a", 7.0), 6) == 0.06
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_computing_counts_from_its_end_at_every_rate(shared: bool) -> None:
+    waits = {}
+    for rate in (0.1, 1, 50, 200, 1000, 20_000):
+        descriptor = shared_memory(SHARED_BYTES)
+        throttle = SharedThrottle(rate, 1, descriptor, b"key") if shared else Throttle(rate, 1)
+        assert throttle.accept("a", 1000.0)
+        throttle.worked("a", 8.0, 1010.0)  # others had the rest of the ten seconds
+        waits[rate] = round(throttle.wait_s("a", 1010.0), 6)
+        os.close(descriptor)
+    assert waits == {0.1: 32, 1: 32, 50: 32, 200: 8, 1000: 1.6, 20_000: 0.08}
+
+
+def test_computing_counts_for_a_caller_that_was_forgotten_meanwhile() -> None:
+    throttle = Throttle(1000, 1, callers_max=2)
+    assert throttle.accept("a", 0.0)
+    assert throttle.accept("b", 7.0) and throttle.accept("c", 7.0), "there is room: a is forgotten"
+    throttle.worked("a", 8.0, 8.0)
+    assert not throttle.accept("a", 8.5) and throttle.accept("d", 8.5)
 
 
 @given(st.sampled_from([0.5, 1, 7, 1000]), st.integers(0, 50), PAUSES)

@@ -7,8 +7,7 @@ import socket
 import time
 
 from penstock.server.http.limits import HttpLimits
-
-from .harness import QUICK, Client, Running, get, post, run, serving, until
+from support.harness import QUICK, Client, Dispatched, Running, get, post, run, serving, until
 
 
 def test_an_idle_connection_is_closed_without_a_response() -> None:
@@ -102,9 +101,7 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
             assert len(server.dispatcher.seen) == 1, (
                 "no further request is started for a client that does not read"
             )
-            begun = time.monotonic()
             await until(lambda: not server.listener._connections)
-            assert time.monotonic() - begun < 2
             sock.close()
 
     run(scenario)
@@ -124,7 +121,7 @@ def test_a_client_that_reads_late_gets_everything() -> None:
     run(scenario)
 
 
-async def poll_with_messages(server: Running, events: list[str]) -> tuple[Client, object]:
+async def poll_with_messages(server: Running, events: list[str]) -> tuple[Client, Dispatched]:
     server.dispatcher.unanswered = {"Long.Poll"}
     client = await server.connect()
     client.send(post("Long.Poll"))

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from penstock.server.tls import Tls, TlsError, TlsFiles
-
-from .certificates import ServerFiles, write_certificate
-from .harness import Client, Running, post, run, serving, until
+from support.certificates import ServerFiles, write_certificate
+from support.harness import Client, Running, post, run, serving, until
+from support.texts import says
 
 
 def refusal(files: TlsFiles) -> str:
@@ -51,26 +51,24 @@ def test_missing_files_are_named(server_files: ServerFiles, tmp_path: Path) -> N
 
 def test_files_with_other_content(server_files: ServerFiles) -> None:
     swapped = TlsFiles(server_files.key, server_files.certificate)
-    assert refusal(swapped) == f"tls_certificate {server_files.key} holds no certificate in PEM form"
+    says(refusal(swapped), f"tls_certificate {server_files.key}", "no certificate", "PEM")
     twice = TlsFiles(server_files.certificate, server_files.certificate)
-    assert refusal(twice) == f"tls_key {server_files.certificate} holds no private key in PEM form"
+    says(refusal(twice), f"tls_key {server_files.certificate}", "no private key", "PEM")
     files = TlsFiles(*server_files.files[:2], server_files.key, "required")
-    assert refusal(files) == f"tls_client_ca {server_files.key} holds no certificate in PEM form"
+    says(refusal(files), f"tls_client_ca {server_files.key}", "no certificate", "PEM")
 
 
 def test_a_key_of_another_certificate(server_files: ServerFiles, tmp_path: Path) -> None:
     other = write_certificate(tmp_path / "other")
     line = refusal(TlsFiles(server_files.certificate, other.key))
-    assert line.startswith(
-        f"tls_key {other.key} is not the key of tls_certificate {server_files.certificate}: "
-    )
+    says(line, f"tls_key {other.key}", "not the key", f"tls_certificate {server_files.certificate}")
 
 
 def test_a_key_with_a_passphrase_is_refused(server_files: ServerFiles) -> None:
     key = load_pem_private_key(server_files.key.read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     server_files.key.write_bytes(locked)
-    assert "is encrypted with a passphrase" in refusal(server_files.files)
+    says(refusal(server_files.files), "passphrase")
 
 
 def test_errors_of_openssl_are_reported(server_files: ServerFiles) -> None:
@@ -112,8 +110,10 @@ def test_a_near_or_past_expiry(server_files: ServerFiles) -> None:
 )
 def test_a_key_that_others_can_read(server_files: ServerFiles, mode: int, is_warned: bool) -> None:
     server_files.key.chmod(mode)
-    expected = [f"tls_key {server_files.key} can be read by others on this machine: chmod 600 it"]
-    assert Tls(server_files.files).warnings(datetime.now(UTC)) == (expected if is_warned else [])
+    warnings = Tls(server_files.files).warnings(datetime.now(UTC))
+    assert len(warnings) == is_warned
+    for warning in warnings:
+        says(warning, f"tls_key {server_files.key}", "others", "chmod 600")
 
 
 def test_warnings_are_logged_once_a_day(server_files: ServerFiles, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,7 +165,7 @@ def test_a_reload_that_fails_changes_nothing_and_says_why(
     shutil.copy(write_certificate(tmp_path / "other").key, server_files.key)
     assert not tls.reload()
     assert (tls.context, tls.expires) == before
-    assert f"the present certificate stays in use: tls_key {server_files.key} is not the key" in caplog.text
+    says(caplog.text, "stays in use", f"tls_key {server_files.key}", "not the key")
 
 
 def test_files_that_change_are_loaded_once_they_are_all_there(

@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.server.tls import Tls, TlsFiles, client_subject
-
-from .certificates import ServerFiles, write_certificate
-from .harness import post, run, serving
+from support.certificates import ServerFiles, write_certificate
+from support.harness import post, run, serving
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -15,9 +15,8 @@ from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.exceptions import ClientError, SSLError
 
-from e2e.process import ServerProcess
-
-from .certificates import ServerFiles, write_certificate
+from support.certificates import ServerFiles, write_certificate
+from support.process import ServerProcess
 
 ACCESS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
 
@@ -95,6 +94,7 @@ def test_a_quota_as_boto3_sees_it(server_files: ServerFiles) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_boto3_adapts_to_the_rate_limit_by_itself(server_files: ServerFiles) -> None:
     with serving(server_files, "--requests-per-second", "10", "--requests-burst", "1") as server:
         hasty = client(server, server_files.authority, retries={"max_attempts": 0})

@@ -10,9 +10,9 @@ from penstock.server.http.request import Peer, Request
 from penstock.server.settings.config import Config
 from penstock.server.web_pages import Cors, WebPageFilter
 from penstock.wire.service import Fault
-
-from .composed import serving
-from .harness import run
+from support.composed import serving
+from support.harness import run
+from support.rows import every_row
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 APP, EVIL = "https://app.test", "https://evil.test"
@@ -56,10 +56,8 @@ THEIRS = [
 ]
 
 
-@pytest.mark.parametrize("port", ["", ":", ":9324"])
-@pytest.mark.parametrize(
-    ("host", "taken"), [*((each, True) for each in OURS), *((each, False) for each in THEIRS)]
-)
+@every_row("port", ["", ":", ":9324"])
+@every_row(("host", "taken"), [*((each, True) for each in OURS), *((each, False) for each in THEIRS)])
 def test_browsers_may_use_only_hosts_that_cannot_be_rebound(host: str, taken: bool, port: str) -> None:
     named = host + port
     assert is_taken("GET", host=named, user_agent=FIREFOX, sec_fetch_site="none") is taken

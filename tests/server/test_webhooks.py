@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ActionFailed
+from penstock.server.outgoing import OutgoingHttp
 from penstock.server.webhooks import Webhooks
-from server.harness import run
+from server.test_outgoing import Answering
+from support.harness import run
+from support.rows import every_row
 
 ALLOWED = ("https://hooks.example.com/alarms", "http://10.0.0.5:8080", "https://a.example.com/x/")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         "https://hooks.example.com/alarms",
@@ -22,13 +25,14 @@ ALLOWED = ("https://hooks.example.com/alarms", "http://10.0.0.5:8080", "https://
         "http://10.0.0.5:8080/anything",
         "https://a.example.com/x/y",
         "https://a.example.com/x/",
+        "https://a.example.com/x/..y/100%25/a.b;c=d/...e?up=/../..",
     ],
 )
 def test_allowed(url: str) -> None:
-    assert Webhooks(ALLOWED).allows(url)
+    assert Webhooks(OutgoingHttp(), ALLOWED).allows(url)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         "",
@@ -43,6 +47,16 @@ def test_allowed(url: str) -> None:
         "https://hooks.example.com/alarms/a%2f..%2f..%2fsecret",
         "https://hooks.example.com/alarms/%252e%252e/secret",
         "https://hooks.example.com/alarms/./x",
+        "https://hooks.example.com/alarms/..;/secret",
+        "https://hooks.example.com/alarms/..;a=b/secret",
+        "https://hooks.example.com/alarms/..%3b/secret",
+        "https://hooks.example.com/alarms/%25252e%25252e/secret",
+        "https://hooks.example.com/alarms/%2525252e./secret",
+        "https://hooks.example.com/alarms/%2e%2e%20/secret",
+        "https://hooks.example.com/alarms/..%5csecret",
+        "https://hooks.example.com/alarms/.../secret",
+        "https://hooks.example.com/alarms/%00/x",
+        "https://hooks.example.com/alarms/%250d%250aHost:evil",
         "https://hooks.example.com:8443/alarms",
         "https://hooks.example.com@evil.example.com/alarms",
         "https://user:password@hooks.example.com/alarms",
@@ -60,28 +74,37 @@ def test_allowed(url: str) -> None:
     ],
 )
 def test_not_allowed(url: str) -> None:
-    assert not Webhooks(ALLOWED).allows(url)
-    assert not Webhooks(()).allows(url)
+    assert not Webhooks(OutgoingHttp(), ALLOWED).allows(url)
+    assert not Webhooks(OutgoingHttp(), ()).allows(url)
 
 
 def test_a_url_that_is_not_allowed_any_more_is_not_called() -> None:
     async def scene() -> None:
-        hooks = Webhooks(ALLOWED)
+        hooks = Webhooks(OutgoingHttp(), ALLOWED)
         hooks.change(())
         with pytest.raises(ActionFailed, match="alarm_webhooks") as refused:
-            await hooks.post(ALLOWED[0], "{}")
+            await hooks.post("000000000000", ALLOWED[0], "{}")
         assert not refused.value.can_repeat
-        hooks.close()
 
     run(scene)
 
 
-def test_a_web_hook_that_cannot_be_reached_is_tried_again() -> None:
+def test_which_failures_are_tried_again() -> None:
     async def scene() -> None:
-        hooks = Webhooks(("http://127.0.0.1:9",))
+        async with Answering() as server:
+            hooks = Webhooks(OutgoingHttp(), (server.url,))
+            for status in (200, 204, 299):
+                server.answer = f"HTTP/1.1 {status} x\r\n\r\n".encode()
+                await hooks.post("000000000000", server.url, "{}")
+            can_repeat = {}
+            for status in (301, 400, 404, 408, 429, 500, 503):
+                server.answer = f"HTTP/1.1 {status} x\r\n\r\n".encode()
+                with pytest.raises(ActionFailed, match=f"answered with status {status}") as failed:
+                    await hooks.post("000000000000", server.url, "{}")
+                can_repeat[status] = failed.value.can_repeat
+            assert [status for status, again in can_repeat.items() if again] == [408, 429, 500, 503]
         with pytest.raises(ActionFailed, match="cannot be reached") as failed:
-            await hooks.post("http://127.0.0.1:9/", "{}")
+            await hooks.post("000000000000", server.url, "{}")
         assert failed.value.can_repeat
-        hooks.close()
 
     run(scene)

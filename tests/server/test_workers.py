@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.waiting import until
-
-from .worker_processes import alive, kill, workers_of
+from support.process import ServerProcess
+from support.texts import says
+from support.waiting import until
+from support.worker_processes import alive, kill, workers_of
 
 
 def two_workers(*arguments: str) -> ServerProcess:
@@ -89,8 +89,8 @@ def test_a_worker_that_dies_is_restarted_and_no_connection_is_refused() -> None:
         until(lambda: get(server, "/health")[1]["workers"] == "all 2 ready", "the worker is back")
         after = workers_of(server)
         assert before[2] in after.values() and before[1] not in after.values()
-        assert [line for line in server.log if "worker 1 has died with signal SIGKILL" in line]
-        until(lambda: any("worker 1 is ready again" in line for line in server.log), "it is logged")
+        assert [line for line in server.log if "worker 1" in line and "SIGKILL" in line]
+        until(lambda: any("worker 1 is ready" in line for line in server.log), "it is logged")
         assert server.stop() == 0
 
 
@@ -104,8 +104,7 @@ def test_a_crash_loop_stops_the_server() -> None:
                 killed.add(pid)
             time.sleep(0.01)
         assert server.ended() == 1
-        assert "penstock: stopped because worker 1 died 10 times within 30 seconds" in server.log[-1]
-        assert "the last time with signal SIGKILL" in server.log[-1]
+        says(server.log[-1], "penstock:", "stopped", "worker 1", "10 times", "30 seconds", "SIGKILL")
         assert len(killed) == 10 and not alive(other)
 
 
@@ -158,7 +157,7 @@ def test_a_port_in_use_is_refused() -> None:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert done.returncode == 2
-        assert "another process listens there" in done.stderr
+        says(done.stderr, "another process")
 
 
 def test_a_worker_that_cannot_start_is_a_failed_start(tmp_path: Path) -> None:

@@ -9,13 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from sts_client import Sts
 
-from http_requests import json_request
-from identities import Accounts
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
-from penstock.broker.move_tasks import MoveTaskRecord
+from penstock.broker.move_tasks import MoveStatus, MoveTaskRecord
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
 from penstock.names import QueueName, Requester, Space
@@ -25,6 +22,9 @@ from penstock.services.sqs import ACTIONS, SERVICE, Sqs
 from penstock.store.port import LAST
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
+from services.sts_client import Sts
+from support.http_requests import json_request
+from support.identities import Accounts
 
 ACCOUNT, REGION = "123456789012", "eu-west-1"
 SPACE = Space(ACCOUNT, REGION)
@@ -131,7 +131,7 @@ class FakeBroker:
             source=source.name,
             destination=destination,
             rate=rate,
-            status="RUNNING",
+            status=MoveStatus.RUNNING,
             started_ms=1_700_000_000_000,
             to_move=5,
             only_to=only_to,

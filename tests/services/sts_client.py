@@ -10,8 +10,6 @@ from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from http_requests import form_request, json_request
-from identities import HOME, Accounts
 from penstock.auth.authorize import authorize
 from penstock.auth.identity.admin import trust_document
 from penstock.auth.identity.principals import SessionPrincipal
@@ -20,6 +18,8 @@ from penstock.names import Space
 from penstock.services import sts
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
+from support.http_requests import form_request, json_request
+from support.identities import HOME, Accounts
 
 MODEL = ServiceModel(Loader().load_service_model("sts", "service-2"), "sts")
 ROLE = f"arn:aws:iam::{HOME}:role/worker"

@@ -9,6 +9,7 @@ import pytest
 from penstock.server.compose import SERVICES
 from penstock.services import sqs, sts
 from penstock.wire.service import Action, Service
+from support.rows import every_row
 
 ROWS = [
     pytest.param(service, row, id=f"{service.signing_name}:{name}")
@@ -26,7 +27,7 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize(("service", "row"), ROWS)
+@every_row(("service", "row"), ROWS)
 def test_a_row_names_its_own_structs_and_handler(service: Service, row: Action) -> None:
     assert service.actions[row.name] is row
     if (
@@ -39,7 +40,7 @@ def test_a_row_names_its_own_structs_and_handler(service: Service, row: Action) 
     assert (row.resource is None) == (not row.permission), "what is authorised has a resource"
 
 
-@pytest.mark.parametrize(("service", "row"), ROWS)
+@every_row(("service", "row"), ROWS)
 def test_an_audited_change_is_not_read_only(service: Service, row: Action) -> None:
     if row.audit.category == "Management" and not row.audit.gives_credentials:
         assert row.read_only == (row.name == "GetCallerIdentity")

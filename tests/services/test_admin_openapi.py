@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from penstock.services.admin import ACTIONS
 from penstock.services.admin.openapi import openapi_document
+from support.rows import every_row
 
 DOCUMENT = openapi_document(ACTIONS)
 OPERATIONS = {
@@ -53,7 +52,7 @@ def test_no_schema_has_null() -> None:
     assert not [node for node in nodes(DOCUMENT) if node.get("type") == "null"]
 
 
-@pytest.mark.parametrize("name", ACTIONS)
+@every_row("name", ACTIONS)
 def test_every_row_is_an_operation_with_its_parameters(name: str) -> None:
     row = ACTIONS[name]
     path, operation = OPERATIONS[name]

@@ -11,13 +11,13 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from toy import SERVICE, Notes
 
-from identities import HOME, Accounts, allow, document
 from penstock.server import compose
 from penstock.server.settings.config import Config
-from server.composed import Server, serving
-from server.harness import run
+from services.toy import SERVICE, Notes
+from support.composed import Server, serving
+from support.harness import run
+from support.identities import HOME, Accounts, allow, document
 
 JSON = {"Content-Type": "application/x-amz-json-1.0", "Host": "localhost:9324"}
 

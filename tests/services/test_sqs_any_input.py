@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.services.sqs import ACTIONS
+from support.generated import examples
 
 AWKWARD = st.sampled_from(
     [
@@ -39,7 +40,9 @@ REQUESTS = st.dictionaries(st.sampled_from(MEMBERS), VALUES, max_size=6)
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(members=REQUESTS, named=st.booleans())
 def test_no_input_is_an_internal_error(sqs: Any, action: str, members: dict[str, Any], named: bool) -> None:
     for name in ("q", "q.fifo"):

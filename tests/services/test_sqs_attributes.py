@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.rows import every_row
+
 ALWAYS = {
     "ApproximateNumberOfMessages": "4",
     "ApproximateNumberOfMessagesDelayed": "1",
@@ -72,7 +74,7 @@ def test_integers_have_ranges_on_create_and_set(sqs: Any, name: str, low: int, h
         assert sqs("CreateQueue", QueueName="b", Attributes={name: value}).error == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("queue", "name", "value", "code", "message"),
     [
         ("a", "Foo", "1", "InvalidAttributeName", "Unknown Attribute Foo."),
@@ -202,7 +204,7 @@ def test_a_policy_is_shown_byte_for_byte_and_removed_by_an_empty_value(sqs: Any)
     assert "Policy" not in sqs.attributes("a")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "policy",
     [
         "x",
@@ -218,7 +220,6 @@ def test_a_policy_is_shown_byte_for_byte_and_removed_by_an_empty_value(sqs: Any)
         '{"Statements":[{"Effect":"Allow","Action":"*","Resource":"*"}]}',
         '{"Statement":' + "[" * 8000,
     ],
-    ids=lambda text: text[:60],
 )
 def test_an_invalid_policy_is_refused(sqs: Any, policy: str) -> None:
     sqs.make("a")
@@ -250,7 +251,7 @@ def test_a_queue_may_be_its_own_dead_letter_queue(sqs: Any, arn: Any) -> None:
     assert set_(sqs, RedrivePolicy=redrive(arn("a"), 4)).status == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("document", "reason"),
     [
         ({}, "Redrive policy does not contain mandatory attribute: maxReceiveCount."),

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import HandleExpired, HandleInvalid, MessageNotAvailable
 
-BATCHES = {
+BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "SendMessageBatch": ("SendMessageBatchRequestEntry", {"MessageBody": "x"}),
     "DeleteMessageBatch": ("DeleteMessageBatchRequestEntry", {"ReceiptHandle": "h"}),
     "ChangeMessageVisibilityBatch": (
@@ -34,7 +34,8 @@ def send(sqs: Any, *entries: dict[str, Any], queue: str = "q") -> Any:
 @pytest.mark.parametrize("action", BATCHES)
 def test_a_batch_needs_entries_and_no_more_than_ten(sqs: Any, action: str) -> None:
     kind, entry = BATCHES[action]
-    for entries in (None, []):
+    nothing: tuple[list[Any] | None, ...] = (None, [])
+    for entries in nothing:
         assert sqs(action, QueueUrl="q", Entries=entries).error == (
             f"{LEGACY}EmptyBatchRequest",
             f"There should be at least one {kind} in the request.",

@@ -13,6 +13,7 @@ from penstock.wire import json as wire_json
 from penstock.wire.json import JsonDecoder
 from penstock.wire.service import Fault
 from penstock.wire.shapes import MEMBERS_MAX, Field, ListOf, MapOf, Scalar, Shape, StructOf, struct_shape
+from support.rows import every_row
 
 MODEL = Loader().load_service_model("sqs", "service-2")
 
@@ -30,7 +31,7 @@ def all_fields(struct: StructOf) -> Iterator[Field]:
 STRUCTS = [struct for row in ACTIONS.values() for struct in (row.request, row.response) if struct]
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+@every_row("struct", STRUCTS)
 def test_every_list_and_map_has_its_query_name(struct: type[msgspec.Struct]) -> None:
     for field in all_fields(struct_shape(struct)):
         compound = isinstance(field.shape, ListOf | MapOf | StructOf)
@@ -42,7 +43,7 @@ def test_the_actions_are_those_of_the_model() -> None:
     assert len(ACTIONS) == 23
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@every_row("action", sorted(ACTIONS))
 def test_members_are_those_of_the_model(action: str) -> None:
     request, response = ACTIONS[action].request, ACTIONS[action].response
     operation = MODEL["operations"][action]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import (
+    DecideAgain,
     DedupFull,
     HandleExpired,
     HandleInvalid,
@@ -21,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.promise import Promise
 from penstock.queues.messages import Attribute, Content, Received
+from support.rows import every_row
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 NOT_HERE = "The request include parameter that is not valid for this queue type."
@@ -100,7 +102,7 @@ def test_a_character_that_xml_cannot_carry_is_refused_by_its_number(sqs: Any, bo
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("queue", "members", "code", "message"),
     [
         ("q", {"body": None}, "MissingParameter", "The request must contain the parameter MessageBody."),
@@ -202,7 +204,7 @@ def test_size_is_body_and_attributes_in_utf8_and_the_limit_itself_passes(sqs: An
     assert send(sqs, "small", "x" * 1024, MessageSystemAttributes=trace).status == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "value", "message"),
     [
         ("", text("x"), "The request must contain non-empty message (user) attribute names."),
@@ -481,7 +483,8 @@ def test_message_attribute_names_filter_and_the_digest_covers_what_is_returned(
     ],
 )
 def test_receive_ranges(sqs: Any, name: str, value: int, reason: str) -> None:
-    assert receive(sqs, **{name: value}).error == (
+    asked: dict[str, Any] = {name: value}
+    assert receive(sqs, **asked).error == (
         "InvalidParameterValue",
         f"Value {value} for parameter {name} is invalid. Reason: {reason}",
     )
@@ -508,10 +511,32 @@ def test_a_waiting_receive_does_not_hold_its_lists_of_names(sqs: Any) -> None:
     assert held / 10 < 40_000
 
 
+def test_a_receive_that_is_decided_again_asks_for_the_same(sqs: Any) -> None:
+    sqs.broker.receivable = [RECEIVED]
+    asked = {"AttributeNames": ["SentTimestamp"], "MessageSystemAttributeNames": ["SenderId"]}
+    names: dict[str, Any] = {"MessageAttributeNames": ["city", "*"], **asked}
+    expected = receive(sqs, **names).body
+    (message,) = expected["Messages"]
+    assert message["Attributes"] and message["MessageAttributes"]
+    receives, refusals = sqs.broker.receive, [DecideAgain("refused"), DecideAgain("refused")]
+
+    async def refuse(*given: Any, **more: Any) -> list[Received]:
+        if refusals:
+            raise refusals.pop()
+        answer: list[Received] = await receives(*given, **more)
+        return answer
+
+    sqs.broker.receive = refuse
+    assert receive(sqs, **names).body == expected
+    assert not refusals
+
+
 @pytest.mark.parametrize("member", ["AttributeNames", "MessageSystemAttributeNames", "MessageAttributeNames"])
 def test_the_names_in_a_receive_are_bounded(sqs: Any, member: str) -> None:
-    assert receive(sqs, **{member: ["a" * 8192, "b" * 8192]}).status == 200
-    assert receive(sqs, **{member: ["a" * 8192, "b" * 8193]}).code == "InvalidParameterValue"
+    allowed: dict[str, Any] = {member: ["a" * 8192, "b" * 8192]}
+    too_many: dict[str, Any] = {member: ["a" * 8192, "b" * 8193]}
+    assert receive(sqs, **allowed).status == 200
+    assert receive(sqs, **too_many).code == "InvalidParameterValue"
 
 
 def test_an_attempt_id_is_ignored_on_standard_and_checked_on_fifo(sqs: Any) -> None:

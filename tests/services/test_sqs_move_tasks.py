@@ -17,6 +17,7 @@ from penstock.errors import (
     PenstockError,
     SourceNotDeadLetterQueue,
 )
+from support.rows import every_row
 
 SOURCE = "arn:aws:sqs:eu-west-1:123456789012:dlq"
 TARGET = "arn:aws:sqs:eu-west-1:123456789012:q"
@@ -85,7 +86,7 @@ def test_failures_are_named_as_by_sqs(sqs: Any, failure: str, shown: str) -> Non
     assert entry["FailureReason"] == shown
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "members", "status", "code", "message"),
     [
         (None, {}, 400, "MissingParameter", "The request must contain the parameter SourceArn."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.auth.policy import read_document
 from penstock.services.sqs.permissions import check_policy, with_permission, without_permission
 from penstock.wire.service import Fault
+from support.rows import every_row
 
 ARN = "arn:aws:sqs:eu-west-1:123456789012:q"
 ROOT = "arn:aws:iam::{}:root"
@@ -96,10 +98,11 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("stored", UNREADABLE)
 def test_a_policy_that_cannot_be_read_is_left_alone(stored: str) -> None:
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: with_permission(stored, ARN, "L", [ONE], ["ReceiveMessage"]),
         lambda: without_permission(stored, "L"),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(Fault) as caught:
             change()
         assert (caught.value.shape, caught.value.message) == (
@@ -119,7 +122,7 @@ def test_the_same_label_again_only_with_the_same_statement(sqs: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "code", "message"),
     [
         ({"label": None}, "MissingParameter", "The request must contain the parameter Label."),

@@ -11,6 +11,7 @@ import pytest
 from penstock.auth import authorize
 from penstock.auth.policy import Question, decide
 from penstock.auth.principal import Principal
+from support.rows import every_row
 
 HERE, REGION = "123456789012", "eu-west-1"
 HUGE = "x" * 100_000
@@ -42,7 +43,7 @@ def asked(sqs: Any, monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     return questions
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("action", "request_", "code"),
     [
         ("CreateQueue", {"QueueName": HUGE}, "InvalidParameterValue"),
@@ -91,13 +92,14 @@ def test_policies_are_asked_about_the_longest_possible_names_and_tags(
 ) -> None:
     tags = {"k" * 128: "v" * 256, **{f"k{number}": "" for number in range(49)}}
     url = f"http://h/{HERE}/{name}"
-    for action, request in {
+    requests: dict[str, dict[str, Any]] = {
         "CreateQueue": {"QueueName": name, "tags": tags},
         "GetQueueUrl": {"QueueName": name},
         "TagQueue": {"QueueUrl": url, "Tags": tags},
         "UntagQueue": {"QueueUrl": url, "TagKeys": list(tags)},
         "StartMessageMoveTask": {"SourceArn": f"arn:aws:sqs:{REGION}:{HERE}:{name}"},
-    }.items():
+    }
+    for action, request in requests.items():
         asked.clear()
         assert sqs(action, **request).code == "AccessDenied"
         (question,) = asked

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from http_requests import json_request
 from penstock.errors import PurgedRecently, QueueDeletedRecently
 from penstock.names import Space
 from penstock.services.sqs import ACTIONS, SERVICE, Sqs
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
+from support.http_requests import json_request
+from support.rows import every_row
 
 BAD_NAME = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 BAD_FIFO_NAME = (
@@ -22,7 +23,7 @@ BAD_FIFO_NAME = (
 GONE = ("AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("members", "code", "message"),
     [
         (
@@ -136,7 +137,7 @@ def test_get_queue_url_refuses(sqs: Any) -> None:
     assert sqs("GetQueueUrl", QueueName="a", QueueOwnerAWSAccountId="123456789012").status == 200
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         "a",
@@ -178,7 +179,7 @@ def test_the_host_of_a_queue_url_may_name_the_region(sqs: Any) -> None:
         assert found("http://localhost:9324/123456789012/b", region) == (region == "us-east-1")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "url",
     [
         None,

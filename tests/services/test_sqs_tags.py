@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.rows import every_row
+
 LENGTH = "Tag keys must be between 1 and 128 characters in length."
 SYMBOLS = "may only contain unicode letters, digits, whitespace, or one of these symbols: _ . : / = + - @"
 
@@ -34,7 +36,7 @@ def test_create_accepts_lower_case_tags(sqs: Any) -> None:
     assert sqs("ListQueueTags", QueueUrl="b").body == {"Tags": {"k": "v"}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "code", "message"),
     [
         (None, "MissingParameter", "The request must contain the parameter Tags."),

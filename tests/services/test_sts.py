@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sts_client import MODEL, ROLE, TRUST_ALICE, Sts, assume, denied
 
-from identities import ABROAD, HOME, Accounts, allow, document
 from penstock.auth.identity.admin import find_user, trust_document
 from penstock.auth.policy import Question, decide
 from penstock.auth.principal import ANONYMOUS
 from penstock.services.sts import ACTIONS
 from penstock.wire.shapes import ListOf, StructOf, struct_shape
+from services.sts_client import MODEL, ROLE, TRUST_ALICE, Sts, assume, denied
+from support.identities import ABROAD, HOME, Accounts, allow, document
 
 # -- the wire ------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ def test_an_error_to_the_byte(sts: Sts) -> None:
     assert answer.body.decode() == (
         '<?xml version="1.0"?><ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>'
         "<Type>Sender</Type><Code>MissingAuthenticationToken</Code>"
-        "<Message>Request is missing Authentication Token</Message><Detail/></Error>"
+        "<Message>Request is missing Authentication Token</Message></Error>"
         "<RequestId>rid</RequestId></ErrorResponse>"
     )
 
@@ -278,7 +278,7 @@ def test_validation_ends_after_ten_findings(sts: Sts, accounts: Accounts) -> Non
 
 @pytest.mark.parametrize("member", ["Tags", "TransitiveTagKeys", "PolicyArns", "ProvidedContexts"])
 def test_lists_are_bounded_like_those_of_sqs(sts: Sts, accounts: Accounts, member: str) -> None:
-    inner = [] if member == "TransitiveTagKeys" else [{}]
+    inner: list[Any] = [] if member == "TransitiveTagKeys" else [{}]
     body = json.dumps({member: (inner or ["k"]) * 2001}).encode()
     answer = sts.answer_json(accounts.principal("alice"), "AssumeRole", body)
     assert answer.status == 400 and b"SerializationException" in answer.body

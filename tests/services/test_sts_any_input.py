@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sts_client import ROLE, TRUST_ALICE, Sts
 
-from identities import Accounts
+from services.sts_client import ROLE, TRUST_ALICE, Sts
+from support.identities import Accounts
 
 _SCALARS = ("RoleArn", "RoleSessionName", "Policy", "DurationSeconds", "ExternalId", "SourceIdentity", "Tags")
 _MEMBERS = (

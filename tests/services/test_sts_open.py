@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sts_client import Sts, assume
 
-from identities import ABROAD, HOME, Accounts
 from penstock.auth.identity.sessions import open_account
+from services.sts_client import Sts, assume
+from support.identities import ABROAD, HOME, Accounts
 
 
 @pytest.fixture

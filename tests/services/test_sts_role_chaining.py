@@ -6,9 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sts_client import TRUST_ALICE, Sts, assume, denied
 
-from identities import HOME, Accounts, allow, document
 from penstock.auth import authorize
 from penstock.auth.errors import InvalidToken
 from penstock.auth.identity.admin import attach, find_role, find_user, put_policy, remove, trust_document
@@ -16,6 +14,8 @@ from penstock.auth.identity.model import CredentialsContent
 from penstock.auth.policy import Question, Verdict, decide
 from penstock.auth.policy.condition_keys import SERVICE_KEYS
 from penstock.auth.principal import Principal
+from services.sts_client import TRUST_ALICE, Sts, assume, denied
+from support.identities import HOME, Accounts, allow, document
 
 
 def test_inherited_tags_need_the_permission_too(sts: Sts, accounts: Accounts) -> None:

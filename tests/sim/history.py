@@ -21,7 +21,7 @@ from penstock.promise import Promise
 from penstock.queues.backlog import ENTRY_BYTES, LANE_BYTES
 from penstock.queues.messages import Received
 from penstock.queues.settings import Redrive
-from sim.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
+from support.world import DAY, MINUTE, ROOMY, SECOND, Caller, World, name_of, outgoing
 
 either = st.sampled_from(["work", "work", "work", "dead"])  # which of the two queues
 any_one = st.integers(0, 1 << 16)
@@ -40,7 +40,9 @@ class History(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 32), shuffled=st.booleans())
     def open(self, seed: int, shuffled: bool) -> None:
         dice = random.Random(seed)
-        self.world = World(self.limits, dice.randrange if shuffled else lambda choices: 0)
+        # Models know no pause of the expiry after a long time without a commit.
+        limits = msgspec.structs.replace(self.limits, expiry_pause_ms=0)
+        self.world = World(limits, dice.randrange if shuffled else lambda choices: 0)
         self.work, self.dead = f"work{self.suffix}", f"dead{self.suffix}"
         self.model = self.new_model()
         self.acknowledged = self.model.snapshot()

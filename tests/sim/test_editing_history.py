@@ -15,11 +15,11 @@ from penstock.errors import ContentOutdated, MessageInFlight, NotPossible, Penst
 from penstock.queues.messages import sequence_of
 from penstock.store.changes import EntryRow
 from sim.history import History, any_one, either, free_hands
-from sim.settings import HISTORIES
 from sim.standard_model import GivenHandle
 from sim.test_fifo_history import FifoHistory
 from sim.test_standard_history import StandardHistory, check_facts
-from sim.world import MINUTE, SECOND, TINY, name_of
+from support.generated import HISTORIES
+from support.world import MINUTE, SECOND, TINY, name_of
 
 operations = st.sampled_from([*(each for each in Operation if each is not Operation.COPY), Operation.RELEASE])
 edits = st.sampled_from(

@@ -16,8 +16,8 @@ from penstock.errors import HandleExpired, MessageNotAvailable, PenstockError, V
 from penstock.queues.messages import Received
 from sim.fifo_model import FifoModel, GivenHandle, Message
 from sim.history import History, any_one, either, free_hands, kind_of, visibilities
-from sim.settings import HISTORIES
-from sim.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
+from support.generated import HISTORIES
+from support.world import MINUTE, ROOMY, SECOND, TINY, name_of, outgoing
 
 groups = st.sampled_from(["a", "a", "a", "b", "b", "c", "d", "e"])
 dedup_ids = st.sampled_from([None, None, None, "x", "y"])  # None: one that is used once

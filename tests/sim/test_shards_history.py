@@ -30,9 +30,9 @@ from penstock.names import QueueName
 from penstock.promise import Promise
 from penstock.queues.messages import Received, decode_content
 from penstock.store.port import LAST
-from sim.cluster import Cluster, Fault
-from sim.settings import HISTORIES
-from sim.world import MINUTE, ROOMY, SECOND, TINY, Caller, name_of, outgoing
+from support.cluster import Cluster, Fault
+from support.generated import HISTORIES
+from support.world import MINUTE, ROOMY, SECOND, TINY, Caller, name_of, outgoing
 
 any_node = st.integers(0, 2)
 groups = st.sampled_from(["a", "a", "b"])
@@ -303,6 +303,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "bug", "found"), PLANTED, ids=[bug.__name__ for _, _, bug, _ in PLANTED]
 )

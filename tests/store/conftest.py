@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from store_driver import Driver
 
 from penstock.auth.encryption.envelope import MessageCipher
 from penstock.auth.encryption.keyring import Keyring
@@ -20,10 +19,11 @@ from penstock.store.encrypted import EncryptedStore
 from penstock.store.memory import MemoryStore
 from penstock.store.port import Store
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import Driver
 
 if TYPE_CHECKING:  # imported when used: the other stores can be tested without psycopg
     from penstock.store.postgres.site import PostgresSite
-    from postgres import PostgresServer
+    from support.postgres import PostgresServer
 
 
 def encrypted(path: Path, store: Store) -> Store:
@@ -45,10 +45,11 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": memory,
 }
 ISOLATIONS = ("read committed", "serializable")
-STORES = [*MAKERS, *(f"postgres, {isolation}" for isolation in ISOLATIONS)]
+POSTGRES = [pytest.param(f"postgres, {each}", marks=pytest.mark.postgres) for each in ISOLATIONS]
 
 
-@pytest.fixture(params=[*STORES, *(f"encrypted {name}" for name in STORES)])
+# Encryption is a store in front of another and knows nothing of it: one engine behind it is enough.
+@pytest.fixture(params=[*MAKERS, "encrypted sqlite", *POSTGRES])
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
     name = request.param.removeprefix("encrypted ")
     if name in MAKERS:
@@ -64,7 +65,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    from postgres import running_postgres
+    from support.postgres import running_postgres
 
     with running_postgres() as server:
         yield server

@@ -13,13 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import pytest
-from store_driver import T0, row
 
 from penstock.errors import StoreAway, StoreLost, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark, Selection
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, server_directory
+from store.store_driver import T0, row
+from support.postgres import PostgresServer, server_directory
+from support.texts import says
 
 SHARDS = 3
 WAIT_S_MAX = 60
@@ -128,7 +129,7 @@ def until_more(loads: list[Load], running: list[Future[None]]) -> None:
 @pytest.mark.parametrize("round", range(3))
 def test_a_failover_to_a_synchronous_standby_loses_nothing(round: int) -> None:
     with pair(synchronous=True) as both, ThreadPoolExecutor(SHARDS) as threads:
-        assert both.site.guarantees == "synchronous standby (standby): a failover to it loses nothing"
+        says(both.site.guarantees, "synchronous standby (standby)", "loses nothing")
         loads = [Load(both.site, shard) for shard in range(SHARDS)]
         running = [threads.submit(load.run) for load in loads]
         until_more(loads, running)
@@ -148,7 +149,7 @@ def test_a_failover_to_a_synchronous_standby_loses_nothing(round: int) -> None:
 
 def test_a_failover_to_an_asynchronous_standby_can_lose_acknowledged_commits() -> None:
     with pair(synchronous=False) as both, ThreadPoolExecutor(1) as threads:
-        assert "a failover to a standby can lose the last acknowledged messages" in both.site.guarantees
+        says(both.site.guarantees, "failover", "can lose")
         load = Load(both.site, 0)
         running = threads.submit(load.run)
         until_more([load], [running])
@@ -158,7 +159,7 @@ def test_a_failover_to_an_asynchronous_standby_can_lose_acknowledged_commits() -
         wait_until(lambda: both.primary.execute("SELECT 1 FROM pg_stat_replication") == [])
         until_more([load], [running])
         both.fail_over()
-        wait([running], WAIT_S_MAX)
+        running.result(WAIT_S_MAX)
         assert isinstance(load.lost, StoreLost), (
             "what the owner knows is not what the store holds: it must stop"
         )

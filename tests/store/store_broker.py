@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from store_driver import Driver
-
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
@@ -17,7 +15,8 @@ from penstock.queues.messages import Outgoing, Received
 from penstock.queues.settings import QueueSettings, Redrive
 from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
-from sim.world import Caller
+from store.store_driver import Driver
+from support.world import Caller
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from store_driver import T0, Driver, bare, row, update_of
 
 from penstock.store.changes import DedupRow
 from penstock.store.port import Selection
+from store.store_driver import T0, Driver, bare, row, update_of
 
 
 def send(seq: int, queue: int = 1, until: int = T0 + 1000) -> DedupRow:

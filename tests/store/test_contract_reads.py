@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from store_driver import T0, Driver, bare, row, update_of
 
 from penstock.store.changes import EntryRow
 from penstock.store.port import CONTENT_BYTES_PER_READ, LAST, GroupCount, Order, Selection
+from store.store_driver import T0, Driver, bare, row, update_of
 
 LARGE = bytes(range(256)) * 40
 
@@ -35,8 +35,10 @@ def expired(driver: Driver, queue: int, after: int, enqueued_ms_max: int, rows_m
 def tally(driver: Driver, queue: int, after: int, now_ms: int) -> tuple[int, int, int]:
     """All, those in flight, and those delayed."""
     hidden = Selection(queue, after, due_ms_min=now_ms + 1)
-    counts = [driver.store.count(hidden._replace(received=received)) for received in (True, False)]
-    return (driver.store.count(Selection(queue, after)), *counts)
+    in_flight, delayed = (
+        driver.store.count(hidden._replace(received=received)) for received in (True, False)
+    )
+    return driver.store.count(Selection(queue, after)), in_flight, delayed
 
 
 def test_waiting_gives_one_group_in_order(driver: Driver) -> None:

@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from store_driver import Driver, row, update_of
 
 from penstock.errors import StoreLost
 from penstock.store.changes import EntryRow, Replacement
 from penstock.store.port import Mark, Usage
+from store.store_driver import Driver, row, update_of
 
 LARGE = b"x" * 5000  # lies apart from its entry
 

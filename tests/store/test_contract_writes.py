@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from store_driver import T0, Driver, bare, row, update_of
 
-from penstock.errors import StoreError, StoreLost
+from penstock.errors import DataRefused, StoreLost
 from penstock.store.changes import Changes, DedupRow, LogRow, Replacement
 from penstock.store.port import Cursor, JournalEnd, Mark, Order, Selection, Usage
+from store.store_driver import T0, Driver, bare, row, update_of
 
 
 def test_a_new_store_is_empty(driver: Driver) -> None:
@@ -60,7 +60,7 @@ def test_the_end_of_the_journal_tells_whether_a_commit_was_made(driver: Driver) 
     assert driver.store.end() == JournalEnd(0, owner)
     driver.append(added=[row(1)])
     assert driver.store.end() == JournalEnd(1, owner)
-    with pytest.raises(StoreError):
+    with pytest.raises(DataRefused):
         driver.append(added=[row(1)])
     assert driver.store.end() == JournalEnd(1, owner)
 
@@ -88,7 +88,7 @@ def test_a_refused_commit_leaves_nothing(driver: Driver) -> None:
         records={("alarm", "1"): b"two", ("topic", "a"): b"new"},
         logs=[LogRow("points", "a", 1, b"point")],
     )
-    with pytest.raises(StoreError):
+    with pytest.raises(DataRefused):
         driver.store.append(bad, Mark(50, T0, T0))
     assert driver.all() == bare([row(1), row(2)])
     assert driver.store.records("alarm") == {"1": b"one"}
@@ -100,10 +100,20 @@ def test_a_refused_commit_leaves_nothing(driver: Driver) -> None:
 
 
 def test_text_that_cannot_be_kept_is_refused_whole(driver: Driver) -> None:
-    with pytest.raises((StoreError, UnicodeError)):
+    with pytest.raises(DataRefused):
         driver.append(added=[row(1), row(2, group="\ud800")])
+    with pytest.raises(DataRefused):
+        driver.append(added=[row(1)], records={("alarm", "\ud800"): b"one"})
     driver.append(added=[row(3)])
     assert [entry.seq for entry in driver.all()] == [3]
+
+
+def test_a_commit_may_be_empty(driver: Driver) -> None:
+    """It takes the place of one that was refused."""
+    driver.append()
+    assert driver.store.end().number == 1
+    driver.append(added=[row(1)])
+    assert driver.all() == bare([row(1)])
 
 
 def test_an_update_changes_what_it_names(driver: Driver) -> None:
@@ -173,7 +183,7 @@ def test_a_log_is_read_in_order_and_truncated(driver: Driver) -> None:
     driver.append(truncated={("points", "a"): 7})
     assert driver.store.log("points", "a", 0, 100) == points[2:]
     assert driver.store.log("points", "b", 0, 100) == [other]
-    with pytest.raises(StoreError):
+    with pytest.raises(DataRefused):
         driver.append(logs=[points[2]])
 
 
@@ -314,6 +324,6 @@ def test_numbers_at_the_edge(driver: Driver) -> None:
     assert driver.store.select(Selection(1, received=False), Order.DUE, rows_max=5) == bare(
         [row(last, enqueued=last, due=last)]
     )
-    with pytest.raises((StoreError, OverflowError)):
+    with pytest.raises(DataRefused):
         driver.append(added=[row(7), row(last + 1)])
     assert driver.total() == 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from store_broker import StoreBroker, name_of
-from store_driver import Driver
 
 from penstock.broker.operations import Edit, Operation
 from penstock.errors import ContentOutdated, PenstockError, StoreError
 from penstock.queues.messages import Attribute, decode_content
 from penstock.store.changes import EntryRow
 from penstock.store.port import Usage
+from store.store_broker import StoreBroker, name_of
+from store.store_driver import Driver
 
 SIZES = pytest.mark.parametrize("size", [10, 5000], ids=["small", "large"])
 

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from store_driver import Driver, row
 
 from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
@@ -25,6 +24,7 @@ from penstock.store.port import LAST, Mark, OutdatedMessages, Selection
 from penstock.store.sqlite.read import Reads
 from penstock.store.sqlite.store import SqliteStore
 from penstock.testing.clock import ManualClock
+from store.store_driver import Driver, row
 
 HERE = Space("000000000000", "eu-west-1")
 BODY, NAME, VALUE, BINARY = "body-of-a-secret", "secret-attribute", "value-of-secret", b"binary-secret"

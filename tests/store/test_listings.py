@@ -7,8 +7,6 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from store_broker import StoreBroker
-from store_driver import Driver
 
 from penstock.broker.bulk_tasks import BulkTasks, TaskStatus
 from penstock.broker.live_queue import LiveQueue
@@ -18,7 +16,9 @@ from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Outgoing
 from penstock.store.changes import EntryRow
 from penstock.store.port import LAST, Order
-from sim.world import Caller
+from store.store_broker import StoreBroker
+from store.store_driver import Driver
+from support.world import Caller
 
 T = TypeVar("T")
 

@@ -10,15 +10,17 @@ from itertools import pairwise
 
 import psycopg
 import pytest
-from store_driver import T0, Driver, bare, row
 
 from penstock.errors import StoreAway, StoreClosed, StoreError, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark, Selection
-from penstock.store.postgres import connection
 from penstock.store.postgres.connection import PAUSE_MAX_S, READERS_MAX, Database
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer, running_postgres
+from store.store_driver import T0, Driver, bare, row
+from support.postgres import PostgresServer, running_postgres
+from support.texts import says
+
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def test_everything_goes_on_when_the_database_is_back(stoppable: PostgresServer,
     with pytest.raises(StoreUnknown):
         driver.append(added=[row(2)])
     for _ in range(3):
-        with pytest.raises(StoreAway, match="the database cannot be reached"):
+        with pytest.raises(StoreAway, match="database cannot be reached"):
             driver.store.end()
         with pytest.raises(StoreAway):
             driver.append(added=[row(2)])
@@ -53,7 +55,7 @@ def test_everything_goes_on_when_the_database_is_back(stoppable: PostgresServer,
             driver.store.maintain(1)
         status = driver.store.status()
         assert status.is_away
-        assert status.refuses is not None and status.refuses.startswith("the database cannot be reached")
+        says(status.refuses or "", "database cannot be reached")
     stoppable.start()
     while driver.store.status().is_away:
         threading.Event().wait(0.01)  # the next attempt has its time
@@ -137,7 +139,7 @@ def test_attempts_to_connect_are_spaced(monkeypatch: pytest.MonkeyPatch) -> None
         attempts.append(now)
         raise psycopg.OperationalError("connection refused")
 
-    monkeypatch.setattr(connection.psycopg, "connect", refuse)
+    monkeypatch.setattr(psycopg, "connect", refuse)
     database = Database("postgresql://127.0.0.1/none", "penstock", now=lambda: now)
     for tick in range(1000):
         now = tick / 100

@@ -7,16 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from store_driver import T0, Driver, bare, row
 
-from penstock.errors import StoreAway, StoreError, StoreLost, StoreUnknown
+from penstock.errors import DataRefused, StoreAway, StoreLost, StoreUnknown
 from penstock.store.changes import Changes
 from penstock.store.port import JournalEnd, Mark
 from penstock.store.postgres import write
-from penstock.store.postgres.connection import Connection
+from penstock.store.postgres.connection import Connection, is_away
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer
-from postgres_proxy import PostgresProxy
+from store.store_driver import T0, Driver, bare, row
+from support.postgres import PostgresServer
+from support.postgres_proxy import PostgresProxy
+
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
@@ -188,9 +190,39 @@ def test_a_conflict_is_tried_again(driver: Driver, monkeypatch: pytest.MonkeyPat
     assert driver.all() == bare([row(1), row(2)])
 
 
+def test_a_connection_that_breaks_between_a_conflict_and_the_next_try(
+    driver: Driver, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [psycopg.errors.SerializationFailure("conflict")]
+    send = write.CommitStatements.send
+
+    def fail(self: write.CommitStatements, connection: Connection) -> object:
+        if failures:
+            connection.execute("BEGIN")
+            postgres.execute(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+            raise failures.pop()
+        return send(self, connection)
+
+    monkeypatch.setattr(write.CommitStatements, "send", fail)
+    driver.append(added=[row(2)])
+    assert not failures
+    assert driver.all() == bare([row(1), row(2)])
+
+
+def test_only_what_the_client_library_reports_of_the_connection_means_that_it_broke() -> None:
+    assert is_away(psycopg.DatabaseError("server closed the connection unexpectedly"))
+    assert is_away(psycopg.OperationalError("the connection is lost"))
+    assert not is_away(psycopg.ProgrammingError("the last operation didn't produce records"))
+    assert not is_away(psycopg.errors.UniqueViolation("duplicate key"))
+
+
 def test_another_error_refuses_the_commit_and_leaves_the_connection(driver: Driver) -> None:
-    with pytest.raises(StoreError, match="duplicate key"):
+    with pytest.raises(DataRefused, match="duplicate key"):
         driver.append(added=[row(1)])
+    with pytest.raises(DataRefused, match="0x00"):
+        driver.append(added=[row(2)], records={("alarm", "a\0b"): b""})
+    with pytest.raises(DataRefused, match="index row"):
+        driver.append(added=[row(2)], records={("alarm", "".join(map(chr, range(256, 16_000)))): b""})
     driver.append(added=[row(2)])
     assert driver.all() == bare([row(1), row(2)])
 

@@ -10,12 +10,14 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
-from store_driver import T0, Driver, row, update_of
 
 from penstock.store.changes import DedupRow, Replacement
 from penstock.store.port import LAST, Cursor, Order, Selection
 from penstock.store.postgres.site import PostgresSite
-from postgres import PostgresServer
+from store.store_driver import T0, Driver, row, update_of
+from support.postgres import PostgresServer
+
+pytestmark = pytest.mark.postgres
 
 ROWS = 4000
 ENOUGH = 120  # rows read by an operation on ten

@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from store_driver import Driver, bare, row
 
-from e2e.process import free_port
 from penstock.errors import StoreAway, StoreRefused
 from penstock.store.postgres.site import MIGRATIONS, PostgresSite, guarantees
-from postgres import PostgresServer
+from store.store_driver import Driver, bare, row
+from support.postgres import PostgresServer
+from support.process import free_port
+from support.rows import every_row
+
+pytestmark = pytest.mark.postgres
 
 NEXT = (*MIGRATIONS, "ALTER TABLE entries ADD COLUMN IF NOT EXISTS colour text")
 
@@ -45,7 +48,7 @@ def test_the_number_of_shards_is_chosen_once(url: str) -> None:
         PostgresSite(url, 9).open()
     with opened(url, None) as site:
         assert site.shards == 4
-        with pytest.raises(StoreRefused, match="has 4 shards: there is no shard 4"):
+        with pytest.raises(StoreRefused, match=r"4 shards.* no shard 4"):
             site.shard(4)
 
 
@@ -92,7 +95,9 @@ def test_an_older_format_is_migrated_by_one_of_several(url: str) -> None:
 def test_a_newer_format_is_refused(url: str) -> None:
     with opened(url, migrations=NEXT):
         pass
-    with pytest.raises(StoreRefused, match=r"newer version of Penstock \(format 2, this one knows 1\)"):
+    known = len(MIGRATIONS)
+    problem = rf"newer .*format {known + 1}.* {known}\b"
+    with pytest.raises(StoreRefused, match=problem):
         PostgresSite(url).open()
 
 
@@ -107,7 +112,7 @@ def test_a_user_who_may_not_create_tables(postgres: PostgresServer) -> None:
     database = postgres.new_database()
     postgres.execute(f"CREATE USER reader_of_{database}")
     url = postgres.url(database).replace("penstock@", f"reader_of_{database}@")
-    with pytest.raises(StoreRefused, match=r"permission denied .* create the schema penstock"):
+    with pytest.raises(StoreRefused, match=r"permission denied .*schema penstock"):
         PostgresSite(url).open()
 
 
@@ -131,21 +136,18 @@ def test_the_password_is_in_no_message(postgres: PostgresServer, caplog: pytest.
     assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("settings", "expected"),
     [
-        (("PostgreSQL 18.4", "off", "on", "*"), "fsync is off: .* lose or damage all"),
-        (("PostgreSQL 18.4", "on", "off", "*"), "synchronous_commit is off: a crash or failover .* can lose"),
-        (("PostgreSQL 18.4", "on", "on", ""), "no synchronous standby: .* a failover .* can lose the last"),
-        (
-            ("PostgreSQL 18.4", "on", "local", "a"),
-            "no synchronous standby: .* a failover .* can lose the last",
-        ),
-        (("PostgreSQL 18.4", "on", "remote_write", "a"), "unless the standby's machine crashes too"),
-        (("PostgreSQL 18.4", "on", "on", "a"), r"synchronous standby \(a\): a failover to it loses nothing"),
+        (("PostgreSQL 18.4", "off", "on", "*"), "fsync is off: .* lose or damage"),
+        (("PostgreSQL 18.4", "on", "off", "*"), "synchronous_commit is off: .* can lose"),
+        (("PostgreSQL 18.4", "on", "on", ""), "no synchronous standby: .* can lose"),
+        (("PostgreSQL 18.4", "on", "local", "a"), "no synchronous standby: .* can lose"),
+        (("PostgreSQL 18.4", "on", "remote_write", "a"), "unless .*standby.* crashes"),
+        (("PostgreSQL 18.4", "on", "on", "a"), r"synchronous standby \(a\): .* loses nothing"),
         (("PostgreSQL 18.4", "on", "remote_apply", "a"), "loses nothing$"),
-        (("CockroachDB CCL v24.1.0", None, None, None), "not tested with this engine"),
-        (("PostgreSQL 15.2-YB-2.25", "on", "on", ""), "not tested with this engine"),
+        (("CockroachDB CCL v24.1.0", None, None, None), "not tested"),
+        (("PostgreSQL 15.2-YB-2.25", "on", "on", ""), "not tested"),
     ],
 )
 def test_what_a_failover_can_lose(settings: tuple[str, str, str, str], expected: str) -> None:

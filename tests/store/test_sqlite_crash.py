@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, row
 
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import Driver, row
 
 ROWS_PER_BATCH = 20
 LARGE_EVERY = 7
@@ -46,14 +46,15 @@ def expected(position: int) -> set[int]:
     return seqs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acknowledged_min", [3, 40, 300])
 def test_killed_in_the_middle(data: Path, acknowledged_min: int) -> None:
     for _ in range(2):  # and once more on what the first left
         child = subprocess.Popen(
-            [sys.executable, __file__, str(data)],
+            [sys.executable, "-m", "store.test_sqlite_crash", str(data)],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parent,
+            cwd=Path(__file__).parent.parent,
         )
         assert child.stdout
         try:

@@ -6,11 +6,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, row
 
-from penstock.errors import StoreBroken, StoreError, StoreFull, StoreRefused
+from penstock.errors import DataRefused, StoreBroken, StoreError, StoreFull, StoreRefused
 from penstock.store.sqlite.disk import store_error
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import Driver, row
+from support.rows import every_row
 
 
 def error(code: int | None) -> sqlite3.Error:
@@ -21,7 +22,7 @@ def error(code: int | None) -> sqlite3.Error:
     return made
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("code", "room", "committing", "expected"),
     [
         (sqlite3.SQLITE_FULL, True, False, StoreFull),
@@ -36,7 +37,7 @@ def error(code: int | None) -> sqlite3.Error:
         (sqlite3.SQLITE_CORRUPT_INDEX, True, False, StoreBroken),
         (sqlite3.SQLITE_NOTADB, True, False, StoreBroken),
         (sqlite3.SQLITE_BUSY, True, True, StoreError),
-        (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, True, False, StoreError),
+        (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, True, False, DataRefused),
         (None, True, False, StoreError),
         (None, True, True, StoreBroken),
     ],

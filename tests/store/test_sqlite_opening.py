@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_driver import T0, Driver, bare, row
 
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
 from penstock.broker.move_tasks import MOVE_TASKS
@@ -24,6 +23,8 @@ from penstock.store.changes import POSITION_GAP
 from penstock.store.port import Order, Selection, Usage
 from penstock.store.sqlite import file as datafile
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import T0, Driver, bare, row
+from support.texts import says
 
 
 def filled(data: Path, rows: int = 200) -> None:
@@ -47,8 +48,10 @@ def file_state(data: Path) -> dict[str, bytes]:
 def test_the_file_is_set_up_for_safety(data: Path) -> None:
     store = SqliteStore(data)
     store.open()
+    writer = store._writer
+    assert writer is not None
     settings = {
-        name: store._writer.execute(f"PRAGMA {name}").fetchone()[0]
+        name: writer.execute(f"PRAGMA {name}").fetchone()[0]
         for name in (
             "journal_mode",
             "synchronous",
@@ -101,6 +104,15 @@ def test_modes_that_let_others_read_are_corrected(data: Path, caplog: pytest.Log
     assert "open to other users" in caplog.text
 
 
+def test_the_lock_is_its_owners_alone(data: Path) -> None:
+    filled(data)
+    lock = data / "penstock.lock"
+    assert lock.stat().st_mode & 0o777 == 0o600
+    lock.chmod(0o666)
+    filled(data, rows=0)
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_directory_that_every_user_can_write_is_refused(data: Path) -> None:
     data.mkdir(mode=0o700)
     data.chmod(0o777)
@@ -127,7 +139,7 @@ def test_a_directory_of_another_user_is_refused(data: Path) -> None:
 def test_a_file_of_another_user_is_refused(data: Path) -> None:
     filled(data)
     os.chown(data / "penstock.db", 12345, -1)
-    assert "penstock.db belongs to another user (uid 12345)" in refusal(data)
+    says(refusal(data), "penstock.db", "another user", "12345")
 
 
 READ_ONLY = """
@@ -281,8 +293,7 @@ def test_a_second_store_is_told_who_holds_the_directory(data: Path) -> None:
     store = SqliteStore(data)
     store.open()
     text = refusal(data)
-    assert f"in use by process {os.getpid()}" in text
-    assert str(data) in text
+    says(text, f"process {os.getpid()}", str(data))
     store.close()
     filled(data)
 
@@ -324,6 +335,7 @@ def test_an_older_format_is_brought_up_step_by_step(data: Path) -> None:
     steps = (*datafile.MIGRATIONS, LATER_1, LATER_2)
     store = SqliteStore(data, migrations=steps)
     assert store.open().usage[1].messages == 3
+    assert store._writer is not None
     assert store._writer.execute("SELECT name, hue FROM colours").fetchall() == [("red", 0)]
     store.close()
     assert version(data) == 5
@@ -391,9 +403,7 @@ def test_a_file_of_an_earlier_format_is_migrated(data: Path, version: int) -> No
     assert driver.clean_up() > 1
     assert store.contents([11, 12, 50]) == {}
     driver.store.close()
-    assert "format 3, this Penstock supports formats up to 2" in refusal(
-        data, migrations=datafile.MIGRATIONS[:1]
-    )
+    says(refusal(data, migrations=datafile.MIGRATIONS[:1]), "format 3", "up to 2")
 
 
 NO_TEMPORARY_FILES = (

@@ -9,13 +9,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_driver import T0, Driver, row
 
 from penstock.store.changes import DedupRow
 from penstock.store.port import LAST, Selection
 from penstock.store.sql_files import load, script
 from penstock.store.sqlite import read, statements
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import T0, Driver, row
+from support.rows import every_row
 
 READS = load("sqlite", "read")
 WRITES = load("sqlite", "write")
@@ -63,7 +64,7 @@ def plan(connection: sqlite3.Connection, sql: str, parameters: object = None) ->
     return "\n".join(step[3] for step in steps)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@every_row("name", PLANS)
 def test_reads_use_their_index(empty: sqlite3.Connection, name: str) -> None:
     text = plan(empty, READS[name])
     for part in PLANS[name]:
@@ -92,7 +93,7 @@ def test_removals_go_by_key(empty: sqlite3.Connection, name: str) -> None:
     assert "INTEGER PRIMARY KEY (rowid=?)" in plan(empty, WRITES[name], ["[1]"])
 
 
-@pytest.mark.parametrize("rows", [*range(1, 70), 511, 512, 513, 5000])
+@every_row("rows", [*range(1, 70), 511, 512, 513, 5000])
 def test_rows_are_split_into_powers_of_two(rows: int) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         done = list(

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, row
 
 from penstock.errors import StoreRefused
 from penstock.store.sqlite.file import LOCK_FILE, LockFile
 from penstock.store.sqlite.site import SHARDS_FILE, SqliteSite
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import Driver, row
+from support.texts import says
 
 SHARDS = 4
 MAKE = """
@@ -85,11 +86,11 @@ def test_a_part_that_is_missing_is_refused(data: Path) -> None:
     made(data)
     shard = data / "shard-0002"
     shard.rename(data / "elsewhere")
-    assert f"{shard / 'penstock.db'} is missing: restore it from a backup" in refusal(data)
+    says(refusal(data), f"{shard / 'penstock.db'} is missing", "backup")
     (data / "elsewhere").rename(shard)
     (data / SHARDS_FILE).rename(data / "elsewhere")
     for shards in (None, SHARDS):
-        assert f"{data / SHARDS_FILE} is missing beside the directories of shards" in refusal(data, shards)
+        says(refusal(data, shards), f"{data / SHARDS_FILE} is missing")
     (data / "elsewhere").rename(data / SHARDS_FILE)
     opened(data).close()
 
@@ -115,17 +116,17 @@ def test_processes_share_the_directory_but_no_shard(data: Path) -> None:
     mine, other, taken = first.shard(0), second.shard(1), second.shard(0)
     mine.open()
     other.open()
-    with pytest.raises(StoreRefused, match="is in use by process"):
+    with pytest.raises(StoreRefused, match="in use by process"):
         taken.open()
     alone = LockFile(data / LOCK_FILE)  # as a command takes it that changes the data
     mine.close()
     other.close()
     first.close()
-    with pytest.raises(StoreRefused, match="is in use by process"):
+    with pytest.raises(StoreRefused, match="in use by process"):
         alone.take()
     second.close()
     alone.take()
-    with pytest.raises(StoreRefused, match="is in use by process"):
+    with pytest.raises(StoreRefused, match="in use by process"):
         opened(data)
     alone.release()
 
@@ -140,7 +141,7 @@ def test_making_it_is_repeated_if_it_was_interrupted(
     def stop(*_: object) -> None:
         raise Interrupted
 
-    made_so_far = []
+    made_so_far: list[SqliteStore] = []
     open_store, rename = SqliteStore.open, Path.rename
 
     def open_some(store: SqliteStore) -> object:
@@ -163,6 +164,7 @@ def test_making_it_is_repeated_if_it_was_interrupted(
     assert opened(data).shards == SHARDS + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause_ms", [0, 3, 10, 30, 60])
 def test_killed_while_it_is_made(data: Path, pause_ms: int) -> None:
     """Whatever was there, the next start either makes it again or finds it complete."""

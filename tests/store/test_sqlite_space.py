@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_driver import T0, Driver, row, update_of
 
 from penstock.errors import StoreFull
 from penstock.store.port import Selection
 from penstock.store.sqlite.disk import RESERVE_BYTES, Reserve
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import T0, Driver, row, update_of
 
 BODY = b"b" * 1000
 
@@ -31,6 +31,7 @@ def fill(driver: Driver, batches: int, content: bytes = BODY) -> None:
         driver.append(added=[row(seq, content=content) for seq in range(first, first + 500)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batches", "size"), [(60, 1000), (4, 20_000)])
 def test_a_purge_gives_its_space_back(data: Path, batches: int, size: int) -> None:
     driver = Driver(lambda: SqliteStore(data))
@@ -47,6 +48,7 @@ def test_a_purge_gives_its_space_back(data: Path, batches: int, size: int) -> No
     driver.store.close()
 
 
+@pytest.mark.slow
 def test_a_reader_from_outside_only_puts_off_the_cut(data: Path) -> None:
     driver = Driver(lambda: SqliteStore(data))
     fill(driver, 30)
@@ -110,6 +112,7 @@ def fill_until_full(driver: Driver) -> None:
         fill(driver, 1000)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_and_survived(small_disk: Path) -> None:
     data = small_disk / "data"
     driver = Driver(lambda: SqliteStore(data))
@@ -167,8 +170,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from penstock.errors import StoreFull
 from penstock.store.sqlite.store import SqliteStore
-from store_driver import Driver, T0, row
-from test_sqlite_space import fill
+from store.store_driver import Driver, T0, row
+from store.test_sqlite_space import fill
 driver = Driver(lambda: SqliteStore(Path(sys.argv[1])))
 resource.setrlimit(resource.RLIMIT_FSIZE, (12_000_000, resource.RLIM_INFINITY))
 try:
@@ -185,7 +188,7 @@ except StoreFull:
 
 def test_a_limit_on_files_is_a_full_disk_too(data: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(data), str(Path(__file__).parent)],
+        [sys.executable, "-c", LIMITED, str(data), str(Path(__file__).parent.parent)],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.stdout == "reported and survived\n", done.stderr

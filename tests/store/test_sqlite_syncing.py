@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from store_driver import Driver, row
 
 from penstock.errors import StoreBroken
 from penstock.store.sqlite.store import SqliteStore
+from store.store_driver import Driver, row
 
 SOON_S = 10  # it takes milliseconds; a busy machine may be slow
 
@@ -64,7 +64,8 @@ def test_a_sync_that_failed_is_told_by_the_next_write_and_all_after_it(data: Pat
     disk.failing = True
     driver.append(added=[row(1)])
     disk.await_sync()
-    driver.store._sync._thread.join(SOON_S)  # type: ignore[union-attr]
+    assert isinstance(driver.store, SqliteStore) and driver.store._sync is not None
+    driver.store._sync._thread.join(SOON_S)
     for _ in range(2):
         with pytest.raises(StoreBroken, match="could not be synced"):
             driver.append(added=[row(2)])
@@ -83,5 +84,6 @@ def test_without_an_interval_there_is_no_thread(data: Path) -> None:
 def test_how_sqlite_itself_syncs(data: Path, synchronous: str, level: int) -> None:
     store = SqliteStore(data, synchronous=synchronous)  # type: ignore[arg-type]
     store.open()
+    assert store._writer is not None
     assert store._writer.execute("PRAGMA synchronous").fetchone() == (level,)
     store.close()

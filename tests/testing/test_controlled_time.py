@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.promise import outcome, start
+from penstock.promise import Promise, outcome, start
 from penstock.testing.controlled_time import ControlledTime
 from penstock.testing.runtime import SimulatedRuntime
 
@@ -41,9 +41,10 @@ def test_all_that_is_due_has_happened_when_time_was_advanced(frozen: bool) -> No
         def chain() -> None:
             """It leads to work in a thread, and that to another timer within the same advance."""
             seen.append("second")
-            time.write(lambda: seen.append("written")).on_done(
-                lambda _: time.at(due_in(time, 10_000), lambda: later.append(time.clock.now_ms()))
-            )
+            time.write(lambda: seen.append("written")).on_done(wait)
+
+        def wait(_: Promise[None]) -> None:
+            time.at(due_in(time, 10_000), lambda: later.append(time.clock.now_ms()))
 
         begin_ms = time.clock.now_ms()
         time.at(due_in(time, 40_000), chain)

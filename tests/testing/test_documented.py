@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from documents import ROOT, blocks
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
 from penstock.server.settings.load import load_config
 from penstock.testing import Broker
+from support.documents import ROOT, blocks
+from support.process import ServerProcess
 
 PAGE = ROOT / "docs/testing.md"
 TEXT = PAGE.read_text()

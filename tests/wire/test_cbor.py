@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import pytest
@@ -12,9 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.wire.cbor import decode, encode
 from penstock.wire.service import Fault
+from support.cpu import cost
+from support.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "value"),
     [
         ("00", 0), ("17", 23), ("1818", 24), ("1903e8", 1000), ("1b000000e8d4a51000", 1_000_000_000_000),
@@ -58,7 +59,12 @@ def test_what_is_encoded_is_decoded(value: Any) -> None:
     assert decode(encode(value)) == without_nulls(value)
 
 
-@pytest.mark.parametrize(
+def test_lists_and_maps_have_an_indefinite_length_as_those_of_aws() -> None:
+    assert encode({"a": 1, "b": [2, [], {}], "c": None}).hex() == "bf61610161629f029fffbfffffff"
+    assert encode(b"\1\2").hex() == "420102", "text and bytes say their length"
+
+
+@every_row(
     "data",
     [
         "", "18", "1c", "1f", "3f", "df", "62ff", "62c3", "61ff", "ff", "81ff", "9f", "a1", "a101", "a10102",
@@ -66,7 +72,6 @@ def test_what_is_encoded_is_decoded(value: Any) -> None:
         "bb7fffffffffffffff",
         "81" * 40 + "00", "c1" * 40 + "00", "9f" * 100_000,
     ],
-    ids=lambda data: data[:20],
 )  # fmt: skip
 def test_what_is_not_well_formed_is_refused(data: str) -> None:
     with pytest.raises(Fault) as caught:
@@ -95,7 +100,8 @@ SURROGATES = b"\xed\xa0\x80" * 2_666_666
     ids=["numbers", "chunks", "surrogates"],
 )
 def test_a_large_body_of_small_items_is_refused_quickly(data: bytes) -> None:
-    before = time.process_time()
-    with pytest.raises(Fault):
-        decode(data)
-    assert time.process_time() - before < 0.2
+    def refused() -> None:
+        with pytest.raises(Fault):
+            decode(data)
+
+    assert cost(refused) < 200

@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from http_requests import PlainRequest, form_request, json_request
-from penstock.errors import QueueMissing, StoreError, StoreFull
+from penstock.errors import DataRefused, DecideAgain, QueueMissing, StoreError, StoreFull
 from penstock.names import Space
 from penstock.promise import Promise
 from penstock.wire.dispatch import Dispatcher, refusal
 from penstock.wire.faults import access_denied, missing_parameter, service_unavailable
 from penstock.wire.service import Action, Call, Fault, Response, Service
+from support.http_requests import PlainRequest, form_request, json_request
+from support.rows import every_row
 
 
 class Echo(msgspec.Struct, omit_defaults=True):
@@ -28,6 +29,7 @@ class Unwritable(msgspec.Struct):
 
 
 waiting: Promise[str] = Promise()
+tries: list[Call] = []
 
 
 async def echo(context: None, request: Echo, call: Call) -> Echo | Unwritable | None:
@@ -42,6 +44,14 @@ async def echo(context: None, request: Echo, call: Call) -> Echo | Unwritable | 
             raise QueueMissing
         case "full":
             raise StoreFull
+        case "again":
+            tries.append(call)
+            if len(tries) < 3:
+                raise DecideAgain("data of another request")
+        case "always again":
+            raise DecideAgain("data of another request")
+        case "refused":
+            raise DataRefused("invalid byte sequence")
         case "store":
             raise StoreError("secret path")
         case "bug 4711":
@@ -107,7 +117,7 @@ def test_a_void_action_has_zero_bytes_and_still_a_content_type() -> None:
     assert answer.headers[0] == (b"Content-Type", b"application/x-amz-json-1.0")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("target", "body", "status", "type_", "code"),
     [
         ("Echo.Shout", b"{}", 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"),
@@ -207,7 +217,7 @@ def test_a_form_is_answered_in_json_if_that_is_accepted() -> None:
     assert json.loads(answer.body)["SayResponse"]["SayResult"] == {"Text": "hello"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "namespace"),
     [
         (b"Action=Say&Version=2001-01-01", b"http://echo.example/"),
@@ -224,7 +234,7 @@ def test_the_version_decides_between_services(form: bytes, namespace: bytes) -> 
     assert namespace in query(form).body
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "status", "code", "message"),
     [
         (b"Action=Shout", 400, "InvalidAction", "The action Shout is not valid for this endpoint."),
@@ -274,6 +284,29 @@ def test_an_error_that_no_service_gave_is_in_the_protocol_of_the_request() -> No
     ):
         headers = dict(refusal(fault, "rid", request).headers)
         assert (headers[b"Content-Type"], headers[b"Retry-After"]) == (type_, b"1")
+
+
+def test_a_request_is_decided_again_after_data_of_another_was_refused() -> None:
+    answer = ask("Echo.Say", b'{"Text":"again"}')
+    assert (answer.status, len(tries)) == (200, 3)
+    assert ask("Echo.Say", b'{"Text":"always again"}').status == 503
+    refused = ask("Echo.Say", b'{"Text":"refused"}')
+    assert refused.status == 400 and b"cannot be stored" in refused.body and b"byte" not in refused.body
+
+
+def test_an_early_error_of_a_form_has_the_form_of_the_service_whose_version_it_names() -> None:
+    fault = service_unavailable("Not ready.")
+    detailed = msgspec.structs.replace(service("Loud", "http://loud/2001-01-01/"), xml_error_detail=True)
+    both = Dispatcher([detailed, service("Calm", "http://calm/2002-02-02/")])
+    for form, namespace, detail in (
+        (b"Version=2001-01-01", b"http://loud/2001-01-01/", True),
+        (b"a=b&Version=2002-02-02", b"http://calm/2002-02-02/", False),
+        (b"", b"http://loud/2001-01-01/", True),
+        (b"Version=%", b"http://loud/2001-01-01/", True),
+    ):
+        body = both.refusal(fault, "rid", form_request(form)).body
+        assert (namespace in body, b"<Detail/>" in body) == (True, detail), form
+    assert both.refusal(fault, "rid", json_request("Loud.Say")).body.startswith(b"{")
 
 
 class FaultList:

@@ -13,6 +13,7 @@ from penstock.wire.faults import invalid_parameter
 from penstock.wire.json import JsonDecoder, JsonProtocol
 from penstock.wire.service import Action, Fault
 from penstock.wire.shapes import MEMBERS_MAX, AnyText, Flat, MapOf, struct_shape
+from support.rows import every_row
 
 
 class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -36,7 +37,7 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
 decode = JsonDecoder(Request)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "expected"),
     [
         (b"", Request()),
@@ -61,7 +62,7 @@ def test_reading_is_as_tolerant_as_aws(body: bytes, expected: Request) -> None:
     assert decode(body) == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "message"),
     [
         (b'{"Map":{"a":null,"b":"c"}}', "Null value found where not expected"),
@@ -94,7 +95,7 @@ def test_wrong_types_get_the_texts_of_aws(body: bytes, message: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b"{",
@@ -117,7 +118,6 @@ def test_wrong_types_get_the_texts_of_aws(body: bytes, message: str) -> None:
         b'{"Count":' + b"9" * 100_000 + b"}",
         b'{"Name":5,"Other":' + b"9" * 41 + b"}",
     ],
-    ids=lambda body: repr(body[:24]),
 )
 def test_a_body_that_is_not_a_request_is_malformed_input(body: bytes) -> None:
     with pytest.raises(Fault) as caught:
@@ -126,7 +126,8 @@ def test_a_body_that_is_not_a_request_is_malformed_input(body: bytes) -> None:
 
 
 def test_a_long_number_of_an_unknown_member_is_ignored_up_to_a_limit() -> None:
-    assert decode(b'{"Name":5,"Other":' + b"9" * 40 + b"}").Name == "5"
+    decoded = decode(b'{"Name":5,"Other":' + b"9" * 40 + b"}")
+    assert isinstance(decoded, Request) and decoded.Name == "5"
 
 
 @pytest.mark.parametrize("stray", [{}, {"Name": 5}], ids=["read in one go", "read by hand"])
@@ -144,11 +145,11 @@ def test_a_list_or_map_may_have_as_many_members_as_the_limit(field: str, stray: 
 
 
 def test_all_lists_that_are_read_member_by_member_have_a_limit_together() -> None:
-    groups = [[""] * 1000] * 19
+    groups = [[""] * 100] * 19
     assert decode(msgspec.json.encode({"Groups": groups, "Name": 5})) == Request(Groups=groups, Name="5")
     with pytest.raises(Fault) as caught:
         decode(msgspec.json.encode({"Groups": groups * 2, "Name": 5}))
-    assert caught.value.message == "The request has a list or map, or several, of more than 20000 members."
+    assert caught.value.message == "The request has a list or map, or several, of more than 2000 members."
 
 
 def test_a_list_that_is_too_long_is_refused_before_its_members_are_read() -> None:

@@ -18,12 +18,13 @@ from botocore.serialize import QuerySerializer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from http_requests import FORM, PlainRequest
 from penstock.wire.faults import internal_error, missing_parameter
-from penstock.wire.query import Form, FormDecoder, is_query, read_form, read_query
+from penstock.wire.query import Form, FormDecoder, is_query, read_query
 from penstock.wire.query_response import QueryJsonWriter, QueryProtocol
 from penstock.wire.service import Action, Fault
 from penstock.wire.shapes import AnyText, Flat, FromPath, Wrapped
+from support.http_requests import FORM, PlainRequest
+from support.rows import every_row
 
 
 class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -108,7 +109,7 @@ decode = FormDecoder(Thing)
 
 
 def read(form: bytes, resource: str = "") -> Any:
-    return decode(Form(read_form(form), resource))
+    return decode(Form((form,), resource))
 
 
 _text = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=6)
@@ -177,7 +178,7 @@ def test_a_response_in_json_has_every_member(thing: Thing) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "expected"),
     [
         (b"", Thing()),
@@ -207,7 +208,7 @@ def test_tolerant_reading(form: bytes, expected: Thing) -> None:
     assert read(form) == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("form", "message"),
     [
         (b"Count=many", "STRING_VALUE can not be converted to an Integer"),
@@ -221,7 +222,6 @@ def test_tolerant_reading(form: bytes, expected: Thing) -> None:
         (b"Name=%ED%A0%80", "The request body holds text that is not Unicode."),
         (b"Pair.1.Key=%ED%A0%80&Pair.1.Value=v", "The request body holds text that is not Unicode."),
     ],
-    ids=lambda value: str(value)[:40],
 )
 def test_what_is_not_of_its_type(form: bytes, message: str) -> None:
     with pytest.raises(Fault) as caught:
@@ -247,9 +247,9 @@ def test_half_an_entry_is_a_missing_parameter(form: bytes, name: str) -> None:
 
 def test_the_path_names_the_resource_unless_a_parameter_does() -> None:
     at_path = FormDecoder(AtPath)
-    assert at_path(Form(read_form(b""), "/1/q")) == AtPath(Url="/1/q")
-    assert at_path(Form(read_form(b"Url=u"), "/1/q")) == AtPath(Url="u")
-    assert at_path(Form(read_form(b""), "")) == AtPath()
+    assert at_path(Form((b"",), "/1/q")) == AtPath(Url="/1/q")
+    assert at_path(Form((b"Url=u",), "/1/q")) == AtPath(Url="u")
+    assert at_path(Form((b"",), "")) == AtPath()
 
 
 def asked(
@@ -305,16 +305,25 @@ def test_any_text_makes_a_well_formed_document(text: str) -> None:
         ElementTree.fromstring(answer.body)
 
 
+def test_an_error_without_a_message_has_no_element_for_it() -> None:
+    fault = Fault("Gone", "Gone", 404, "", modelled=True)
+    assert b"<Error><Type>Sender</Type><Code>Gone</Code></Error>" in XML.error(fault, "rid").body
+    assert json.loads(QueryJsonWriter().error(fault, "rid").body)["Error"]["Message"] is None
+
+
 def test_an_error_document() -> None:
     fault = Fault("Gone", "Old.Gone", 404, "It is gone.", modelled=True, query_message="It <went>.")
     answer = XML.error(fault, "rid")
     assert answer.status == 404
     assert dict(answer.headers) == {b"Content-Type": b"text/xml", b"x-amzn-RequestId": b"rid"}
-    assert answer.body == (
+    document = (
         b'<?xml version="1.0"?><ErrorResponse xmlns="http://things.example/"><Error><Type>Sender</Type>'
-        b"<Code>Old.Gone</Code><Message>It &lt;went&gt;.</Message><Detail/></Error>"
+        b"<Code>Old.Gone</Code><Message>It &lt;went&gt;.</Message></Error>"
         b"<RequestId>rid</RequestId></ErrorResponse>"
     )
+    assert answer.body == document
+    detailed = QueryProtocol("http://things.example/", error_detail=True).error(fault, "rid")
+    assert detailed.body == document.replace(b"</Error>", b"<Detail/></Error>")
     assert b"<Type>Receiver</Type>" in XML.error(internal_error(), "rid").body
     rendered = QueryJsonWriter().error(fault, "rid")
     assert json.loads(rendered.body) == {

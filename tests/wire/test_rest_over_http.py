@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from http.client import HTTPConnection
 
-from things import things_service
-
 from penstock.names import Space
 from penstock.server.callers import OpenCallers
 from penstock.server.health import Health
@@ -16,6 +14,7 @@ from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.dispatch import Dispatcher
+from wire.things import things_service
 
 
 def test_a_rest_service_over_http() -> None:

@@ -100,7 +100,7 @@ def slow_decide(question: Question, documents: Documents) -> str:
 def levels(statement: Json, question: Question) -> set[str]:
     """In which ways the statement's Principal is the caller."""
     who = question.principal
-    listed = statement.get("Principal", statement.get("NotPrincipal"))
+    listed = statement["Principal"] if "Principal" in statement else statement["NotPrincipal"]
     names = ["*"] if listed == "*" else as_list(listed.get("AWS", []))
     root = f"arn:aws:iam::{who.account}:root"
     names_account = who.account in names or root in names
@@ -249,6 +249,8 @@ def context(key: str, question: Question) -> list[str]:
     if name == "aws:tagkeys":
         return list(question.tag_keys)
     value = values[name] if name in values else question.keys.get(name)
+    if isinstance(value, tuple):
+        return list(value)
     return [value] if value else []
 
 

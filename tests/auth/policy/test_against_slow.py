@@ -10,6 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.auth.policy import Kind, Question, Verdict, compile_policy, decide
+from support.generated import examples
 
 from .principals import CALLERS, OTHER, OWN, REGION, action_facts, queue
 from .slow import Documents, slow_decide
@@ -220,7 +221,7 @@ def said(verdict: Verdict) -> str:
     return "no " + verdict.reason.removeprefix("because no ").partition("-based ")[0].partition(" policy")[0]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(questions())
 def test_both_implementations_agree(asked: tuple[Question, Documents]) -> None:
     question, found = asked

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
 from penstock.auth.principal import Principal
+from support.rows import every_row
 
 from .principals import CALLERS, OWN, action_facts, queue
 
@@ -75,7 +76,7 @@ def said(verdict: Verdict) -> str:
     return "no " + verdict.reason.split()[2].removesuffix("-based")
 
 
-@pytest.mark.parametrize(("scene", "asked", "expected"), list(asks()))
+@every_row(("scene", "asked", "expected"), list(asks()))
 def test_decision(scene: dict[str, Any], asked: list[str], expected: str) -> None:
     verdict = decide(ask(scene, *asked))
     assert said(verdict) == expected

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.auth.policy import Kind, PolicyInvalid, compile_policy
+from support.rows import every_row
+from support.texts import says
 
 BASE: dict[str, Any] = {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
 PUBLIC = {**BASE, "Principal": "*"}
@@ -30,7 +32,7 @@ def for_principal(principal: Any) -> str:
     return document({**BASE, "Principal": principal})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "text"),
     [
         ("identity", document(BASE)),
@@ -62,95 +64,95 @@ def test_a_valid_policy(kind: Kind, text: str) -> None:
     assert compile_policy(text, kind=kind).kind == kind
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "text", "why"),
     [
-        ("identity", "x", "a policy must be valid JSON"),
-        ("identity", "[" * 10_000, "a policy must be valid JSON"),
-        ("identity", "[]", "a policy must be a JSON object"),
-        ("identity", document(BASE).ljust(20_481), "a policy has 20480 bytes at most"),
-        ("identity", "{}", "Statement must be a statement or a list of them"),
-        ("identity", document(), "Statement must be a statement or a list of them"),
-        ("identity", document("x"), "statement 1 must be a JSON object"),
-        ("identity", document(BASE, Version="2020-01-01"), "Version must be one of 2012-10-17, 2008-10-17"),
-        ("identity", document(BASE, Id=["x"]), "Id must be a text"),
+        ("identity", "x", "policy valid JSON"),
+        ("identity", "[" * 10_000, "policy valid JSON"),
+        ("identity", "[]", "policy JSON object"),
+        ("identity", document(BASE).ljust(20_481), "policy 20480 bytes"),
+        ("identity", "{}", "Statement list"),
+        ("identity", document(), "Statement list"),
+        ("identity", document("x"), "statement 1 JSON object"),
+        ("identity", document(BASE, Version="2020-01-01"), "Version 2012-10-17 2008-10-17"),
+        ("identity", document(BASE, Id=["x"]), "Id text"),
         (
             "identity",
             document(BASE, Statements=[]),
-            "unknown element Statements: expected Version, Id and Statement",
+            "unknown Statements Version Id Statement",
         ),
-        ("identity", '{"Statement":[],"Statement":[]}', "Statement is repeated"),
-        ("identity", '{"Id":NaN}', "NaN is not a number"),
+        ("identity", '{"Statement":[],"Statement":[]}', "Statement repeated"),
+        ("identity", '{"Id":NaN}', "NaN number"),
         (
             "identity",
             document(BASE, {**BASE, "Effect": "allow"}),
-            "statement 2: Effect must be Allow or Deny",
+            "statement 2: Effect Allow Deny",
         ),
-        ("identity", document({**BASE, "Sid": ["x"]}), "statement 1: Sid must be a text"),
-        ("identity", document(*[{**BASE, "Sid": "a"}] * 2), "each Sid may be used only once in a policy"),
-        ("identity", document(without(BASE, "Action")), "statement 1 needs Action or NotAction, one of them"),
+        ("identity", document({**BASE, "Sid": ["x"]}), "statement 1: Sid text"),
+        ("identity", document(*[{**BASE, "Sid": "a"}] * 2), "Sid once"),
+        ("identity", document(without(BASE, "Action")), "statement 1 Action NotAction one"),
         (
             "identity",
             document(without(BASE, "Resource")),
-            "statement 1 needs Resource or NotResource, one of them",
+            "statement 1 Resource NotResource one",
         ),
         (
             "identity",
             document({**BASE, "NotAction": "x:y"}),
-            "statement 1 needs Action or NotAction, one of them",
+            "statement 1 Action NotAction one",
         ),
-        ("identity", document({**BASE, "Action": []}), "statement 1: Action must not be empty"),
+        ("identity", document({**BASE, "Action": []}), "statement 1: Action empty"),
         (
             "identity",
             document({**BASE, "Action": {}}),
-            "statement 1: Action must be a text or a list of texts",
+            "statement 1: Action text list",
         ),
         (
             "identity",
             document({**BASE, "Action": "SendMessage"}),
-            'statement 1: invalid action SendMessage: expected a service and an action, as in "sqs:SendMessage"',
+            'statement 1: invalid action SendMessage: "sqs:SendMessage"',
         ),
         (
             "identity",
             document({**BASE, "Resource": "q"}),
-            'statement 1: invalid resource q: expected an ARN or "*"',
+            'statement 1: invalid resource q: ARN "*"',
         ),
         (
             "identity",
             document({**BASE, "Resource": "arn:aws:sqs:*:${aws:x}:q"}, Version="2012-10-17"),
-            "statement 1: arn:aws:sqs:*:${aws:x}:q has a variable before its fifth colon",
+            "statement 1: arn:aws:sqs:*:${aws:x}:q variable fifth colon",
         ),
-        ("identity", document(PUBLIC), "statement 1: there is no Principal in a policy of this kind"),
-        ("session", document(PUBLIC), "statement 1: there is no Principal in a policy of this kind"),
+        ("identity", document(PUBLIC), "statement 1: no Principal"),
+        ("session", document(PUBLIC), "statement 1: no Principal"),
         (
             "identity",
             document({**BASE, "Conditions": {}}),
-            "statement 1: there is no Conditions in a policy of this kind",
+            "statement 1: no Conditions",
         ),
-        ("trust", document(PUBLIC), "statement 1: there is no Resource in a policy of this kind"),
-        ("resource", document(BASE), "statement 1 needs Principal or NotPrincipal, one of them"),
+        ("trust", document(PUBLIC), "statement 1: no Resource"),
+        ("resource", document(BASE), "statement 1 Principal NotPrincipal one"),
         (
             "resource",
             document({**BASE, "NotPrincipal": "*"}),
-            "statement 1: NotPrincipal is allowed with Deny only",
+            "statement 1: NotPrincipal Deny",
         ),
         (
             "resource",
             for_principal("111122223333"),
-            'statement 1: Principal must be "*" or an object such as {"AWS": "..."}',
+            'statement 1: Principal "*" {"AWS": "..."}',
         ),
         (
             "resource",
             for_principal({}),
-            'statement 1: Principal must be "*" or an object such as {"AWS": "..."}',
+            'statement 1: Principal "*" {"AWS": "..."}',
         ),
-        ("resource", for_principal({"aws": "*"}), "statement 1: aws is not a type of principal"),
-        ("resource", for_principal({"AWS": []}), "statement 1: Principal must not be empty"),
+        ("resource", for_principal({"aws": "*"}), "statement 1: aws type principal"),
+        ("resource", for_principal({"AWS": []}), "statement 1: Principal empty"),
         *(
             (
                 "resource",
                 for_principal({"AWS": name}),
-                f"statement 1: {name} is neither an account nor the ARN of a user, role or session",
+                f"statement 1: {name} account ARN",
             )
             for name in (
                 "",
@@ -167,47 +169,47 @@ def test_a_valid_policy(kind: Kind, text: str) -> None:
         (
             "identity",
             when([]),
-            "statement 1: Condition must be an object of operators, each with an object of keys",
+            "statement 1: Condition operators keys",
         ),
         (
             "identity",
             when({"Bool": "true"}),
-            "statement 1: Condition must be an object of operators, each with an object of keys",
+            "statement 1: Condition operators keys",
         ),
-        ("identity", when({"Bool": {"k": {}}}), "statement 1: k must be a text or a list of texts"),
+        ("identity", when({"Bool": {"k": {}}}), "statement 1: k text list"),
         (
             "identity",
             when({"StringEqual": {"k": "x"}}),
-            "statement 1: StringEqual is not a condition operator",
+            "statement 1: StringEqual operator",
         ),
         (
             "identity",
             when({"ForSome:Bool": {"k": "true"}}),
-            "statement 1: ForSome:Bool is not a condition operator",
+            "statement 1: ForSome:Bool operator",
         ),
         (
             "identity",
             when({"NullIfExists": {"k": "true"}}),
-            "statement 1: NullIfExists is not a condition operator: use Null alone",
+            "statement 1: NullIfExists operator Null",
         ),
         (
             "identity",
             when({"Null": {"k": "yes"}}),
-            "statement 1: invalid value for Null: expected true or false",
+            "statement 1: invalid Null true false",
         ),
-        ("identity", when({"Bool": {"k": "yes"}}), "statement 1: yes is not a truth value"),
-        ("identity", when({"NumericEquals": {"k": "ten"}}), "statement 1: ten is not a number"),
-        ("identity", when({"NumericEquals": {"k": "NaN"}}), "statement 1: NaN is not a number"),
-        ("identity", when({"DateLessThan": {"k": "tomorrow"}}), "statement 1: tomorrow is not a date"),
-        ("identity", when({"BinaryEquals": {"k": "?"}}), "statement 1: ? is not a base64 text"),
+        ("identity", when({"Bool": {"k": "yes"}}), "statement 1: yes truth"),
+        ("identity", when({"NumericEquals": {"k": "ten"}}), "statement 1: ten number"),
+        ("identity", when({"NumericEquals": {"k": "NaN"}}), "statement 1: NaN number"),
+        ("identity", when({"DateLessThan": {"k": "tomorrow"}}), "statement 1: tomorrow date"),
+        ("identity", when({"BinaryEquals": {"k": "?"}}), "statement 1: ? base64"),
         (
             "identity",
             when({"IpAddress": {"k": "10.0.0.0/33"}}),
-            "statement 1: 10.0.0.0/33 is not an address or network",
+            "statement 1: 10.0.0.0/33 address network",
         ),
     ],
 )
 def test_an_invalid_policy(kind: Kind, text: str, why: str) -> None:
     with pytest.raises(PolicyInvalid) as caught:
         compile_policy(text, kind=kind)
-    assert str(caught.value) == why
+    says(str(caught.value), *why.split())

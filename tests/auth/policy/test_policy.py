@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from penstock.auth.policy import Policy, PolicyInvalid, Question, compile_policy, decide, refusal
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS
+from support.generated import examples
+from support.rows import every_row
 
 from .principals import CALLERS, OTHER, OWN, action_facts, queue
 
@@ -83,7 +85,7 @@ STATEMENTS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("key", "unknown"),
     [
         ("aws:SourceIp", False),
@@ -107,7 +109,7 @@ def test_unknown_condition_keys_are_recognised(key: str, unknown: bool) -> None:
     assert policy.unknown_keys == ((key,) if unknown else ())
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(STATEMENTS, min_size=1, max_size=3),
     st.sampled_from(sorted(CALLERS)),
@@ -173,6 +175,11 @@ def test_what_is_cached_for_a_policy_is_bounded() -> None:
             ask("worker", policy=CLOSED),
             f"User: arn:aws:sts::{OWN}:assumed-role/worker/w1 is not authorized to perform: sqs:sendmessage on "
             f"resource: {ORDERS} with an explicit deny in a resource-based policy",
+        ),
+        (
+            ask("alice", "penstock:ListQueues"),
+            f"User: {CALLERS['alice'].arn} is not authorized to perform: penstock:ListQueues on resource: {ORDERS} "
+            "because no identity-based policy allows the penstock:ListQueues action",
         ),
         (ask("anonymous"), "Access to the resource https://sqs.example/ is denied."),
     ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Mapping
 
 import pytest
 
 from penstock.auth.policy import Question, compile_policy, decide, operators
 from penstock.auth.policy.wildcards import LENGTH_MAX, matcher, tokens
+from support.cpu import cost
+from support.rows import every_row
 
 from .principals import CALLERS, OWN, queue
 
@@ -23,7 +25,7 @@ TEXTS = [
 ]
 
 
-def allowed(effect: str, condition: dict[str, object], tags: dict[str, str], resource: str = "*") -> bool:
+def allowed(effect: str, condition: Mapping[str, object], tags: dict[str, str], resource: str = "*") -> bool:
     """For root of another account, who needs the queue's policy alone."""
     statements = [
         {
@@ -47,14 +49,12 @@ def allowed(effect: str, condition: dict[str, object], tags: dict[str, str], res
         request_tags=tags,
         tag_keys=tuple(tags),
     )
-    begun = time.process_time()
-    verdict = decide(question)
-    assert time.process_time() - begun < 0.2
-    return verdict.allowed
+    assert cost(lambda: decide(question), attempts=1) < 200
+    return decide(question).allowed
 
 
-@pytest.mark.parametrize("operator", TEXTS)
-@pytest.mark.parametrize("wanted", ["a*", "?a", "${aws:PrincipalAccount}"])
+@every_row("operator", TEXTS)
+@every_row("wanted", ["a*", "?a", "${aws:PrincipalAccount}"])
 def test_a_value_that_long_is_never_allowed(operator: str, wanted: str) -> None:
     for prefix in ("", "ForAnyValue:", "ForAllValues:"):
         condition = {prefix + operator: {"aws:RequestTag/a": wanted}}
@@ -90,8 +90,8 @@ def test_a_deny_needs_all_of_its_conditions() -> None:
     assert not allowed("Deny", {**long_one, "Bool": {"aws:SecureTransport": "false"}}, {"a": HUGE})
 
 
-@pytest.mark.parametrize("operator", ["StringEquals", "StringNotEquals", "StringLike", "Null"])
-@pytest.mark.parametrize("value", ["good", "bad", "other", "true", "false"])
+@every_row("operator", ["StringEquals", "StringNotEquals", "StringLike", "Null"])
+@every_row("value", ["good", "bad", "other", "true", "false"])
 def test_tags_that_differ_only_in_case_satisfy_no_allow_and_every_deny(operator: str, value: str) -> None:
     if (operator == "Null") != (value in ("true", "false")):
         return
@@ -116,9 +116,8 @@ def test_the_longest_that_is_compared_is_compared() -> None:
 
 def test_the_worst_pattern_of_that_length_is_quick() -> None:
     text = "".join(map(chr, range(0x4E00, 0x4E00 + LENGTH_MAX - 1)))
-    begun = time.process_time()
     assert matcher(tokens("?" + text))("x" + text)
-    assert time.process_time() - begun < 0.1
+    assert cost(lambda: matcher(tokens("?" + text))("x" + text)) < 100
 
 
 def test_as_many_patterns_as_a_policy_can_have_are_quick_on_as_many_tags_as_there_can_be() -> None:

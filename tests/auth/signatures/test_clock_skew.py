@@ -6,12 +6,13 @@ import pytest
 
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.sigv4.clock_skew import ClockSkew, to_stamp
+from support.rows import every_row
 
 NOW_S = 1_750_000_000
 
 
-@pytest.mark.parametrize("stamp", [b"", b"bad", to_stamp(NOW_S - 301), to_stamp(NOW_S + 301)])
-@pytest.mark.parametrize("before", [b"bad", to_stamp(NOW_S)], ids=["after a bad one", "after a good one"])
+@every_row("stamp", [b"", b"bad", to_stamp(NOW_S - 301), to_stamp(NOW_S + 301)])
+@every_row("before", [b"bad", to_stamp(NOW_S)])
 def test_an_invalid_or_old_date_is_refused_each_time(before: bytes, stamp: bytes) -> None:
     clock_skew = ClockSkew()
     try:

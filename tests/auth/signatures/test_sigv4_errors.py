@@ -10,6 +10,7 @@ from botocore.credentials import Credentials
 
 from penstock.auth.errors import IncompleteSignature, InvalidSignature, InvalidToken
 from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
+from support.rows import every_row
 
 from .signing import KEY, SECRET, TOKEN, Sent, in_header, message, outcome, presigned, replaced, secrets, send
 
@@ -131,14 +132,14 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@every_row("name", MALFORMED)
 def test_a_malformed_header(name: str) -> None:
     spoil, kind, text = MALFORMED[name]
     refused = outcome(spoil(in_header()))
     assert (type(refused), str(refused)) == (kind, text)
 
 
-MALFORMED_URLS = {
+MALFORMED_URLS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "nothing but an algorithm": (
         lambda query: b"X-Amz-Algorithm",
         "AWS query-string parameters must include 'X-Amz-Algorithm'. AWS query-string parameters must include "

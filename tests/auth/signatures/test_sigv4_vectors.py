@@ -13,6 +13,7 @@ import pytest
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.sigv4.canonical import merged_headers
 from penstock.auth.sigv4.verify import MISMATCH, Signed, Verifier
+from support.rows import every_row
 
 SUITE = tomllib.loads((Path(__file__).parent / "vectors.toml").read_text())
 HOST, SECRET, STAMP = SUITE.pop("host"), SUITE.pop("secret"), SUITE.pop("stamp")
@@ -36,7 +37,7 @@ def token_of(vector: dict[str, Any]) -> str | None:
     return vector.get("token", sent)
 
 
-@pytest.mark.parametrize("name", [name for name, vector in SUITE.items() if "header" in vector])
+@every_row("name", [name for name, vector in SUITE.items() if "header" in vector])
 def test_a_signature_in_the_header(name: str) -> None:
     vector = SUITE[name]
     signed = {"host", "x-amz-date", *vector.get("signed", [])}
@@ -59,7 +60,7 @@ def test_a_signature_in_the_header(name: str) -> None:
         assert verified(vector, target, extra, 299) == who
 
 
-@pytest.mark.parametrize("name", [name for name, vector in SUITE.items() if "presigned" in vector])
+@every_row("name", [name for name, vector in SUITE.items() if "presigned" in vector])
 def test_a_signature_in_the_query_string(name: str) -> None:
     vector = SUITE[name]
     signed = "%3B".join(sorted({"host", *vector.get("signed", [])}))

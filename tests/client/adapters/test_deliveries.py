@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.process import ServerProcess
 from penstock.client import Client, SyncClient
 from penstock.client.adapters import needs
 from penstock.client.adapters.deliveries import Deliveries, Delivery
 from penstock.client.adapters.queues import delay_options, ensure_queue
+from support.process import ServerProcess
 
 SOON_S = 60
 
@@ -97,6 +97,23 @@ def test_a_close_gives_back_what_is_not_settled(server: ServerProcess) -> None:
             assert held.received.empty()
 
     asyncio.run(main())
+
+
+def test_what_is_settled_after_a_close_is_said(server: ServerProcess) -> None:
+    queue = with_queue(server, "late")
+
+    async def main() -> tuple[Delivery, Delivery]:
+        async with Client(endpoint_url=server.url) as client:
+            held = Held(client, queue)
+            for body in "ab":
+                await client.send_message(queue, body)
+            first, second = await held.next(), await held.next()
+            await held.deliveries.close()
+            assert not first.done(), "the loop runs, but it was given back"
+            return Delivery(second.message), second
+
+    for delivery in asyncio.run(main()):
+        assert not delivery.done() and not delivery.give_up("late"), "the loop is closed"
 
 
 def test_a_queue_that_does_not_exist_is_reported(server: ServerProcess) -> None:

@@ -167,7 +167,7 @@ class FakeQueue(Client):
     def _deliver(self, count: int, visibility_s: int) -> list[Message]:
         now = asyncio.get_running_loop().time()
         blocked: set[str] = set()
-        given = []
+        given: list[Stored] = []
         for message in self.stored:
             if message.visible_at > now:
                 blocked.add(message.group or "")

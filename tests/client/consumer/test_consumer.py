@@ -19,6 +19,7 @@ from penstock.client.consumer.retry import Constant, GiveUp, Retry, RetryPolicy
 from penstock.client.credentials import ProfileError
 from penstock.client.errors import api_error
 from penstock.client.structs import Message
+from support.texts import says
 
 DENIED = api_error("AccessDenied", "not allowed", 403, "")
 
@@ -375,7 +376,7 @@ def test_a_body_that_cannot_be_read_is_given_up_and_the_handler_is_not_called() 
 
         async with Started(queue, handle, middleware=[middleware]):
             await queue.empty()
-        assert queue.reports[0]["reason"].startswith("DecodeError: the body cannot be read as Order")
+        says(queue.reports[0]["reason"], "DecodeError:", "Order")
         assert isinstance(seen[0], DecodeError), "middleware learns of it"
 
     run(story())
@@ -671,7 +672,7 @@ def test_a_batch_fails_as_a_whole_if_the_handler_raises_or_returns_something_els
             await queue.empty()
         reasons = [report["reason"] for report in queue.reports]
         assert reasons[:2] == ["ValueError", "ValueError"]
-        assert reasons[2].startswith("TypeError: the handler of a batch returned list: expected None")
+        says(reasons[2], "TypeError:", "returned list", "None")
 
     run(story())
 
@@ -851,7 +852,7 @@ def test_keys_that_are_away_for_a_while() -> None:
 @pytest.mark.parametrize(
     ("problem", "text"),
     [
-        (api_error("QueueDoesNotExist", "The queue does not exist", 400, ""), 'there is no queue "orders"'),
+        (api_error("QueueDoesNotExist", "The queue does not exist", 400, ""), 'no queue "orders"'),
         (api_error("InvalidClientTokenId", "The key is wrong", 403, ""), "The key is wrong"),
         (api_error("InvalidAddress", "The address is wrong", 400, ""), "The address is wrong"),
     ],

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client.consumer.context import MessageContext
 from penstock.client.consumer.settings import ConsumerSettings
+from support.process import ServerProcess
+from support.waiting import until
 
 DOCUMENT = (Path(__file__).parent.parent.parent.parent / "docs/worker.md").read_text()
 _PYTHON, _SHELL, _TEXT = (rf"```{kind}\n((?:(?!```).)*)```" for kind in ("python", "sh", "text"))

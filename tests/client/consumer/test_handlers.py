@@ -73,7 +73,7 @@ class Service:
         (order, Order(1)),
         (Service().method, Order(1)),
         (Service(), Order(1)),
-        (partial(order, context=None), Order(1)),
+        (partial(order, context=None), Order(1)),  # type: ignore[arg-type]
     ],
 )
 def test_the_annotation_says_what_a_body_is_read_as(function: HandlerFunction, expected: object) -> None:
@@ -104,11 +104,11 @@ def unknown(a: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 @pytest.mark.parametrize(
     ("function", "is_batch", "problem"),
     [
-        (nothing, False, "is not a handler"),
-        (three, False, "is not a handler"),
+        (nothing, False, "not a handler"),
+        (three, False, "not a handler"),
         (keyword, False, "needs keyword arguments"),
-        (unknown, False, "define the types in a module"),
-        (order, True, "annotate its first parameter as a list"),
+        (unknown, False, "types in a module"),
+        (order, True, "first parameter.* list"),
     ],
 )
 def test_other_functions_are_refused(function: HandlerFunction, is_batch: bool, problem: str) -> None:
@@ -146,8 +146,7 @@ def test_outcomes_of_a_batch() -> None:
     assert batch_outcomes(None, 2) == [None, None]
     assert batch_outcomes([1, error], 2) == [None, error]
     assert batch_outcomes((error, error), 2) == [error, error]
-    for wrong in ([error], {}, "ab", 0, False, iter([])):
-        with pytest.raises(
-            TypeError, match="expected None if all messages are done, or a list of 2 elements"
-        ):
+    results: list[object] = [[error], {}, "ab", 0, False, iter([])]
+    for wrong in results:
+        with pytest.raises(TypeError, match=r"None.* list of 2 elements"):
             batch_outcomes(wrong, 2)

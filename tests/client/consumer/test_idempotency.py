@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import socket
+import sqlite3
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -178,6 +181,30 @@ def test_a_file_is_bounded_and_shared(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteKeys(tmp_path / "keys")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"keys": 0o600, "keys-wal": 0o600, "keys-shm": 0o600}
+    store.close()
+
+
+def test_a_link_or_a_pipe_is_not_used_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(sqlite3.OperationalError, match="not a regular file"):
+            SqliteKeys(tmp_path / name)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_keys_of_sqlite_can_be_in_memory() -> None:
+    SqliteKeys(":memory:").close()
+
+
 # -- around a handler ----------------------------------------------------------------------------------------
 
 
@@ -312,12 +339,11 @@ class Broken(MemoryKeys):
 
 def test_without_its_store_nothing_is_handled_and_nothing_is_lost() -> None:
     async def story() -> None:
-        queue, handled, store = FakeQueue(), 0, Broken()
+        queue, handled, store = FakeQueue(), list[str](), Broken()
         queue.put("x")
 
         async def handle(body: str) -> None:
-            nonlocal handled
-            handled += 1
+            handled.append(body)
             await asyncio.sleep(60)
 
         async with Started(queue, handle, middleware=[Idempotency(store)], retry=RetryPolicy(Constant(5))):
@@ -325,7 +351,7 @@ def test_without_its_store_nothing_is_handled_and_nothing_is_lost() -> None:
             assert not handled
             store.broken.discard("begin")
             await queue.empty()
-        assert handled == 1, "the work was done, although that could not be noted"
+        assert len(handled) == 1, "the work was done, although that could not be noted"
 
     run(story())
 

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.client.consumer.leases import Lease
 from penstock.client.consumer.schedule import Ahead, FifoSchedule, Schedule, StandardSchedule, group_of
+from support.rows import every_row
 
 
 @dataclass(eq=False)
@@ -244,8 +245,8 @@ class FifoModel:
             self.queued[name[0]].remove(name)
 
 
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("batch_size", [1, 3])
+@every_row("seed", range(40))
+@every_row("batch_size", [1, 3])
 def test_no_message_is_handled_before_all_earlier_ones_of_its_group_are_done(
     seed: int, batch_size: int
 ) -> None:

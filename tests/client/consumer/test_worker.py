@@ -14,6 +14,7 @@ from penstock.client.consumer.receiving import CannotStart
 from penstock.client.consumer.retry import Constant, RetryPolicy
 from penstock.client.consumer.worker import Worker
 from penstock.client.errors import api_error
+from support.rows import every_row
 
 
 class Served(FakeQueue):
@@ -38,17 +39,17 @@ def test_a_handler_stays_a_function() -> None:
     assert app.handlers["orders"].settings.wait_time_seconds == 5, "of all handlers"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("settings", "problem"),
     [
-        ({"concurrency": 0}, "invalid value 0 for concurrency: expected 1 or more"),
+        ({"concurrency": 0}, "value 0 for concurrency.*1 or more"),
         ({"prefetch": -1}, "for prefetch"),
         ({"visibility_timeout": 0}, "for visibility_timeout: expected 1 to 43200, or None"),
         ({"processing_s_max": 0}, "for processing_s_max"),
         ({"batch_size": 0}, "for batch_size"),
         ({"batch_wait_s": -1}, "for batch_wait_s"),
-        ({"wait_time_seconds": 21}, "for wait_time_seconds: expected 0 to 20"),
-        ({"wait_time_seconds": 0}, "for poll_interval_s: expected more than 0, since wait_time_seconds is 0"),
+        ({"wait_time_seconds": 21}, "wait_time_seconds.* 0 to 20"),
+        ({"wait_time_seconds": 0}, "poll_interval_s.* more than 0.*wait_time_seconds"),
         ({"poll_interval_s": -1}, "for poll_interval_s"),
         ({"batch_size": 2, "idempotency": Idempotency(MemoryKeys())}, "handlers of single messages"),
     ],
@@ -68,7 +69,7 @@ def test_an_unknown_setting() -> None:
 def test_one_handler_for_each_queue() -> None:
     app = Worker()
     app.handler("orders")(print)
-    with pytest.raises(ValueError, match='the queue "orders" has a handler: print'):
+    with pytest.raises(ValueError, match=r'"orders".*handler.*print'):
         app.handler("orders")
 
 
@@ -196,7 +197,7 @@ def test_what_cannot_start() -> None:
         with pytest.raises(CannotStart, match="has no handlers"):
             await app.serve()
         app.handler("orders")(lambda message: None)
-        with pytest.raises(CannotStart, match='no handler for the queue "order"; handlers are for: orders'):
+        with pytest.raises(CannotStart, match=r'no handler.*"order".*orders'):
             await app.serve(queues=["order"])
 
     run(story())
@@ -210,7 +211,7 @@ def test_one_queue_that_cannot_be_consumed_stops_the_others() -> None:
         app.handler("orders", visibility_timeout=30)(lambda message: None)
         app.handler("missing")(lambda message: None)
         queue.failing["get_queue_attributes"] = api_error("QueueDoesNotExist", "no such queue", 400, "")
-        with pytest.raises(CannotStart, match='there is no queue "missing"'):
+        with pytest.raises(CannotStart, match='no queue "missing"'):
             await app.serve()
         assert stopped == ["stop"]
 
@@ -224,7 +225,7 @@ def test_an_annotation_that_cannot_be_read_is_found_at_the_start() -> None:
         @app.handler("orders")
         def order(body: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-        with pytest.raises(CannotStart, match="define the types in a module"):
+        with pytest.raises(CannotStart, match="types in a module"):
             await app.serve()
 
     run(story())

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios import VISIBILITY_S
 
+from clients.adapters.scenarios import VISIBILITY_S
 from penstock.client import SyncClient
 
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from documents import ROOT, blocks
+from support.documents import ROOT, blocks
 
 
 def write_example(module: str, folder: Path) -> Path:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from documented import write_example
+from clients.adapters.documented import write_example
 
 VISIBILITY_S = 3  # of the queue
 Send = Callable[[str, float], Any]

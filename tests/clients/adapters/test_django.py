@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import scenarios
+
+from clients.adapters import scenarios
 
 WORKER = ["-m", "penstock", "worker", "django_project.worker:app"]
 QUEUE = "app-default"

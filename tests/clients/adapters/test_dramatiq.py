@@ -8,7 +8,9 @@ import time
 from typing import Any
 
 import pytest
-import scenarios
+
+from clients.adapters import scenarios
+from support.texts import says
 
 WORKER = ["-m", "dramatiq", "dramatiq_tasks", "--processes", "1", "--threads", "1"]
 QUEUE = "app-default"
@@ -58,6 +60,33 @@ def test_what_is_not_a_message_of_dramatiq_is_a_dead_letter(framework_run: Any, 
     framework_run.wait(lambda: framework_run.messages("app-default-dead-letters") == 1)
     tasks.work.send("after", 0)
     framework_run.wait(lambda: framework_run.lines("after done"))
+
+
+def test_what_ends_after_its_consumer_was_closed_runs_once(framework_run: Any, tasks: Any) -> None:
+    """Dramatiq replaces a consumer that fails, while actors work on its messages."""
+    import dramatiq
+
+    tasks.work.send("late", 0)
+    broker = dramatiq.get_broker()
+    consumer = broker.consume("default", timeout=10_000)
+    message = next(consumer)
+    consumer.close()
+    assert framework_run.messages(QUEUE) == 1, "it was given back"
+    consumer.ack(message)
+    assert framework_run.messages(QUEUE) == 0
+
+
+def test_a_failure_after_its_consumer_was_closed_is_logged(
+    framework_run: Any, tasks: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    import dramatiq
+
+    tasks.work.send("late", 0)
+    consumer = dramatiq.get_broker().consume("default", timeout=10_000)
+    message = next(consumer)
+    consumer.close()
+    consumer.nack(message)
+    says(caplog.text, "work failed", "runs again")
 
 
 def test_the_documented_example(framework_run: Any) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import scenarios
+
+from clients.adapters import scenarios
 
 WORKER = ["-m", "faststream", "run", "faststream_tasks:app"]
 QUEUE = "tasks"

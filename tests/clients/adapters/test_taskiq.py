@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import scenarios
+
+from clients.adapters import scenarios
 
 WORKER = ["-m", "taskiq", "worker", "taskiq_tasks:broker", "--workers", "1", "--max-async-tasks", "1"]
 QUEUE = "tasks"

@@ -18,9 +18,9 @@ from typing import Any
 
 import boto3
 import pytest
-from proxy import Proxy
 
-from e2e.process import ServerProcess
+from clients.celery_app.proxy import Proxy
+from support.process import ServerProcess
 
 HERE = Path(__file__).parent
 SOON_S = 60  # it takes a second or two; a busy machine may be slow
@@ -67,12 +67,15 @@ class CeleryRun:
         self.server = self._start_server()
         self.proxy.upstream_port = self.server.port
 
-    def is_idle(self) -> bool:
-        """Nothing waits, and every received message has been deleted."""
-        sqs = boto3.client(
+    def client(self) -> Any:
+        return boto3.client(
             "sqs", endpoint_url=self.server.url, region_name="us-east-1",
             aws_access_key_id="any", aws_secret_access_key="any",
         )  # fmt: skip
+
+    def is_idle(self) -> bool:
+        """Nothing waits, and every received message has been deleted."""
+        sqs = self.client()
         url = sqs.get_queue_url(QueueName="celery")["QueueUrl"]
         shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         return all(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from documents import ROOT, blocks, copy_example
+from support.documents import ROOT, blocks, copy_example
 
 
 def test_the_example_runs(celery_run: Any, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from clients.programs import Program
-from documents import copy_example
-from e2e.process import ServerProcess, free_port
+from support.documents import copy_example
+from support.process import ServerProcess, free_port
 
 
 def test_orders_are_stored_and_fulfilled(server: ServerProcess, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from clients.java_tools import java
-from e2e.fake_s3 import FakeS3
 from penstock.client import LargePayloads, S3Store, SigningKeys, SyncClient
+from support.fake_s3 import FakeS3
 
 LARGE = "“large” " * 300_000
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqs_extended_client import SQSExtendedClientSession
 
-from e2e.fake_s3 import FakeS3
 from penstock.client import LargePayloads, S3Store, SendEntry, SigningKeys, SyncClient
+from support.fake_s3 import FakeS3
 
 LARGE = "“large” " * 300_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 
 from clients.programs import Program
-from documents import copy_example
-from e2e.process import ServerProcess
+from support.documents import copy_example
+from support.process import ServerProcess
 
 
 def test_orders_are_placed_and_fulfilled(server: ServerProcess, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tree_sitter_php
 from tree_sitter import Language, Parser
 
-from documents import ROOT
+from support.documents import ROOT
 
 PARSER = Parser(Language(tree_sitter_php.language_php()))
 

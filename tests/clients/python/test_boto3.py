@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-EVERY_TYPE = {
+EVERY_TYPE: dict[str, dict[str, Any]] = {
     "city": {"DataType": "String", "StringValue": "Zürich"},
     "amount": {"DataType": "Number", "StringValue": "12.50"},
     "money": {"DataType": "Number.chf", "StringValue": "7"},

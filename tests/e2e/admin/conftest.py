@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.admin.requests import REGION
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
+from support.process import ServerProcess
 
 
 @pytest.fixture(scope="package", params=[1, 2], ids=["one process", "two workers"])

@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from e2e.admin.requests import REGION, make, make_with_dead_letters, send
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
 from penstock.services.admin import ACTIONS
 from penstock.services.admin.structs import Filter
 from penstock.wire.shapes import InQuery, struct_shape
+from support.generated import examples
+from support.process import ServerProcess
+from support.rows import every_row
 
 # A reload and a backup have no members that matter, and take long.
 ROWS = sorted(ACTIONS.keys() - {"Reload", "Backup"})
@@ -60,7 +62,9 @@ def ids(server: ServerProcess) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_no_input_is_an_internal_error(
     server: ServerProcess, ids: list[str], name: str, data: st.DataObject
@@ -92,10 +96,8 @@ def encoded(value: Any) -> str:
     return quote(str(value).encode("utf-8", "surrogatepass"), safe="")
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{", "[]", "1", "null", '"x"', "\xff", '{"operation": NaN}', "[" * 5000]
-)
-@pytest.mark.parametrize("name", [name for name in ROWS if ACTIONS[name].http.startswith(("POST", "PATCH"))])
+@every_row("body", ["", "{", "[]", "1", "null", '"x"', "\xff", '{"operation": NaN}', "[" * 5000])
+@every_row("name", [name for name in ROWS if ACTIONS[name].http.startswith(("POST", "PATCH"))])
 def test_what_is_no_json_object_is_refused(
     server: ServerProcess, ids: list[str], name: str, body: str
 ) -> None:

@@ -7,8 +7,8 @@ from http.client import HTTPConnection
 from typing import Any
 
 from e2e.admin.requests import REGION, make
-from e2e.process import ServerProcess
 from penstock.client.api import ApiError, ApiSession
+from support.process import ServerProcess
 
 ACCOUNT = "000000000000"
 CREDENTIAL = f"AKIDEXAMPLE/20260101/{REGION}/sqs/aws4_request"

@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from e2e.admin.requests import REGION, make, send
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
 from penstock.client.api import ApiSession
+from support.process import ServerProcess
+from support.rows import every_row
+from support.sqs import sqs_client
 
 JSON = {"Accept": "application/json"}
 ACCOUNT = "000000000000"
@@ -94,7 +95,7 @@ def test_an_empty_queue_has_no_result(admin_server: ServerProcess, api: ApiSessi
     ).receive_message(QueueUrl=url)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         "",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from e2e.admin.requests import make, make_with_dead_letters, refusal, send
 from penstock.client.api import ApiSession
+from support.rows import every_row
 
 
 def test_queues_have_exact_counts(api: ApiSession) -> None:
@@ -25,7 +24,11 @@ def test_queues_have_exact_counts(api: ApiSession) -> None:
         ("counted-0", 0, 0, 1),
     ]
     assert found["queues"][0]["oldest_age_s"] >= 0
-    assert "next" not in found
+    assert "next" not in found and "totals" not in found
+    one = api.admin("GET", "/queues", {"prefix": "counted-", "limit": 1, "totals": "true"})
+    totals = one["totals"]
+    assert (totals["queues"], totals["visible"], totals["in_flight"], totals["delayed"]) == (5, 9, 1, 1)
+    assert totals["dead_letters"] == 0 and totals["bytes"] > 0 and totals["sent_rate"] > 0
 
 
 def test_queues_come_in_pages(api: ApiSession) -> None:
@@ -51,6 +54,9 @@ def test_a_queue_shows_its_wiring(api: ApiSession) -> None:
     assert dead["attributes"]["VisibilityTimeout"] == "30"
     listed = api.admin("GET", "/queues", {"kind": "dlq", "prefix": "wired"})["queues"]
     assert [each["name"] for each in listed] == ["wired-dead"]
+    send(api, dead["url"], "failed")
+    totals = api.admin("GET", "/queues", {"prefix": "wired", "totals": "true"})["totals"]
+    assert (totals["queues"], totals["dead_letters"]) == (2, 1)
 
 
 def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -> None:
@@ -68,7 +74,7 @@ def test_messages_are_shown_in_any_state_and_stay_as_they_are(api: ApiSession) -
     assert message["body"] == "late" and message["version"] == 1 and not message["edited"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "query", "status", "code"),
     [
         ("/queues/missing", {}, 404, "QueueDoesNotExist"),

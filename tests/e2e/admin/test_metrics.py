@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from e2e.admin.requests import REGION, make, make_with_dead_letters, refusal, send
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client.api import ApiSession
 from penstock.metrics.queue_rows import QUEUE_METRICS
+from support.process import ServerProcess
+from support.rows import every_row
+from support.waiting import until
 
 
 def series(api: ApiSession, queue: str, **query: Any) -> dict[str, dict[int, float]]:
@@ -98,7 +99,7 @@ def test_times_and_periods(api: ApiSession) -> None:
     assert api.admin("GET", "/queues/timed/metrics", {"start": -864_000})["period_s"] == 3600
 
 
-@pytest.mark.parametrize(
+@every_row(
     "query",
     [
         {"metrics": "sent,nothing"},
@@ -146,7 +147,7 @@ def test_scaling_has_plain_numbers(api: ApiSession) -> None:
     assert bounded["suggested_workers"] == 2
 
 
-@pytest.mark.parametrize(
+@every_row(
     "query",
     [
         {"latency_s": 0}, {"latency_s": -5}, {"latency_s": 1e12}, {"messages_per_worker": 0}, {"workers": -1},

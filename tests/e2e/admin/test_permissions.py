@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.secured import Secured
-from e2e.secured import refusal as client_refusal
-from identities import HOME
 from penstock.client.api import ApiError, ApiSession
 from penstock.client.credentials import SigningKeys
 from penstock.services.admin import ACTIONS
+from support.identities import HOME
+from support.process import ServerProcess
+from support.rows import every_row
+from support.secured import Secured
+from support.secured import refusal as client_refusal
+from support.texts import says
 
 REGION, OTHER = "eu-west-1", "444455556666"
 
@@ -57,6 +59,21 @@ def test_a_signature_and_a_permission_are_necessary(world: Secured) -> None:
     assert refused(session(world, "sender"), "GET", "/queues/orders-1") == (403, "AccessDenied")
     assert refused(ApiSession(world.server.url, REGION), "GET", "/queues/orders-1") == (403, "AccessDenied")
     assert refused(session(world, "sender"), "GET", "/queues") == (403, "AccessDenied")
+
+
+def test_a_refusal_names_the_command_that_allows_it(world: Secured) -> None:
+    sender = session(world, "sender")
+    with pytest.raises(ApiError) as error:
+        sender.admin("GET", "/queues")
+    command = "penstock policy attach penstock-read-only --user sender"
+    says(error.value.message, "penstock:ListQueues", command)
+    found = sender.admin("GET", "/permissions")
+    assert "sqs:SendMessage" in found["allowed"]
+    assert found["remedies"]["penstock:ListQueues"] == command
+    assert found["remedies"]["cloudwatch:PutMetricAlarm"].split()[3] == "cloudwatch-full-access"
+    assert not found["remedies"].keys() & set(found["allowed"])
+    outsider = session(world, "outsider").admin("GET", "/permissions")
+    assert "penstock:GetStatus" not in {*outsider["allowed"], *outsider["remedies"]}  # of another account
 
 
 def test_permissions_name_queues(world: Secured) -> None:
@@ -102,7 +119,7 @@ def test_where_messages_go_needs_the_permission_to_send_there(world: Secured) ->
     assert refused(narrow, "POST", f"{message}/move", {"to": "missing"}) == (403, "AccessDenied")
     tasks = "/queues/orders-sent/tasks"
     for operation in ("move", "copy"):
-        asked = {"operation": operation, "to": "bills-1", "dry_run": True}
+        asked: dict[str, Any] = {"operation": operation, "to": "bills-1", "dry_run": True}
         assert refused(narrow, "POST", tasks, asked) == (403, "AccessDenied")
         assert owner.admin("POST", tasks, body=asked)["can"] == 1
     for wanted in ({}, {"source": "bills-1"}):
@@ -183,8 +200,8 @@ LINK = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}
 REBOUND = {"Host": "evil.example", "User-Agent": "Mozilla/5.0", "Accept-Language": "en"}
 
 
-@pytest.mark.parametrize("headers", [PAGE, REBOUND, {"Sec-Fetch-Site": "cross-site"}])
-@pytest.mark.parametrize("name", ACTIONS)
+@every_row("headers", [PAGE, REBOUND, {"Sec-Fetch-Site": "cross-site"}])
+@every_row("name", ACTIONS)
 def test_a_web_page_cannot_call_an_open_server(
     open_server: ServerProcess, name: str, headers: dict[str, str]
 ) -> None:
@@ -192,7 +209,7 @@ def test_a_web_page_cannot_call_an_open_server(
     assert ask(open_server, method, path.replace("{queue}", "q").replace("{id}", "i"), headers, "{}") == 403
 
 
-@pytest.mark.parametrize("name", [name for name, row in ACTIONS.items() if not row.read_only])
+@every_row("name", [name for name, row in ACTIONS.items() if not row.read_only])
 def test_a_link_cannot_change_anything(open_server: ServerProcess, name: str) -> None:
     method, _, path = ACTIONS[name].http.partition(" ")
     assert ask(open_server, method, path.replace("{queue}", "q").replace("{id}", "i"), LINK, "{}") == 403

@@ -12,10 +12,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from e2e.admin.requests import REGION, bodies, make, refusal, send
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client.api import ApiSession
 from penstock.server.backup import restore, verify
+from support.process import ServerProcess
+from support.waiting import until
 
 DECLARED = """
 [queues.first]

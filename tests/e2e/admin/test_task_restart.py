@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from e2e.admin.requests import REGION, make
-from e2e.process import ServerProcess
-from e2e.waiting import until
 from penstock.client.api import ApiSession
+from support.process import ServerProcess
+from support.waiting import until
 
 MESSAGES = 600
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from e2e.admin.requests import bodies, make, make_with_dead_letters, refusal, send
 from penstock.client.api import ApiSession
+from support.rows import every_row
+from support.waiting import until
 
 
 def start(api: ApiSession, name: str, operation: str, **members: Any) -> dict[str, Any]:
@@ -15,11 +15,9 @@ def start(api: ApiSession, name: str, operation: str, **members: Any) -> dict[st
 
 
 def ended(api: ApiSession, task: dict[str, Any]) -> dict[str, Any]:
-    for _ in range(2000):
-        task = api.admin("GET", f"/queues/{task['queue']}/tasks/{task['id']}")
-        if task["status"] != "running":
-            return task
-    raise AssertionError(f"the task does not end: {task}")
+    path = f"/queues/{task['queue']}/tasks/{task['id']}"
+    until(lambda: api.admin("GET", path)["status"] != "running", "the task ends")
+    return api.admin("GET", path)
 
 
 def test_a_dry_run_counts_and_changes_nothing(api: ApiSession) -> None:
@@ -96,7 +94,24 @@ def test_tasks_are_listed_and_cancelled(api: ApiSession) -> None:
     assert refusal(api.admin, "GET", f"/queues/quick/tasks/{first['id']}") == (404, "TaskDoesNotExist")
 
 
-@pytest.mark.parametrize(
+def test_lists_come_in_pages_with_short_filters(api: ApiSession) -> None:
+    send(api, make(api, "pages"), "x")
+    long = {"regex": "x|" + 400 * "y", "id": [f"{n:036}" for n in range(100)]}
+    begun = [start(api, "pages", "release", filter=long) for _ in range(3)]
+    assert begun[0]["filter"] == long and "filter_cut" not in begun[0]
+    assert ended(api, begun[0])["filter_cut"] is True
+    listed: list[dict[str, Any]] = []
+    after: str | None = None
+    while after != "":
+        page = api.admin("GET", "/tasks", {"queue": "pages", "limit": 2, "after": after})
+        listed, after = listed + page["tasks"], page.get("next", "")
+    assert sorted(task["id"] for task in listed) == sorted(task["id"] for task in begun)
+    assert all(len(task["filter"]["id"]) == 10 and len(task["filter"]["regex"]) == 101 for task in listed)
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": "x"}):
+        assert refusal(api.admin, "GET", "/tasks", wrong) == (400, "InvalidParameter")
+
+
+@every_row(
     ("body", "status", "code"),
     [
         ({}, 400, "MissingRequiredParameterException"),

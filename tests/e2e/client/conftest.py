@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
 from penstock.client import Client, Message, SigningKeys
+from support.process import ServerProcess
 
 Test = Callable[[Client], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]

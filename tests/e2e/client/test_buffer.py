@@ -91,11 +91,11 @@ def test_a_queue_that_cannot_be_received_from_is_an_error(run: Run) -> None:
 def test_wrong_use_is_refused(run: Run) -> None:
     async def test(client: Client) -> None:
         queue = await client.create_queue("orders", {"VisibilityTimeout": "30"})
-        with pytest.raises(ValueError, match="less than the visibility timeout, which is 30 seconds"):
+        with pytest.raises(ValueError, match=r"visibility timeout.* 30 seconds"):
             await BufferedReceiver(client, queue, left_s_min=30).__aenter__()
         with pytest.raises(ValueError, match="messages_max=0"):
             BufferedReceiver(client, queue, messages_max=0)
-        with pytest.raises(RuntimeError, match="use it as a context manager"):
+        with pytest.raises(RuntimeError, match="context manager"):
             await BufferedReceiver(client, queue).receive()
 
     run(test)

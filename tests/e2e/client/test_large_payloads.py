@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from e2e.client.conftest import Run, said_before_kill
-from e2e.fake_s3 import FakeS3
 from penstock.client import (
     BufferedReceiver,
     Client,
@@ -18,12 +17,14 @@ from penstock.client import (
     DirectoryStore,
     GiveUp,
     LargePayloads,
+    Message,
     Producer,
     S3Store,
     SyncClient,
     VisibilityEntry,
 )
 from penstock.client.payload_stores import PayloadStore
+from support.fake_s3 import FakeS3
 
 LARGE = "“large” " * 300_000
 Count = Callable[[], int]
@@ -95,7 +96,7 @@ def test_batches_of_large_and_small_messages(run: Run, count: Count) -> None:
         result = await client.send_message_batch("orders", bodies)
         assert len(result.successful) == 4
         assert count() == 2, "the large one, and one of those that are too large together"
-        messages = []
+        messages: list[Message] = []
         while len(messages) < 4:
             messages += await client.receive_message(
                 "orders", max_number_of_messages=10, wait_time_seconds=20, visibility_timeout=600

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from e2e.client.conftest import Run, reach, received, said_before_kill
-from e2e.process import ServerProcess
 from penstock.client import ApiError, Client, JsonCodec, Producer, SyncClient, SyncProducer
+from support.process import ServerProcess
 
 
 def test_values_arrive_once_each(run: Run) -> None:

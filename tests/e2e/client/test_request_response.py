@@ -76,7 +76,7 @@ def test_a_request_that_is_given_up_fails(run: Run) -> None:
         async with answered(client) as queue, RequestSender(client) as requests:
             with pytest.raises(RequestRefused, match="no beer here"):
                 await requests.request(queue, Order("beer"))
-            with pytest.raises(RequestRefused, match="the body cannot be read as Order"):
+            with pytest.raises(RequestRefused, match="Order"):
                 await requests.request(queue, {"drink": 1})
 
     run(test)
@@ -103,7 +103,7 @@ def test_a_response_after_the_timeout_is_dropped(run: Run) -> None:
 
         async with answered(client, slow) as queue, RequestSender(client) as requests:
             while not waiting.is_set():
-                with pytest.raises(TimeoutError, match=r"no response from orders within 0\.1 seconds"):
+                with pytest.raises(TimeoutError, match=r"orders.* 0\.1 seconds"):
                     await requests.request(queue, Order("coffee"), timeout_s=0.1)
             go_on.set()
             while not requests.late_responses:
@@ -135,9 +135,9 @@ def test_messages_that_are_no_requests_are_not_answered(run: Run) -> None:
 
 def test_wrong_use_is_refused(run: Run) -> None:
     async def test(client: Client) -> None:
-        with pytest.raises(ValueError, match="expected 1 or more seconds"):
+        with pytest.raises(ValueError, match="1 or more seconds"):
             RequestSender(client, idle_s=0.5)
-        with pytest.raises(RuntimeError, match="use it as a context manager"):
+        with pytest.raises(RuntimeError, match="context manager"):
             await RequestSender(client).request("orders", "tea")
 
     run(test)
@@ -162,7 +162,7 @@ def test_a_deleted_reply_queue_fails_its_requests_and_is_replaced(run: Run) -> N
                 urls = await reply_queues(client)
             await asyncio.sleep(0)
             await client.delete_queue(urls[0])
-            with pytest.raises(Unavailable, match="the reply queue was deleted"):
+            with pytest.raises(Unavailable, match=r"reply queue.*deleted"):
                 await waiting
             assert await requests.request(queue, Order("tea"), expected=Receipt) == Receipt(250)
 

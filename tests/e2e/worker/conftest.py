@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from e2e.process import ServerProcess
-from e2e.waiting import until
-from e2e.worker.processes import PATIENCE_S, Application
 from penstock.client.api import ApiSession, Json
+from support.process import ServerProcess
+from support.waiting import until
+from support.worker_programs import PATIENCE_S, Application
 
 Create = Callable[[str], Application]
 

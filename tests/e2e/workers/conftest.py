@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from e2e.process import ServerProcess
 from e2e.test_cloudwatch import *  # noqa: F403
 from e2e.test_cloudwatch import watch_client
+from support.process import ServerProcess
 
 ACCOUNTS = [str(210_000_000_000 + number) for number in range(8)]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from e2e.conftest import sqs_client
-from e2e.process import ServerProcess
+from support.process import ServerProcess
+from support.sqs import sqs_client
 
 NAMES = [f"queue-{number}" for number in range(12)]  # in shards of both workers
 ACCOUNT = "123456789012"

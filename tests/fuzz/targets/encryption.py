@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from identities import ROOT_KEY
 from penstock.auth.encryption.envelope import MessageCipher, NoEncryption, is_encrypted
 from penstock.auth.encryption.keyring import Keyring
 from penstock.auth.encryption.root_key import RootKeyError
 from penstock.errors import DecryptionFailed, KeyUnavailable
 from penstock.names import KeyUse, Space
 from penstock.testing.clock import ManualClock
+from support.identities import ROOT_KEY
 
 _HERE = Space("111122223333", "us-east-1")
 _SEQ = 7

@@ -11,6 +11,7 @@ from penstock.metrics.expressions import CallPart, parse_expression, parts_of
 from penstock.metrics.functions import FUNCTIONS, Environment, TimeSeries, compute
 from penstock.metrics.search import parse_search
 from penstock.metrics.series import MetricKey
+from penstock.turns import finished
 
 WORDS = [
     *(f"{name}(".encode() for name in sorted(FUNCTIONS)),
@@ -20,8 +21,8 @@ WORDS = [
       b"SEARCH('", b"', 'Sum')"),
 ]  # fmt: skip
 
-_ONE = TimeSeries({0: 1.0, 60: 2.0, 180: -3.5}, 60, "m1")
-_TWO = TimeSeries({0: 0.0, 120: 1e300}, 60, "m2")
+_ONE = TimeSeries.of({0: 1.0, 60: 2.0, 180: -3.5}, 60, "m1")
+_TWO = TimeSeries.of({0: 0.0, 120: 1e300}, 60, "m2")
 _KEY = MetricKey.of("AWS/SQS", "NumberOfMessagesSent", [("QueueName", "orders")])
 
 
@@ -57,7 +58,7 @@ def _check_expression(text: str) -> None:
         each: [_ONE] for each in parts_of(part) if isinstance(each, CallPart) and each.function == "SEARCH"
     }
     given = Environment(0, 240, 60, {"m1": _ONE, "m2": _TWO}, [("m1", _ONE), ("m2", _TWO)], searches)
-    value = compute(part, given)
+    value = finished(compute(part, given))
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, TimeSeries):
-            assert all(math.isfinite(number) for number in each.values.values())
+            assert all(math.isfinite(number) for number in each.values)

@@ -24,7 +24,7 @@ _GIVEN = [
 ]
 _ELSEWHERE = Receipt(_QUEUE + 1, 12, 3, 1_770_000_000_000)
 _TASK = b'{"taskId":"t","sourceArn":"arn:aws:sqs:us-east-1:111122223333:q"}'
-_PAGE = b'[["prefix","us-east-1"],10,"q"]'
+_PAGE = b'[["prefix","us-east-1"],"q"]'
 
 WORDS = [
     *(b"AQEB", b"=", b"==", b"-", b"_", b"+", b"/", b"\n", b" "),
@@ -67,4 +67,4 @@ def _check_page(handle: str) -> None:
     token = read_token(handle)
     if token is not None:
         assert isinstance(token.after, str)
-        assert all(isinstance(part, str) for part in token.request)
+        assert all(isinstance(part, str) for part in token.listed)

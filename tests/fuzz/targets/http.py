@@ -14,7 +14,6 @@ from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any
 
-from fuzz.signer import KEY, NOW_S, SECRET, TOKEN, claimed_by, sign_header, sign_url
 from fuzz.transport import ADDRESS, Exchange, converse
 from penstock.auth.errors import InvalidToken
 from penstock.auth.principal import Principal
@@ -26,6 +25,7 @@ from penstock.server.origin import Origins
 from penstock.server.routes import Routes
 from penstock.server.web_pages import Cors
 from penstock.wire.service import Call, Response
+from support.signer import KEY, NOW_S, SECRET, TOKEN, claimed_by, sign_header, sign_url
 
 _PIECE_BITS, _SECURED_BIT, _PROXY_BIT = 0x1F, 0x20, 0x40
 _ALICE = Principal(kind="user", account="111122223333", arn="arn:aws:iam::111122223333:user/alice", id="AIDA")

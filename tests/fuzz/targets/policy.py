@@ -12,12 +12,12 @@ from typing import get_args
 import msgspec
 
 from fuzz.targets import text_of
-from identities import ABROAD, HOME
 from penstock.auth.policy import Kind, Policy, PolicyInvalid, Question, compile_policy, decide, refusal
 from penstock.auth.policy.operators import OPERATORS
 from penstock.auth.principal import ANONYMOUS, Principal
 from penstock.services.sqs.permissions import check_policy
 from penstock.wire.service import Fault
+from support.identities import ABROAD, HOME
 
 QUEUE_POLICY = (
     '{"Version":"2012-10-17","Id":"i","Statement":[{"Sid":"s","Effect":"Allow","Principal":{"AWS":["444455556666",'

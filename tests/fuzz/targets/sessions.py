@@ -9,9 +9,9 @@ from functools import cache
 
 from fuzz.server import ASSUME, TemporaryCredentials, accounts, credentials_in, unchanged_server
 from fuzz.targets import text_of
-from identities import HOME, ROOT_KEY
 from penstock.auth.errors import AuthenticationError
 from penstock.auth.identity.sessions import Sessions, open_account
+from support.identities import HOME, ROOT_KEY
 
 _SESSIONS = Sessions(ROOT_KEY)
 _OWNERS = [(HOME, "alice"), (HOME, "worker")]

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
-from fuzz.signer import (
+from penstock.auth.errors import AuthenticationError, InvalidToken
+from penstock.auth.sigv4.canonical import merged_headers
+from penstock.auth.sigv4.verify import Signed, Verifier
+from penstock.errors import QueueMissing
+from penstock.services.sqs.resources import read_url
+from penstock.wire.query import Branch, read_form
+from support.signer import (
     HOST,
     KEY,
     NOW_S,
@@ -21,12 +27,6 @@ from fuzz.signer import (
     sign_header,
     sign_url,
 )
-from penstock.auth.errors import AuthenticationError, InvalidToken
-from penstock.auth.sigv4.canonical import merged_headers
-from penstock.auth.sigv4.verify import Signed, Verifier
-from penstock.errors import QueueMissing
-from penstock.services.sqs.resources import read_url
-from penstock.wire.query import Branch, read_form
 
 _JSON = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS.SendMessage"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -7,11 +7,11 @@ from urllib.parse import quote
 from fuzz.conversation import Conversation, lines_of
 from fuzz.server import ROLE_ARN, accounts, credentials_in, unchanged_server
 from fuzz.targets.policy import QUEUE_POLICY
-from identities import HOME
 from penstock.auth.identity.sessions import open_account
 from penstock.auth.principal import Principal
 from penstock.services.sts import ACTIONS
 from penstock.wire.service import Response
+from support.identities import HOME
 
 _ROLE = quote(ROLE_ARN)
 _POLICY = quote('{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sqs:*","Resource":"*"}}')

@@ -1,6 +1,7 @@
 """Several processes, each with one shard of a store, and the network between them, with every fault at hand.
 
-Each process is a :class:`sim.world.World` of its own, with its own clock: the clocks differ, as those of machines do.
+Each process is a :class:`support.world.World` of its own, with its own clock: the clocks differ, as those of
+machines do.
 What one process asks of another travels as bytes and is done in steps: the request arrives, is executed, and its
 answer arrives. Between any two steps of the cluster a process can crash or a message of the network can be lost.
 """
@@ -29,7 +30,7 @@ from penstock.limits import HOUR, Limits
 from penstock.names import QueueName, Space, shard_of
 from penstock.promise import Promise, start
 from penstock.queues.settings import QueueRecord
-from sim.world import ROOMY, World, name_of
+from support.world import ROOMY, World, name_of
 
 Fault = Literal["request lost", "answer lost", "request late", "request twice"]
 
@@ -175,7 +176,7 @@ class Node(World):
 
     def _new_broker(self) -> Broker:
         broker = Broker(self.limits, self.cluster.shards)
-        broker.connect(RemoteShards(self))
+        broker.connect(RemoteShards(self))  # type: ignore[arg-type] # it answers what these tests ask
         return broker
 
     def _open(self) -> None:

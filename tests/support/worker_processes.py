@@ -6,12 +6,16 @@ import os
 import signal
 from pathlib import Path
 
-from e2e.process import ServerProcess
+from support.process import ServerProcess
 
 
 def workers_of(server: ServerProcess) -> dict[int, int]:
     """The process ids of the supervisor's children, by worker: in the order of their start."""
-    parent = server.process.pid
+    return dict(enumerate(children_of(server.process.pid), start=1))
+
+
+def children_of(parent: int) -> list[int]:
+    """Process ids, in the order of their start."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -20,7 +24,7 @@ def workers_of(server: ServerProcess) -> dict[int, int]:
             continue
         if int(fields[1]) == parent and fields[0] != "Z":
             found.append((int(fields[19]), int(stat.parent.name)))
-    return {number: pid for number, (_, pid) in enumerate(sorted(found), start=1)}
+    return [pid for _, pid in sorted(found)]
 
 
 def kill(pid: int) -> None:

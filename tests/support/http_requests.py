@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
 FORM = b"application/x-www-form-urlencoded; charset=utf-8"
@@ -30,3 +33,15 @@ def form_request(
     if accept:
         headers[b"accept"] = accept
     return PlainRequest(method, target, headers, body)
+
+
+def form_parameters(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The members of a request as parameters of the Query protocol, with ``member`` in the names of lists."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from form_parameters(member, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for number, member in enumerate(value, 1):
+            yield from form_parameters(member, f"{name}.member.{number}")
+    elif value is not None:
+        yield name, value

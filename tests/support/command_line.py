@@ -77,7 +77,7 @@ class CommandLine:
             dimensions=(50, columns), timeout=30,
         )  # fmt: skip
 
-    def in_terminal(self, *arguments: str, answer: str | None = None, **environment: str) -> tuple[int, str]:
+    def in_terminal(self, *arguments: str, answer: str | None = None, **environment: Any) -> tuple[int, str]:
         """Exit code and output of a command in a terminal; ``answer``: to its question."""
         process = self.spawn(*arguments, **environment)
         if answer is not None:
@@ -86,6 +86,7 @@ class CommandLine:
         before = process.before if isinstance(process.before, str) else ""
         process.expect(pexpect.EOF)
         process.close()
+        assert process.exitstatus is not None and process.before is not None
         return process.exitstatus, (before + process.before).replace("\r\n", "\n")
 
 

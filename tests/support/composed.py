@@ -10,8 +10,7 @@ from penstock.errors import StoreError
 from penstock.promise import start
 from penstock.server.compose import Parts
 from penstock.server.settings.config import Config
-
-from .harness import Client, Received, until
+from support.harness import Client, Received, until
 
 
 class Server:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from crash.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, ServerAddress
+from support.load import DEAD, FIFO, HIDDEN_S, PLAIN, Client, ServerAddress
 
 
 def make_queues(client: Client) -> None:

@@ -14,8 +14,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from e2e.process import ServerProcess
-from identities import HOME
+from support.identities import HOME
+from support.process import ServerProcess
 
 _session = boto3.session.Session()
 

@@ -25,7 +25,7 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from e2e.process import free_port
+from support.process import free_port
 
 START_S_MAX = 60
 QUICK = {"fsync": "off", "full_page_writes": "off"}

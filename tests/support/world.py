@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Set
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from penstock.store.port import LAST, Mark, Selection, StoreStatus
 from penstock.store.sqlite.store import SqliteStore
 from penstock.testing.clock import ManualClock
 from penstock.testing.runtime import SimulatedRuntime
+from penstock.wire.service import Fault
 
 T = TypeVar("T")
 
@@ -170,7 +171,7 @@ class World:
     def _new_broker(self) -> Broker:
         return Broker(self.limits, keys=self._keys)
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -203,11 +204,11 @@ class World:
         assert kept == counted
 
     def _watch_for_bugs(self) -> None:
-        """An error that is not the broker's own is a bug, even if nothing waits for what it failed."""
+        """An error that no client is meant to get is a bug, even if nothing waits for what it failed."""
         fail, bugs = self._fail, self.bugs
 
         def watched_fail(later: Promise[Any], error: BaseException) -> None:
-            if not isinstance(error, PenstockError):
+            if not isinstance(error, PenstockError | Fault):
                 bugs.append(error)
             fail(later, error)
 

@@ -14,7 +14,7 @@ from penstock.names import shard_of
 from penstock.promise import Promise
 from penstock.queues.receipts import ReceiptSigner
 from penstock.testing.runtime import SimulatedRuntime
-from sim.world import ROOMY, FaultyStore, World, name_of
+from support.world import ROOMY, FaultyStore, World, name_of
 
 SHARDS = 3
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from e2e.waiting import until
+from support.waiting import until
 
 PATIENCE_S = 60.0
 

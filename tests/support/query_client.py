@@ -51,7 +51,7 @@ _MAPS = {
 
 
 def query_model() -> dict[str, Any]:
-    model = copy.deepcopy(Loader().load_service_model("sqs", "service-2"))
+    model: dict[str, Any] = copy.deepcopy(Loader().load_service_model("sqs", "service-2"))
     model["metadata"].update(protocol="query", protocols=["query"], xmlNamespace=NAMESPACE)
     for name, operation in model["operations"].items():
         if "output" in operation:

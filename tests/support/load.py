@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from crash.ledger import Ledger, Ordered
+from support.ledger import Ledger, Ordered
 
 HIDDEN_S = 2
 CRASH_S = 0.3  # less than a crash and a restart take
@@ -26,7 +26,7 @@ class Broken(Exception):
 class Refused(Exception):
     """The server said no."""
 
-    def __init__(self, status: int, answer: dict[str, Any]) -> None:
+    def __init__(self, status: int, answer: Any) -> None:
         super().__init__(f"{status} {answer}")
         self.status = status
         self.answer = answer

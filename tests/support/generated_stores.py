@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
+from penstock.broker.bulk_tasks import BULK_TASKS, TASK_FILTERS, BulkTaskRecord, TaskFilter, TaskStatus
 from penstock.broker.catalogue import COOLDOWNS, QUEUES, Cooldown
 from penstock.broker.failures import FAILURES, FailureReport, MessageFailures
 from penstock.broker.metric_log import (
@@ -21,7 +21,7 @@ from penstock.broker.metric_log import (
     read_gathered,
     read_log,
 )
-from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
+from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS, MoveStatus, MoveTargets, MoveTaskRecord
 from penstock.broker.number_times import NUMBER_NOTES, NumberNotes
 from penstock.broker.operations import Operation
 from penstock.errors import StoreError, StoreUnknown
@@ -112,8 +112,12 @@ class ShardFiller:
         changes.records[COOLDOWNS.name, key] = COOLDOWNS.encode(Cooldown(NOW_MS + 60_000))
         task = self._task(queues[0].name)
         changes.records[MOVE_TASKS.name, task.id] = MOVE_TASKS.encode(task)
+        targets = MoveTargets(queues[0].name, frozenset(queue.name for queue in queues))
+        changes.records[MOVE_TARGETS.name, task.id] = MOVE_TARGETS.encode(targets)
         bulk = self._bulk_task(queues[0].name)
         changes.records[BULK_TASKS.name, bulk.id] = BULK_TASKS.encode(bulk)
+        whole = TaskFilter(queues[0].name, MessageFilter(body=200 * "x"))
+        changes.records[TASK_FILTERS.name, bulk.id] = TASK_FILTERS.encode(whole)
         self._purge(changes, queues[0])
         self._add_metrics(changes, queues)
         self._append(changes)

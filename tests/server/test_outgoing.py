@@ -1,0 +1,277 @@
+"""Requests that the server makes: what is read of an answer, how long it may take, whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.http.exchange import TlsContexts
+from penstock.promise import outcome, start
+from penstock.server.fair_share import FairShare
+from penstock.server.outgoing import OutgoingFailed, OutgoingHttp, OutgoingUrl
+from support.certificates import write_certificate
+from support.harness import run
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+TINY_S = 0.05
+
+
+class Answering:
+    """A server on a loopback port that gives one answer to every request, and notes the requests."""
+
+    def __init__(self, answer: bytes = OK, *, drips: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        """``drips``: it gives a byte in each turn of the loop, for ever."""
+        self.answer = answer
+        self.requests: list[bytes] = []
+        self.called = asyncio.Event()
+        self._drips = drips
+        self._tls = tls
+
+    async def __aenter__(self) -> Answering:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")
+            )
+            self.requests.append(head + await reader.readexactly(length))
+            self.called.set()
+            writer.write(self.answer)
+            while self._drips and not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0)
+            await reader.read()  # until the client closes it
+        writer.close()
+
+
+def url_of(text: str) -> OutgoingUrl:
+    url = OutgoingUrl.parse(text)
+    assert url is not None
+    return url
+
+
+async def post(http: OutgoingHttp, text: str, **more: Any) -> Any:
+    """As a handler awaits it, without a task of its own."""
+    return await outcome(start(http.post("000000000000", url_of(text), b"{}", "application/json", **more)))
+
+
+def test_a_request_and_the_head_of_its_answer() -> None:
+    async def scene() -> None:
+        async with Answering() as server:
+            answer = await post(OutgoingHttp(), f"{server.url}/a/b?c=d")
+            assert (answer.status, answer.body) == (200, b"")
+            head, _, body = server.requests[0].partition(b"\r\n\r\n")
+            assert head.startswith(b"POST /a/b?c=d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % server.port)
+            assert b"\r\nContent-Type: application/json" in head and body == b"{}"
+            assert (await post(OutgoingHttp(), server.url, answer_bytes_max=2)).body == b"ok"
+            with pytest.raises(OutgoingFailed, match="more than 1 bytes"):
+                await post(OutgoingHttp(), server.url, answer_bytes_max=1)
+
+    run(scene)
+
+
+def test_whoever_answers_slowly_is_left_after_the_time_limit() -> None:
+    """Byte after byte: before its answer, in its head, and in a body that is asked for."""
+    cases = {
+        b"": "no HTTP server",
+        b"HTTP/1.1 200 ": "0.05 seconds|head of the answer",
+        b"HTTP/1.1 200 OK\r\nA: ": "0.05 seconds|head of the answer",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n": "0.05 seconds|more than 1000",
+    }
+
+    async def scene() -> None:
+        for answer, reason in cases.items():
+            async with Answering(answer, drips=True) as server:
+                with pytest.raises(OutgoingFailed, match=reason):
+                    await post(OutgoingHttp(TINY_S), server.url, answer_bytes_max=1000)
+        async with Answering(b"") as silent:
+            with pytest.raises(OutgoingFailed, match="no answer within"):
+                await post(OutgoingHttp(TINY_S), silent.url)
+
+    run(scene)
+
+
+def test_a_body_that_drips_for_ever_is_not_read() -> None:
+    async def scene() -> None:
+        async with Answering(b"HTTP/1.1 202 OK\r\n\r\n", drips=True) as server:
+            assert (await post(OutgoingHttp(), server.url)).status == 202
+
+    run(scene)
+
+
+def test_what_is_no_answer() -> None:
+    async def scene() -> None:
+        for answer, reason in {
+            b"220 mail.example.com ESMTP\r\n": "no HTTP server",
+            b"HTTP/1.1 200 OK\r\nA: " + 70_000 * b"x": "more than 65536 bytes",
+        }.items():
+            async with Answering(answer) as server:
+                with pytest.raises(OutgoingFailed, match=reason):
+                    await post(OutgoingHttp(), server.url)
+        async with Answering(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\n\r\n") as server:
+            assert (await post(OutgoingHttp(), server.url)).status == 204
+
+    run(scene)
+
+
+def test_a_name_is_looked_up_once_and_the_connection_goes_to_what_was_found() -> None:
+    """A second lookup could give another address than the one that was checked."""
+    asked: list[str] = []
+
+    async def scene() -> None:
+        async with Answering() as server:
+
+            async def resolve(host: str, port: int) -> list[str]:
+                asked.append(host)
+                return ["169.254.169.254", "127.0.0.1"] if len(asked) == 1 else ["127.0.0.9"]
+
+            http = OutgoingHttp(resolve=resolve)
+            assert (await post(http, f"http://hooks.example.com:{server.port}/")).status == 200
+            assert asked == ["hooks.example.com"]
+            assert b"\r\nHost: hooks.example.com:" in server.requests[0]
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "224.0.0.1", "0.0.0.0", "::"]
+)
+def test_names_never_lead_to_addresses_of_no_host(address: str) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return [address]
+
+    async def scene() -> None:
+        with pytest.raises(OutgoingFailed, match="no address"):
+            await post(OutgoingHttp(resolve=resolve), "http://hooks.example.com/")
+
+    run(scene)
+
+
+def test_a_name_that_cannot_be_looked_up() -> None:
+    async def nothing(host: str, port: int) -> list[str]:
+        return []
+
+    async def never(host: str, port: int) -> list[str]:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def scene() -> None:
+        with pytest.raises(OutgoingFailed, match="no address"):
+            await post(OutgoingHttp(resolve=nothing), "http://hooks.example.com/")
+        with pytest.raises(OutgoingFailed, match="no answer within"):
+            await post(OutgoingHttp(TINY_S, never), "http://hooks.example.com/")
+        with pytest.raises(OutgoingFailed):
+            await post(OutgoingHttp(), f"http://{'a' * 64}.invalid/")
+
+    run(scene)
+
+
+def test_tls_checks_the_name_and_not_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = write_certificate(tmp_path)
+    trusting = files.trusting()
+    monkeypatch.setattr(TlsContexts, "of", lambda self, address: trusting)
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async def scene() -> None:
+        async with Answering(tls=files.context()) as server:
+            http = OutgoingHttp(resolve=resolve)
+            assert (await post(http, f"https://localhost:{server.port}/")).status == 200
+            with pytest.raises(OutgoingFailed, match="certificate"):
+                await post(http, f"https://other.example.com:{server.port}/")
+
+    run(scene)
+
+
+def test_a_close_ends_what_is_under_way_at_once() -> None:
+    async def scene() -> None:
+        async with Answering(b"") as server:
+            http = OutgoingHttp()
+            calls = [start(http.post(str(n % 3), url_of(server.url), b"", "text/plain")) for n in range(40)]
+            await server.called.wait()
+            http.close()
+            for call in calls:
+                with pytest.raises(OutgoingFailed, match="the server stops"):
+                    await outcome(call)
+            with pytest.raises(OutgoingFailed, match="the server stops"):
+                await post(http, server.url)
+        assert [task for task in asyncio.all_tasks() if "_exchange" in repr(task)] == []
+
+    run(scene)
+
+
+def test_accounts_share_what_runs_at_a_time() -> None:
+    """However many of one account hang, it has its share only, and another account is the next one."""
+
+    async def scene() -> None:
+        share, running, ending = FairShare(6, 4), Counter[str](), asyncio.Event()
+
+        async def work(account: str, until: asyncio.Event) -> None:
+            async with share.turn(account):
+                running[account] += 1
+                await until.wait()
+                running[account] -= 1
+
+        first = asyncio.Event()
+        tasks = [asyncio.create_task(work("greedy", first if n == 0 else ending)) for n in range(20)]
+        tasks += [asyncio.create_task(work(f"other-{n}", ending)) for n in range(2)]
+        await _turns()
+        assert running == {"greedy": 4, "other-0": 1, "other-1": 1}
+        late = asyncio.create_task(work("late", ending))
+        cancelled = asyncio.create_task(work("impatient", ending))
+        await _turns()
+        assert "late" not in running
+        cancelled.cancel()
+        first.set()
+        await _turns()
+        assert +running == {"greedy": 3, "other-0": 1, "other-1": 1, "late": 1}
+        tasks[1].cancel()
+        await _turns()
+        assert share._running.total() == 6, "whoever is cancelled makes room"
+        ending.set()
+        await asyncio.gather(*tasks, late, cancelled, return_exceptions=True)
+        assert not share._running and not share._waiting
+
+    run(scene)
+
+
+def test_more_accounts_than_turns_take_them_one_after_another() -> None:
+    async def scene() -> None:
+        share, served = FairShare(2, 1), Counter[str]()
+
+        async def work(account: str) -> None:
+            while True:
+                async with share.turn(account):
+                    served[account] += 1
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(work(f"account-{n % 5}")) for n in range(50)]
+        for _ in range(10):
+            await _turns()
+        assert len(served) == 5 and max(served.values()) <= min(served.values()) + 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not share._running
+
+    run(scene)
+
+
+async def _turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
