@@ -42,6 +42,18 @@ def test_a_delayed_message_goes_too(queues: Queues) -> None:
     assert queues.bodies("q") == []
 
 
+def test_delayed_messages_that_only_the_store_has_go_too(queues: Queues) -> None:
+    queues.create("q", retention_ms=MINUTE)
+    for number in range(40):
+        queues.send("q", str(number), delay_ms=15 * MINUTE)
+    assert queues.counts("q") == (0, 0, 40)
+    queues.advance(MINUTE)
+    assert queues.bodies("q") == []
+    assert queues.counts("q") == (0, 0, 0)
+    queues.send("q", "later", delay_ms=SECOND)
+    assert queues.counts("q") == (0, 0, 1)
+
+
 @KINDS
 def test_a_message_that_comes_back_is_as_old_as_it_was(queues: Queues, queue: str) -> None:
     queues.create(queue, retention_ms=MINUTE)
