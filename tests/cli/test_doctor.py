@@ -184,6 +184,8 @@ def test_access_to_the_server() -> None:
         return [(finding.check, finding.severity) for finding in findings]
 
     assert checks("http://127.0.0.1:9324", True, True) == [("open-server", "hint")]
+    (finding,) = access_findings("http://127.0.0.1:9324", is_open=True, is_local=True)
+    assert finding.command == "penstock user add alice --policy administrator", "who may use the console, too"
     assert checks("https://mq.example.com", True, False) == [("open-server", "problem")]
     assert checks("http://mq.example.com", False, False) == [("no-tls", "warning")]
 

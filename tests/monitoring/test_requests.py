@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from monitoring.alarms import arn, put_alarm
 from monitoring.world import SPACE, MonitoringWorld
+from penstock.promise import start
 from penstock.services.cloudwatch.limits import UNITS
 from penstock.wire.service import Call, Response
 from support.http_requests import json_request
 from support.rows import every_row
+from support.texts import says
 
 NOW_S = 1_700_000_000
 VALIDATION = "ValidationError"
@@ -404,3 +407,25 @@ def test_metric_data_is_not_computed_for_a_client_that_is_gone(ask: Requests) ->
     ask.world.dispatcher.answer(request, call, responses.append)
     assert [(each.status, b"RequestCanceled" in each.body) for each in responses] == [(400, True)]
     assert ask("GetMetricData", **data(query())) == ("", "", 200)
+
+
+def test_metric_data_has_a_budget_of_time_and_a_line_of_limited_length(
+    ask: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = ask.world.broker.turns
+    monkeypatch.setattr(turns, "alone", partial(turns.alone, budget_s=0))
+    long = {"Id": "e1", "Expression": "YEAR(TIME_SERIES(1))", "Period": 60}
+    code, text, status = ask("GetMetricData", **data(long, query(), StartTime=NOW_S - 864_000))
+    assert (code, status) == (VALIDATION, 400)
+    says(text, "too long", "shorter time")
+    monkeypatch.undo()
+
+    async def while_another_computes() -> tuple[str, str, int]:
+        async with turns.alone(SPACE.account):
+            return ask("GetMetricData", **data(query()))
+
+    monkeypatch.setattr(turns, "alone", partial(turns.alone, waiting_max=0))
+    assert start(while_another_computes()).result() == ("Throttling", "Rate exceeded", 400)
+    assert ask("GetMetricData", **data(query())) == ("", "", 200), (
+        "nothing is left of those that were refused"
+    )

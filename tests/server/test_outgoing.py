@@ -215,6 +215,22 @@ def test_a_close_ends_what_is_under_way_at_once() -> None:
     run(scene)
 
 
+def test_an_account_whose_calls_hang_does_not_hold_up_another() -> None:
+    async def scene() -> None:
+        async with Answering(b"") as hanging, Answering() as quick:
+            http = OutgoingHttp()
+            calls = [start(http.post("1", url_of(hanging.url), b"", "text/plain")) for _ in range(100)]
+            await hanging.called.wait()
+            assert (await post(http, quick.url)).status == 200
+            assert not any(call.done for call in calls)
+            http.close()
+            for call in calls:
+                with pytest.raises(OutgoingFailed):
+                    await outcome(call)
+
+    run(scene)
+
+
 def test_accounts_share_what_runs_at_a_time() -> None:
     """However many of one account hang, it has its share only, and another account is the next one."""
 

@@ -492,6 +492,26 @@ def test_a_caller_has_one_rate_for_all_its_requests(accounts: Accounts, secured:
     run(scene)
 
 
+def test_a_request_that_computes_for_long_uses_up_the_rate() -> None:
+    """Metric math over ten days of minutes takes far longer than 5 ms for each request of the burst."""
+    now_s = int(time.time())
+    queries = [{"Id": f"e{n}", "Expression": "YEAR(TIME_SERIES(1))", "Period": 60} for n in range(30)]
+    asked = {"StartTime": now_s - 864_000, "EndTime": now_s, "MetricDataQueries": queries}
+    heavy = post("GraniteServiceVersion20100801.GetMetricData", json.dumps(asked).encode())
+    light = post("AmazonSQS.ListQueues", b"{}")
+
+    async def scene() -> None:
+        config = Config(memory=True, requests_per_second=10, requests_burst=5)
+        async with serving(config) as server:
+            assert [(await server.ask(light)).status for _ in range(3)] == [200] * 3
+            answer = await server.ask(heavy)
+            assert answer.status == 200, answer.body
+            refused = await server.ask(light)
+            assert (refused.status, b"Throttl" in refused.body) == (403, True)
+
+    run(scene)
+
+
 def test_reencryption_stops_before_the_store_is_closed(
     secured: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
