@@ -463,6 +463,44 @@ def test_a_stop_waits_for_running_calls() -> None:
     run(test)
 
 
+def test_a_call_that_crosses_a_stop_was_certainly_not_carried_out() -> None:
+    """It can be sent to another node then, so that no request fails because a node stops."""
+
+    async def test() -> None:
+        async with linked() as ends:
+            await outcome(ends.call("echo"))
+            crossing = []
+
+            def call_again(last: int = 0) -> None:
+                crossing.append(ends.call("echo"))
+                if last < 20:
+                    asyncio.get_running_loop().call_soon(call_again, last + 1)
+
+            call_again()
+            await ends.there.close(0)
+            await until(lambda: len(crossing) > 20 and all(each.done for each in crossing))
+            refused = [each for each in crossing if each.failed]
+            assert refused, "some came too late"
+            for each in refused:
+                with pytest.raises(NotSent):
+                    each.result()
+
+    run(test)
+
+
+def test_a_running_call_whose_time_is_over_is_lost() -> None:
+    async def test() -> None:
+        async with linked() as ends:
+            running = ends.call("keep")
+            await ends.arrival(1)
+            await ends.there.close(0)
+            with pytest.raises(Unreachable, match="may or may not") as caught:
+                await outcome(running)
+            assert not isinstance(caught.value, NotSent)
+
+    run(test)
+
+
 def test_repeated_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.cluster")
 

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.cluster.frames import (
     ErrorFrame,
     Frame,
     FrameError,
+    GoAwayFrame,
     Payloads,
     PieceFrame,
     PingFrame,
@@ -31,6 +33,7 @@ from penstock.promise import run
 
 log = logging.getLogger("penstock.cluster")
 
+_STOPS = "this process stops"
 _TEXT_MAX = 512  # of an error
 _RETURNABLE_BYTES_MAX = 32 * 1024 * 1024
 _SMALL_CALL_BYTES = 4096  # so many bytes of every client that may wait can be kept by the one who called
@@ -38,6 +41,7 @@ _SOCKET_PATH_BYTES_MAX = 107  # Linux
 _LOG_REFUSED_S = 60.0
 _BACKLOG = 128
 _ACCEPT_PAUSE_S = 1.0
+_CLOSE_S = 1.0  # until connections are closed whose other side does not close them
 
 
 class IncomingCall:
@@ -99,6 +103,8 @@ class IncomingLink:
         self.running: dict[int, IncomingCall] = {}
         self._payloads = Payloads(limits.unfinished_bytes_max)
         self._large: list[int] = []  # calls since the last tick
+        self._last_id = 0  # of the calls that were carried out
+        self._goes_away = False
         # Answers of the last one to two ticks whose messages can be returned, with their size: a client may have
         # disconnected while its answer was on the way.
         self._returnable: dict[int, tuple[Callable[[], None], int]] = {}
@@ -147,6 +153,13 @@ class IncomingLink:
         self.channel.send(ErrorFrame(number, type(error).__name__, arguments), _TEXT_MAX)
         self._listener.answered()
 
+    def go_away(self) -> None:
+        """Carry out no more calls, and say which was the last one. Then the other side closes the connection."""
+        if not self._goes_away:
+            self._goes_away = True
+            self.channel.send(GoAwayFrame(self._last_id))
+            self.channel.flush()
+
     def tick(self) -> None:
         self._returnable_bytes -= sum([size for _, size in self._returnable_before.values()])
         self._returnable_before, self._returnable = self._returnable, {}
@@ -187,6 +200,9 @@ class IncomingLink:
         self._listener.answered()
 
     def _start(self, frame: CallFrame) -> None:
+        if self._goes_away:
+            return  # it was on its way, and its caller learns that it was not carried out
+        self._last_id = frame.id
         if frame.id in self.running:
             raise FrameError("two calls with one number")
         payload = self._payloads.whole(frame)
@@ -226,6 +242,7 @@ class LinkListener:
         self._links: dict[IncomingLink, None] = {}  # the oldest first
         self._ticker: asyncio.TimerHandle | None = None
         self._idle: asyncio.Event | None = None
+        self._all_closed: asyncio.Event | None = None
         self._log_refused_at = 0.0
 
     def handle(self, kind: str, handler: Callable[[bytes], Coroutine[Any, Any, bytes]]) -> None:
@@ -254,7 +271,10 @@ class LinkListener:
         return address
 
     async def close(self, grace_s: float) -> None:
-        """Accept nothing new, wait for running calls at most for ``grace_s``, then close every connection."""
+        """Accept nothing new, wait for running calls at most for ``grace_s``, then close every connection.
+
+        A call that arrives meanwhile is answered, or its caller learns that it was not carried out: closing a
+        connection at once would leave the caller in doubt."""
         for listening in self._sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
@@ -271,9 +291,15 @@ class LinkListener:
             self._ticker = None
         for link in list(self._links):
             if link.is_open:
-                link.channel.finish()
+                link.go_away()
             else:
-                self.cut_off(link, "this process stops")
+                self.cut_off(link, _STOPS)
+        if self._links:
+            self._all_closed = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), _CLOSE_S)
+        for link in list(self._links):
+            link.channel.finish()
 
     # Called by the links.
 
@@ -283,6 +309,8 @@ class LinkListener:
 
     def ended(self, link: IncomingLink, reason: str) -> None:
         self._links.pop(link, None)
+        if self._all_closed is not None and not self._links:
+            self._all_closed.set()
         now = asyncio.get_running_loop().time()
         if not link.is_open and now >= self._log_refused_at:
             self._log_refused_at = now + _LOG_REFUSED_S

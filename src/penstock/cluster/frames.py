@@ -93,8 +93,14 @@ class TakenFrame(msgspec.Struct, array_like=True, tag=10):
     id: int
 
 
+class GoAwayFrame(msgspec.Struct, array_like=True, tag=11):
+    """The side that accepted stops: no call after this one is carried out, whenever it was sent."""
+
+    last_id: int
+
+
 HandshakeFrame = HelloFrame | ChallengeFrame | ProofFrame
-Frame = CallFrame | AnswerFrame | ErrorFrame | PieceFrame | CancelFrame | PingFrame | TakenFrame
+Frame = CallFrame | AnswerFrame | ErrorFrame | PieceFrame | CancelFrame | PingFrame | TakenFrame | GoAwayFrame
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_handshake = msgspec.msgpack.Decoder(HandshakeFrame).decode

@@ -26,6 +26,7 @@ from penstock.cluster.frames import (
     ErrorFrame,
     Frame,
     FrameError,
+    GoAwayFrame,
     Payloads,
     PieceFrame,
     PingFrame,
@@ -201,8 +202,18 @@ class Link:
                     self._taken(frame.id)
                 case PingFrame():
                     pass
+                case GoAwayFrame():
+                    self._go(frame.last_id)
+                    return
                 case _:
                     raise FrameError("a frame that only the side that connected may send")
+
+    def _go(self, last_id: int) -> None:
+        """The other side stops: what it has not carried out can be sent elsewhere."""
+        assert self._channel is not None
+        for number in [each for each in self._calls if each > last_id]:
+            self._take(number).done(None, NotSent("The node that owns this queue stops."))
+        self._channel.close(CLOSED_THERE)
 
     def closed(self, reason: str) -> None:
         if self._channel is None and self._shaking_hands is None:

@@ -265,8 +265,11 @@ class Membership:
         except StoreError as error:
             log.warning("the shards cannot be handed over before the stop: %s", error)
 
-    async def leave(self, within_s: float) -> None:
-        """Close what is left and leave the cluster; others take the shards at once."""
+    async def leave(
+        self, within_s: float, before: Callable[[], Coroutine[Any, Any, None]] | None = None
+    ) -> None:
+        """Close what is left and leave the cluster; others take the shards at once. ``before`` is awaited when all
+        shards are closed, before the others see that the node is gone."""
         self._is_leaving = True
         self._look.set()
         if self._runs is not None:
@@ -281,6 +284,8 @@ class Membership:
                 log.warning("%d shards were not closed in time", len(unfinished))
         if self._lapse_timer is not None:
             self._lapse_timer.cancel()
+        if before is not None:
+            await before()
         try:
             await self._call(partial(self._leases.leave, self.id))
         except StoreError as error:

@@ -63,7 +63,11 @@ class ClusterLinks:
             ) from None
         self.peers.start()
 
-    async def close(self) -> None:
+    async def stop_serving(self) -> None:
+        """Answer the calls of others that are under way, and no further ones."""
         self.forwarder.stopping = True
         await self.listener.close(_LAST_CALLS_S)
+
+    async def close(self) -> None:
+        await self.stop_serving()
         self.peers.close()

@@ -114,9 +114,11 @@ class ClusterNode:
         )
 
     async def leave(self, within_s: float) -> None:
-        await self.membership.leave(within_s)
-        if self._links is not None:
-            await self._links.close()
+        links = self._links
+        # Others cut the connections to a node that has left: it answers what they have asked for before that.
+        await self.membership.leave(within_s, None if links is None else links.stop_serving)
+        if links is not None:
+            await links.close()
 
     def close(self) -> None:
         self._leases.abort()
