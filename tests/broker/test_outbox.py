@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence, Set
-from typing import get_args
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
+from penstock.broker.delivery import Refusal
+from penstock.broker.handover import Cause, QueueTarget
 from penstock.broker.move_tasks import MoveFailure
-from penstock.broker.outbox import LOG_KIND, OUTBOX
+from penstock.broker.outbox import (
+    ARRIVAL_MS_MAX,
+    LOG_KIND,
+    OUTBOX,
+    Outbox,
+    decode_departure,
+    encode_departure,
+)
 from penstock.broker.waiting import Ask
 from penstock.errors import KeyDisabled, SourceNotDeadLetterQueue, StoreAway, StoreUnknown
 from penstock.limits import HOUR, MINUTE
+from penstock.names import QueueName
+from penstock.queues.messages import Outgoing
 from penstock.store.changes import Changes
 from penstock.store.port import LAST, JournalEnd, Mark
 from support.cluster import Cluster, Fault
-from support.world import SECOND, UNMETERED, Caller, name_of
+from support.world import ROOMY, SECOND, UNMETERED, Caller, name_of
 
 KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
@@ -379,11 +391,10 @@ def test_a_refusal_is_remembered_until_the_message_is_back(cluster: Cluster) -> 
     node.drain(queues.work)
     dead.drop(queues.dead)
     cluster.advance(MINUTE)
-    outbox = node.broker.partition(0).outbox
-    assert outbox is not None
+    (outbox,) = [part for part in node.broker.partition(0).parts if isinstance(part, Outbox)]
     outbox.remote.note(name_of(queues.dead), exists=True)  # what was known before it was deleted
     cluster.network.faults.append("answer lost")
-    assert node.drain(queues.work) == []
+    assert not node.poll(queues.work, wait_ms=0).done
     assert (queues.on_the_way(), cluster.network.faults) == (2, deque())
     dead.create(queues.dead)
     cluster.advance(10 * SECOND)
@@ -452,3 +463,185 @@ def test_a_crash_at_every_step(victim: int) -> None:
             assert queues.bodies(doomed) == ["refused"], step
         step += 1
     assert step > 20
+
+
+# -- where a dead letter is when the answer leaves -----------------------------------------------------------
+
+
+@KINDS
+def test_a_dead_letter_has_arrived_when_the_answer_leaves(cluster: Cluster, kind: str) -> None:
+    queues = Queues(cluster, kind)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    node.receive(queues.work)
+    cluster.advance(SECOND)
+    poll = node.begin_poll(queues.work)
+    while not poll.done:
+        assert cluster.step()
+    assert poll.answer.result() == []
+    assert len(dead.stored(queues.dead)) == 1
+
+
+def test_it_has_arrived_when_a_receive_with_other_messages_answers(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    node.receive(queues.work)
+    node.send(queues.work, "young")
+    cluster.advance(SECOND)
+    poll = node.begin_poll(queues.work)
+    while not poll.done:
+        assert cluster.step()
+    assert [message.content.body for message in poll.answer.result()] == ["young"]
+    assert len(dead.stored(queues.dead)) == 1
+
+
+def test_it_takes_two_commits(cluster: Cluster) -> None:
+    """The one that takes it out of its queue, and the one that adds it to the other: nothing is read in between."""
+    queues = Queues(cluster)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    node.receive(queues.work)
+    cluster.advance(SECOND)
+    node.receive(queues.work)  # the first one: the route learns that its log is empty
+    queues.send(1)
+    node.receive(queues.work)
+    cluster.advance(SECOND)
+    shards = [each.broker.partition(each.index).shard for each in (node, dead)]
+    before = [shard.commits for shard in shards]
+    logs_read = node.store.logs_read
+    poll = node.begin_poll(queues.work)
+    while not poll.done:
+        assert cluster.step()
+    assert [shard.commits for shard in shards] == [before[0] + 1, before[1] + 1]
+    assert node.store.logs_read == logs_read
+
+
+def test_a_receive_waits_a_second_for_a_shard_that_cannot_be_reached(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(2)
+    node = cluster.node(queues.work)
+    node.receive(queues.work)
+    cluster.advance(SECOND)
+    cluster.network.cut.add(1)
+    poll = node.poll(queues.work, wait_ms=0)
+    cluster.advance(ARRIVAL_MS_MAX - 1)
+    assert not poll.done
+    cluster.advance(1)
+    assert poll.answer.result() == []
+    assert node.poll(queues.work, wait_ms=0).done, "a receive that moves nothing does not wait"
+
+
+def test_the_receiver_who_gives_a_message_up_finds_it_in_the_other_queue(cluster: Cluster) -> None:
+    queues = Queues(cluster)
+    queues.send(1)
+    node, dead = cluster.node(queues.work), cluster.node(queues.dead)
+    (message,) = node.receive(queues.work)
+    (row,) = node.stored(queues.work)
+    given_up = node.start(node.queue(queues.work).dead_letter(message.handle, row.seq))
+    while not given_up.done:
+        assert cluster.step()
+    assert len(dead.stored(queues.dead)) == 1
+
+
+# -- messages of services ------------------------------------------------------------------------------------
+
+
+def deliver(cluster: Cluster, targets: list[str], body: str = "news", **more: Any) -> list[Refusal]:
+    """From shard 0. Returns the refusals of queues of that shard."""
+    delivery, refused = cluster.nodes[0].broker.partition(0).delivery, list[Refusal]()
+    message = Outgoing(body=body, sender="a service", size=len(body), **more)
+    cluster.nodes[0].do(
+        delivery.deliver(
+            message, [QueueTarget(name_of(each), each) for each in targets], "toy", "the toy", refused.extend
+        )
+    )
+    cluster.run()
+    return refused
+
+
+def test_one_message_for_queues_of_all_shards(cluster: Cluster) -> None:
+    targets = [cluster.name(f"target-{i}-", shard) for shard in range(3) for i in range(4)]
+    for target in targets:
+        cluster.node(target).create(target)
+    before = len(cluster.nodes[0].store.appended)
+    assert deliver(cluster, targets) == []
+    for target in targets:
+        node = cluster.node(target)
+        (message,) = node.receive(target)
+        assert (message.content.body, message.content.sender) == ("news", "a service")
+        assert node.queue(target).metrics.sent == 1
+    ids = {message.content.id for target in targets for message in cluster.node(target).receive(target)}
+    assert "" not in ids
+    # One row for each queue of this shard, and one for each other shard.
+    appended = cluster.nodes[0].store.appended[before:]
+    assert sum(len(changes.added) for changes in appended) == 4 + 2
+
+
+def test_a_large_message_for_many_queues_arrives_in_commits_of_bounded_size(cluster: Cluster) -> None:
+    targets = [cluster.name(f"target-{i}-", 1) for i in range(40)]
+    for target in targets:
+        cluster.node(target).create(target)
+    body = "x" * 250_000
+    deliver(cluster, targets, body)
+    assert all(cluster.node(target).counts(target) == (1, 0, 0) for target in targets)
+    assert max(changes.bytes for changes in cluster.nodes[1].store.appended) <= 5 * 1024 * 1024
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
+
+
+def test_deduplication_is_the_same_in_every_shard(cluster: Cluster) -> None:
+    targets = [cluster.name("target", shard, ".fifo") for shard in range(3)]
+    for target in targets:
+        cluster.node(target).create(target)
+    deliver(cluster, targets, "first", group="g", dedup_id="same")
+    deliver(cluster, targets, "again", group="g", dedup_id="same")
+    for target in targets:
+        node = cluster.node(target)
+        assert node.bodies(target) == ["first"]
+        assert (node.queue(target).metrics.sent, node.queue(target).metrics.duplicates) == (1, 1)
+
+
+def test_a_service_is_asked_about_refused_messages(cluster: Cluster) -> None:
+    refused: list[Refusal] = []
+    cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+    good, gone = cluster.name("good", 1), cluster.name("gone", 1)
+    fifo, gone_here = cluster.name("fifo", 2, ".fifo"), cluster.name("gone", 0)
+    for target in (good, fifo):
+        cluster.node(target).create(target)
+    here = deliver(cluster, [good, gone, fifo, gone_here])
+    assert [(each.target.token, each.reason) for each in here] == [(gone_here, "QueueMissing")]
+    found = sorted((each.target.token, each.reason, each.message.body) for each in refused)
+    assert found == [(fifo, "NotPossible", "news"), (gone, "QueueMissing", "news")]
+    assert cluster.node(good).bodies(good) == ["news"]
+    assert cluster.nodes[0].store.usage(OUTBOX) == {}
+
+
+def test_the_quota_of_the_account_of_a_queue_holds_in_every_shard() -> None:
+    limits = msgspec.structs.replace(ROOMY, quota_messages=1)
+    with Cluster(limits=limits) as cluster:
+        refused: list[Refusal] = []
+        cluster.nodes[0].broker.partition(0).delivery.on_refused("toy", refused.append)
+        target = cluster.name("target", 1)
+        cluster.node(target).create(target)
+        deliver(cluster, [target])
+        deliver(cluster, [target], "too much")
+        assert [(each.reason, each.message.body) for each in refused] == [("QuotaReached", "too much")]
+        assert cluster.node(target).counts(target) == (1, 0, 0)
+
+
+def test_a_departure_of_an_earlier_release_is_understood() -> None:
+    work, dead = QueueName("1", "r", "work"), QueueName("1", "r", "dead")
+    encode = msgspec.msgpack.encode
+    forms = {
+        (7, 1, work, dead): Cause.DEAD_LETTER,
+        (7, 1, work, dead, "task"): Cause.REDRIVE,
+        (7, 1, work, dead, "task", "move"): Cause.MOVE,
+        (7, 1, work, dead, None, "dead-letter"): Cause.DEAD_LETTER,
+    }
+    for form, cause in forms.items():
+        departure = decode_departure(encode(form))
+        assert (departure.seq, departure.cause, departure.queue) == (7, cause, 1)
+        assert (departure.targets, departure.leaving) == ((QueueTarget(dead),), work)
+        assert decode_departure(encode_departure(departure)) == departure
+    copy = decode_departure(encode((7, OUTBOX, work, dead, None, "copy")))
+    assert (copy.cause, copy.queue, copy.leaving) == (Cause.COPY, OUTBOX, None)

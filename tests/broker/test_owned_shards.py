@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.broker.broker import Broker
+from penstock.broker.handover import Handover
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.other_shards import CountQuestion, Handover, NamesQuestion, SourcesQuestion
+from penstock.broker.other_shards import CountQuestion, NamesQuestion, SourcesQuestion
 from penstock.errors import (
     HandleInvalid,
     NotOwned,

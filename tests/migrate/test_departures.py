@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from penstock.broker.bulk_tasks import BULK_TASKS, BulkTaskRecord, TaskStatus
 from penstock.broker.catalogue import QUEUES
+from penstock.broker.handover import Cause, QueueTarget, Taken
 from penstock.broker.inbox import INBOXES
 from penstock.broker.move_tasks import MOVE_TASKS, MoveStatus, MoveTaskRecord
 from penstock.broker.operations import Operation
-from penstock.broker.other_shards import Taken
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Departure, encode_departure
 from penstock.migrate.stores.migration import Migration
 from penstock.migrate.stores.opened import opened
@@ -58,13 +58,14 @@ def site(taken: Taken | None, *, source_exists: bool = True, purged_to: int = 0)
         leaving.add_row(row(13, 1))
     for i, seq in enumerate((10, 11, 12)):
         leaving.add_row(row(seq, OUTBOX))
-        departure = Departure(seq, 1, SOURCE, TARGET, "task" if seq == 11 else None)
+        cause, task = (Cause.REDRIVE, "task") if seq == 11 else (Cause.DEAD_LETTER, None)
+        departure = Departure(seq, cause, (QueueTarget(TARGET),), SOURCE.name, 1, SOURCE, task)
         leaving.logs.append(LogRow(LOG_KIND, "1", 20 + i, encode_departure(departure)))
-    task = MoveTaskRecord(
+    move = MoveTaskRecord(
         id="task", source=SOURCE, destination=TARGET, rate=None, status=MoveStatus.RUNNING, started_ms=1, to_move=9,
         moved=5,
     )  # fmt: skip
-    leaving.records[MOVE_TASKS.name, "task"] = MOVE_TASKS.encode(task)
+    leaving.records[MOVE_TASKS.name, "task"] = MOVE_TASKS.encode(move)
     site.stores[0].append(leaving, Mark(30, NOW_MS, NOW_MS))
     arriving.records[QUEUES.name, "1"] = QUEUES.encode(queue(1, TARGET))
     if taken is not None:

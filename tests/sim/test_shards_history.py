@@ -7,6 +7,7 @@ one queue when everything has come to rest, and messages of a FIFO group keep th
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -21,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from penstock.broker import outbox, partition
+from penstock.broker.handover import Handover, Taken, TargetRefusal
 from penstock.broker.inbox import Inbox
-from penstock.broker.other_shards import Handover, Taken
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Route
 from penstock.errors import PenstockError
 from penstock.limits import HOUR
@@ -280,11 +281,11 @@ class TestTinyFifoShardsHistory(TinyFifoShardsHistory.TestCase):  # type: ignore
 class HastyRoute(Route):
     """Truncates its log before the other shard has acknowledged."""
 
-    async def refused_of(self, page: list[Leaving]) -> list[Leaving]:
-        await super().forget(page, [])
-        return await super().refused_of(page)
+    async def refusals_of(self, page: list[Leaving]) -> dict[int, list[TargetRefusal]]:
+        await super().forget(page, {})
+        return await super().refusals_of(page)
 
-    async def forget(self, page: list[Leaving], refused: list[Leaving]) -> None:
+    async def forget(self, page: list[Leaving], refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """It was done before."""
 
 

@@ -11,24 +11,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from penstock.broker.broker import Broker
+from penstock.broker.handover import Handover, Taken
 from penstock.broker.other_shards import (
     CountQuestion,
-    Handover,
     NamesQuestion,
     OwnedShards,
     SourcesQuestion,
-    Taken,
     first_names,
 )
+from penstock.broker.outbox import ARRIVAL_MS_MAX
 from penstock.errors import PenstockError, Unreachable
 from penstock.limits import HOUR, Limits
 from penstock.names import QueueName, Space, shard_of
 from penstock.promise import Promise, start
+from penstock.queues.messages import Received
 from penstock.queues.settings import QueueRecord
 from support.world import ROOMY, World, name_of
 
@@ -191,6 +192,14 @@ class Node(World):
 
     def advance(self, ms: int) -> None:
         self.cluster.advance(ms)
+
+    def receive(self, short: str, count: int = 10, **more: Any) -> list[Received]:
+        """A short poll. It waits for a second if its dead letters do not arrive."""
+        poll = self.poll(short, count, **{"wait_ms": 0, **more})
+        if not poll.done:
+            self.cluster.advance(ARRIVAL_MS_MAX)
+        assert poll.done, "a short poll does not wait for longer"
+        return poll.answer.result()
 
     def crash(self) -> None:
         """Without running on: the others see a closed connection."""

@@ -25,6 +25,7 @@ from penstock.broker.encryption import KeyGuard
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.shard import Shard
+from penstock.broker.waiting import Ask
 from penstock.errors import PenstockError, StoreError, StoreFull
 from penstock.limits import DAY, MINUTE, SECOND, Limits
 from penstock.names import QueueName, Requester
@@ -32,7 +33,7 @@ from penstock.promise import Promise, start
 from penstock.queues.messages import Outgoing, Received, Sent
 from penstock.queues.receipts import MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueSettings, Redrive
-from penstock.store.changes import Changes, EntryRow
+from penstock.store.changes import Changes, EntryRow, LogRow
 from penstock.store.port import LAST, Mark, Selection, StoreStatus
 from penstock.store.sqlite.store import SqliteStore
 from penstock.testing.clock import ManualClock
@@ -84,6 +85,11 @@ class FaultyStore(SqliteStore):
         self.full = False
         self.reserve_left = True
         self.appended: list[Changes] = []
+        self.logs_read = 0
+
+    def log(self, kind: str, key: str, after: int, rows_max: int) -> list[LogRow]:
+        self.logs_read += 1
+        return super().log(kind, key, after, rows_max)
 
     def append(self, changes: Changes, mark: Mark) -> Set[int]:
         if self.refusals:
@@ -332,19 +338,29 @@ class World:
         requester: Requester | None = None,
     ) -> Poll:
         """Start a receive and run as far as it goes."""
-        caller = Caller()
-        asked = self.broker.receive(
-            self.queue(short),
-            caller,
-            count=count,
-            visibility_ms=visibility_ms,
+        poll = self.begin_poll(
+            short,
+            count,
             wait_ms=wait_ms,
+            visibility_ms=visibility_ms,
             attempt_id=attempt_id,
             requester=requester,
         )
-        poll = Poll(caller, self.start(asked))
         self.run()
         return poll
+
+    def begin_poll(
+        self,
+        short: str,
+        count: int = 10,
+        *,
+        wait_ms: int | None = 0,
+        visibility_ms: int | None = None,
+        attempt_id: str | None = None,
+        requester: Requester | None = None,
+    ) -> Poll:
+        caller, ask = Caller(), Ask(count, visibility_ms, attempt_id, requester)
+        return Poll(caller, self.start(self.queue(short).receive(ask, caller, wait_ms)))
 
     def receive(self, short: str, count: int = 10, **more: Any) -> list[Received]:
         """A short poll, unless ``wait_ms`` says otherwise."""

@@ -24,7 +24,7 @@ from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.move_tasks import MoveTaskRecord
 from penstock.broker.other_shards import TOTALS, A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
 from penstock.broker.outbox import PageSlots
-from penstock.broker.partition import Extension, Partition, Recovery, Shared
+from penstock.broker.partition import PartFactory, Partition, Recovery, Shared
 from penstock.broker.queue_series import QueueSeries, SeriesQuery
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.recording import SecondsMemory
@@ -95,7 +95,7 @@ class Broker:
         )  # fmt: skip
         self.questions: list[ShardQuestion[Any, Any]] = []
         """Of extensions: what other processes may ask about the shards of this one."""
-        self._extensions: list[Callable[[Partition], Extension]] = []
+        self._part_factories: list[PartFactory] = []
         self._partitions: dict[int, Partition] = {}
         self._closing: dict[int, Partition] = {}  # make their last changes durable
 
@@ -107,10 +107,10 @@ class Broker:
         self._others = others
         self._shared = self._shared._replace(others=others)
 
-    def extend(self, extension: Callable[[Partition], Extension]) -> None:
+    def extend(self, make: PartFactory) -> None:
         """Every shard gets this part more. Before the first shard is opened."""
         assert not self._partitions
-        self._extensions.append(extension)
+        self._part_factories.append(make)
 
     async def ask(
         self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
@@ -136,8 +136,7 @@ class Broker:
     def open_shard(self, shard: Shard) -> None:
         """Serve the queues of a shard, and begin the work on it that no request asks for."""
         assert shard.index not in self._partitions and shard.index < self.shards
-        partition = self._partitions[shard.index] = Partition(shard, self._shared)
-        partition.extensions = [extension(partition) for extension in self._extensions]
+        partition = self._partitions[shard.index] = Partition(shard, self._shared, self._part_factories)
         partition.start()
 
     async def close_shard(self, index: int) -> None:

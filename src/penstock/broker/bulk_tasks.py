@@ -17,11 +17,12 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.delivery import QueueDelivery
 from penstock.broker.editing import Editing
 from penstock.broker.inspection import Inspection, MessagePage
 from penstock.broker.live_queue import LiveQueue, Outcomes
 from penstock.broker.operations import Operation
-from penstock.broker.outbox import Outbox
+from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
@@ -126,19 +127,19 @@ class DryRun(NamedTuple):
     complete: bool  # False: there are more messages than were looked at
 
 
-class BulkTasks:
+class BulkTasks(Part):
     def __init__(
         self,
         shard: Shard,
         catalogue: Catalogue,
-        outbox: Outbox | None,
+        delivery: QueueDelivery,
         inspection: Inspection,
         editing: Editing,
     ) -> None:
-        """``outbox``: for queues of other shards; None: there are none."""
         self._shard = shard
         self._catalogue = catalogue
-        self._outbox = outbox
+        self._delivery = delivery
+        delivery.on_returned(self._returned)
         self._inspection = inspection
         self._editing = editing
         self._tasks = TaskRecords(shard, BULK_TASKS, TASK_FILTERS, _REMEMBERED_PER_QUEUE)
@@ -254,7 +255,7 @@ class BulkTasks:
     def queue_deleted(self, queue: LiveQueue) -> None:
         self._tasks.remove_all(queue.name)
 
-    def returned(self, task_id: str) -> None:
+    def _returned(self, task_id: str) -> None:
         """A message that the task sent to another shard is not there, because its target is gone."""
         task = self._tasks.get(task_id)
         if task is not None:
@@ -292,7 +293,7 @@ class BulkTasks:
             await shard.pause(SECOND)
             return
         if task.looked_through:
-            if self._outbox is not None and self._outbox.is_pending(task.outbox_position):
+            if self._delivery.is_pending(task.outbox_position):
                 await shard.pause(_ARRIVAL_PAUSE_MS)
             else:
                 self._end(task, queue, TaskStatus.COMPLETED)

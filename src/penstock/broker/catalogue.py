@@ -12,8 +12,6 @@ from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.limits import MINUTE
 from penstock.names import KeyUse, QueueName, Space
-from penstock.queues.messages import Entry
-from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import RecordKind
 from penstock.store.port import LAST
@@ -87,23 +85,6 @@ class Catalogue:
             and queue.settings.redrive.target == target
             and queue.name.name > after
         )
-
-    def deliver(self, to: QueueName, message: Entry, leaving: LiveQueue | None) -> None:
-        """The one way into a queue from another part of the broker, in the open commit: dead letters, moved messages.
-
-        ``leaving``: the queue that this very message leaves; None: it is a new message. Raises QueueMissing."""
-        queue = self.find(to)
-        changes = self._shard.changes
-        if leaving is None:
-            changes.add(queue.id, message)
-        else:
-            changes.move(leaving.id, queue.id, message)
-        self._shard.joining(queue).append(message)
-
-    def dead_letter(self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int) -> None:
-        """A message that was received too often leaves its queue for another one of this shard."""
-        letter = dead_letter(message, self._shard.next_number(), leaving.arn, leaving.settings, now_ms)
-        self.deliver(to, letter, leaving)
 
     def check_name_free(self, name: QueueName, now_ms: int) -> None:
         """SQS: the name of a deleted queue cannot be used for a minute. Raises QueueDeletedRecently."""

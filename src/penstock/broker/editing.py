@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.broker.delivery import QueueDelivery
 from penstock.broker.encryption import contents_or_errors
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue, Outcomes
@@ -26,7 +27,6 @@ from penstock.broker.operations import (
 )
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.broker.transfers import Transfers
 from penstock.errors import (
     ContentOutdated,
     MessageInFlight,
@@ -57,10 +57,12 @@ class Terms(NamedTuple):
 
 
 class Editing:
-    def __init__(self, shard: Shard, transfers: Transfers, quotas: Quotas, history: MessageHistory) -> None:
+    def __init__(
+        self, shard: Shard, delivery: QueueDelivery, quotas: Quotas, history: MessageHistory
+    ) -> None:
         self._shard = shard
-        self._transfers = transfers
-        self._operations = Operations(shard, transfers, quotas)
+        self._delivery = delivery
+        self._operations = Operations(shard, delivery, quotas)
         self._history = history
         self._last: Promise[None] | None = None  # done when the edit under way is
 
@@ -223,7 +225,7 @@ class Editing:
                 decide = partial(operations.delete, queue)
             else:
                 names = {destination_name(queue, row, operation, target) for row in found.rows.values()}
-                destinations = await self._transfers.find_all(name for name in names if name is not None)
+                destinations = await self._delivery.find_all(name for name in names if name is not None)
                 decide = partial(operations.send, queue, found, operation, target, destinations, terms.task)
             changes_queue = operation is not Operation.COPY
             return await self._decide(queue, seqs, found, decide, terms, changes_queue=changes_queue)

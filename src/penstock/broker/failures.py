@@ -9,15 +9,18 @@ Long texts are cut, each message keeps its last reports, and a shard the last on
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.broker.history import FAILED
-from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Commit, Shard
 from penstock.limits import DAY
 from penstock.names import Requester
 from penstock.store.changes import RecordKind
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
 
 REASON_MAX, WORKER_MAX, DETAIL_MAX = 256, 256, 2048  # characters
 REPORTS_PER_MESSAGE = 5

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.encryption import KeyGuard
+from penstock.broker.handover import NONE_LEFT
 from penstock.broker.history import (
     DEAD_LETTERED,
     DELETED,
@@ -49,46 +51,33 @@ from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.queues.standard import StandardQueue
 from penstock.store.port import Selection
 
+if TYPE_CHECKING:
+    from penstock.broker.delivery import QueueDelivery
+
 Outcomes = list[PenstockError | None]
 """Of many receipt handles, in their order; None where it was done."""
 
 _NOT_DELIVERED = "the response could not be delivered"
 
 
-class QueueContext:
+class QueueContext(NamedTuple):
     """What all live queues of a shard share."""
 
-    def __init__(
-        self,
-        shard: Shard,
-        tools: Tools,
-        receipts: ReceiptSigner,
-        keys: KeyGuard,
-        history: MessageHistory,
-        metering: Metering | None,
-    ) -> None:
-        """``metering``: None: no metrics are kept."""
-        self.shard = shard
-        self.tools = tools
-        self.receipts = receipts
-        self.keys = keys
-        self.history = history
-        self.metering = metering
-
-    dead_letter: Callable[[Entry, LiveQueue, QueueName, int], None]
-    """``dead_letter(message, leaving, to, now_ms)``: it leaves its queue for another, with the open commit."""
-
-    exists: Callable[[QueueName], bool]
-    """Can messages be sent to a queue of this name? Answers at once, also where another process would know better."""
-
+    shard: Shard
+    tools: Tools
+    receipts: ReceiptSigner
+    keys: KeyGuard
+    history: MessageHistory
+    metering: Metering | None  # None: no metrics are kept
+    delivery: QueueDelivery
     check_quota: Callable[[str, Sequence[Outgoing]], None] | None
-    """Raises if an account cannot send these messages; None: there are no quotas."""
+    """Raises QuotaReached if an account cannot send these messages; None: there are no quotas."""
 
 
 class LiveQueue:
     __slots__ = (
-        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "memory", "metrics", "name", "rules",
-        "settings", "waiting",
+        "_context", "_note", "_record", "_shard", "arn", "deleted", "id", "left", "memory", "metrics",
+        "name", "rules", "settings", "waiting",
     )  # fmt: skip
 
     def __init__(self, record: QueueRecord, context: QueueContext) -> None:
@@ -104,6 +93,7 @@ class LiveQueue:
             context.metering.add(self)
         # Called through local variables only: `self._note(…)` would be looked up by every call, without a cache.
         self._note = context.history.note if context.history.events_max else None
+        self.left = NONE_LEFT  # the last message that left it for another queue
         self.deleted = False
 
     @property
@@ -167,20 +157,42 @@ class LiveQueue:
     # -- sending ---------------------------------------------------------------------------------------------
 
     async def send(self, messages: list[Outgoing], requester: Requester | None = None) -> list[Sent]:
-        shard, context = self._shard, self._context
-        if self.settings.encryption_key is not None:
-            self.check_key()
-        if not self.memory.loaded:
-            await self.memory.load()
+        if not self.memory.loaded or self.settings.encryption_key is not None:
+            await self.prepare()
+        shard = self._shard
         shard.check_sends()
-        if context.check_quota is not None:
-            context.check_quota(self.name.account, messages)
-        clock = shard.clock
-        now_ms = clock.now_ms()
-        answers, entries = self.rules.send(messages, now_ms, clock.wall_ms(), shard.changes)
-        shard.joining(self).extend(entries)
+        now_ms = shard.clock.now_ms()
+        answers, entries = self.decide_send(messages, now_ms)
         # A duplicate changes nothing, but its answer rests on the first send's commit.
         await shard.settled(self)
+        self.count_sent(messages, answers, entries, now_ms, requester)
+        return answers
+
+    async def prepare(self) -> None:
+        """Wait until messages can be sent to this queue. Raises KeyUnavailable, QueueMissing or NotOwned."""
+        self.check_key()
+        await self.memory.load()
+
+    def decide_send(self, messages: list[Outgoing], now_ms: int) -> tuple[list[Sent], list[Entry]]:
+        """New messages join the queue with the open commit; duplicates do not. The queue has been prepared, and the
+        shard accepts sends. Raises QuotaReached or DedupFull: then nothing is decided."""
+        shard, check_quota = self._shard, self._context.check_quota
+        if check_quota is not None:
+            check_quota(self.name.account, messages)
+        answers, entries = self.rules.send(messages, now_ms, shard.clock.wall_ms(), shard.changes)
+        shard.joining(self).extend(entries)
+        return answers, entries
+
+    def count_sent(
+        self,
+        messages: list[Outgoing],
+        answers: list[Sent],
+        entries: list[Entry],
+        now_ms: int,
+        requester: Requester | None,
+        cause: str | None = None,
+    ) -> None:
+        """A decided send is durable: it goes into the metrics and the history."""
         metrics, note = self.metrics, self._note
         if now_ms >= metrics.second_ends_ms:
             metrics.turn(now_ms)
@@ -192,10 +204,9 @@ class LiveQueue:
         for message in messages:
             sizes[message.size] = sizes.get(message.size, 0) + 1
         if note is not None:
-            index, queue = shard.index, self.id
+            index, queue = self._shard.index, self.id
             for entry in entries:
-                note((index, entry.seq, now_ms, SENT, requester, None, queue))
-        return answers
+                note((index, entry.seq, now_ms, SENT, requester, cause, queue))
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
         """A commit that concerns this queue is durable; these messages join it."""
@@ -218,11 +229,12 @@ class LiveQueue:
         if not self.memory.loaded:
             await self.memory.load()
         wait_ms = settings.wait_ms if wait_ms is None else wait_ms
-        now_ms = shard.clock.now_ms()
+        now_ms, left_before = shard.clock.now_ms(), self.left
         deliveries = self._decide_receive(ask, now_ms)
         self.decided(now_ms)
         if not deliveries:
             deliveries = await self._wait(ask, caller, wait_ms)
+        dead_letters = self.left is not left_before
         if not deliveries:
             metrics = self.metrics
             now_ms = shard.clock.now_ms()  # it may have waited
@@ -232,16 +244,21 @@ class LiveQueue:
             if settings.redrive is not None:
                 # A client that receives nothing may look into the dead-letter queue next.
                 await shard.settled(self)
+            if dead_letters:
+                await self._context.delivery.arrived(self)
             return []
         caller.if_unread = partial(self._take_back, deliveries)
         # A FIFO group must stay blocked after a crash; on a standard queue a lost mark is only one more delivery.
-        durable = shard.settled(self) if settings.fifo else None
+        # Dead letters are in their queue when the answer leaves.
+        durable = shard.settled(self) if settings.fifo or dead_letters else None
         try:
             if settings.encryption_key is not None:
                 self.check_key()  # the receive may have waited long
             received = await self._hand_out(deliveries)
             if durable is not None:
                 await durable
+                if dead_letters:
+                    await self._context.delivery.arrived(self)
         except BaseException:
             caller.if_unread = None
             self._take_back(deliveries)
@@ -277,7 +294,7 @@ class LiveQueue:
         hold = Hold(ask.requester, now_ms, now_ms + visibility_ms)
         redrive = settings.redrive
         receives_max = None
-        if redrive is not None and self._context.exists(redrive.target):
+        if redrive is not None and self._context.delivery.exists(redrive.target):
             receives_max = redrive.receives_max
         if ask.attempt_id is not None and isinstance(rules, FifoQueue):
             deliveries, dead = rules.receive_attempt(
@@ -298,7 +315,7 @@ class LiveQueue:
             self._note_receive(deliveries, ask.requester, visibility_ms, now_ms)
         for entry in dead:
             assert redrive is not None
-            self._context.dead_letter(entry, self, redrive.target, now_ms)
+            self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
             shard.open_commit.noted.append((entry.seq, DEAD_LETTERED, f"to {redrive.target.name}"))
         return deliveries
 
@@ -353,22 +370,24 @@ class LiveQueue:
         )
 
     async def dead_letter(self, handle: str, seq: int, requester: Requester | None = None) -> QueueName:
-        """The receiver of this message sends it to the dead-letter queue; answers which. Raises NotPossible,
-        HandleInvalid, or HandleExpired if the receiver does not hold it any more."""
+        """The receiver of this message sends it to the dead-letter queue. Returns the name of that queue when the
+        message is there. Raises NotPossible, HandleInvalid, or HandleExpired if the receiver does not hold it any
+        more."""
         if not self.memory.loaded:
             await self.memory.load()
         shard, redrive = self._shard, self.settings.redrive
         receipt = self._context.receipts.read(handle, self.id)
         if receipt.seq != seq:
             raise HandleInvalid
-        if redrive is None or not self._context.exists(redrive.target):
+        if redrive is None or not self._context.delivery.exists(redrive.target):
             raise NotPossible("the queue has no dead-letter queue")
         now_ms = shard.clock.now_ms()
         self.rules.advance(now_ms, shard.changes)
         entry = self.rules.give_up(receipt, now_ms, shard.changes)
-        self._context.dead_letter(entry, self, redrive.target, now_ms)
+        self._context.delivery.dead_letter(entry, self, redrive.target, now_ms)
         self.decided(now_ms)
         await shard.settled(self)
+        await self._context.delivery.arrived(self)
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
 
@@ -408,22 +427,32 @@ class LiveQueue:
         if unknown:
             deleted += await self._apply_unknown(unknown, hide_ms, outcomes, changed)
         await shard.settled(self)
-        metrics, note = self.metrics, self._note
-        if now_ms >= metrics.second_ends_ms:
-            metrics.turn(now_ms)
         if hide_ms is None:
-            metrics.deleted += outcomes.count(None)  # SQS: with those of messages that are deleted already
-        if deleted:
-            metrics.processed += len(deleted)
-            for seq in deleted:
-                metrics.processing_ms += now_ms - received_ms[seq]
-            if note is not None:
-                index, queue = shard.index, self.id
-                for seq in deleted:
-                    note((index, seq, now_ms, DELETED, requester, None, queue))
+            self._count_deleted(outcomes.count(None), deleted, received_ms, now_ms, requester)
         if changed:
             self._note_changed(changed, requester)
         return outcomes
+
+    def _count_deleted(
+        self,
+        requests: int,
+        deleted: list[int],
+        received_ms: dict[int, int],
+        now_ms: int,
+        requester: Requester | None,
+    ) -> None:
+        """``requests``: those that succeeded; SQS counts those of messages that were deleted already, too."""
+        metrics, note = self.metrics, self._note
+        if now_ms >= metrics.second_ends_ms:
+            metrics.turn(now_ms)
+        metrics.deleted += requests
+        metrics.processed += len(deleted)
+        for seq in deleted:
+            metrics.processing_ms += now_ms - received_ms[seq]
+        if note is not None:
+            index, queue = self._shard.index, self.id
+            for seq in deleted:
+                note((index, seq, now_ms, DELETED, requester, None, queue))
 
     async def _apply_unknown(
         self,

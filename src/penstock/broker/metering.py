@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.metric_log import MetricLog, RecentEntry
 from penstock.broker.number_times import NUMBER_NOTES, NumberTimes
+from penstock.broker.parts import Part
 from penstock.broker.recording import NO_LOOKS, Levels, MinuteLooks, QueueRecorder, SecondsMemory
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Shard
@@ -47,7 +48,7 @@ _SWEEPS = 24  # until every queue was swept, once an hour
 _NOTES_STORED_MS = 10 * MINUTE
 
 
-class Metering:
+class Metering(Part):
     """``memory``: for the seconds of all queues of the process. ``shards``: how many share the space for metrics."""
 
     def __init__(self, shard: Shard, memory: SecondsMemory, shards: int, turns: Turns) -> None:

@@ -16,10 +16,10 @@ from functools import partial
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.encryption import KeyGuard
+from penstock.broker.delivery import Destination, QueueDelivery
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.outbox import Outbox
+from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
@@ -29,7 +29,7 @@ from penstock.errors import (
     MoveTaskNotRunning,
     MoveTaskRunning,
     NotOwned,
-    QueueMissing,
+    PenstockError,
     StoreClosed,
     StoreError,
 )
@@ -37,7 +37,6 @@ from penstock.limits import SECOND
 from penstock.names import Arn, QueueName
 from penstock.promise import run_detached
 from penstock.queues.messages import Entry
-from penstock.queues.redrive import moved_message
 from penstock.store.changes import RecordKind
 
 log = logging.getLogger("penstock.broker")
@@ -119,13 +118,12 @@ def _key_failure(error: KeyUnavailable) -> MoveFailed:
     return MoveFailed(MoveFailure.KEY_DISABLED if isinstance(error, KeyDisabled) else MoveFailure.KEY_MISSING)
 
 
-class MoveTasks:
-    def __init__(self, shard: Shard, catalogue: Catalogue, outbox: Outbox | None, keys: KeyGuard) -> None:
-        """``outbox``: for queues of other shards; None: there are none."""
+class MoveTasks(Part):
+    def __init__(self, shard: Shard, catalogue: Catalogue, delivery: QueueDelivery) -> None:
         self._shard = shard
         self._catalogue = catalogue
-        self._outbox = outbox
-        self._keys = keys
+        self._delivery = delivery
+        delivery.on_returned(self._returned)
         self._tasks = TaskRecords(shard, MOVE_TASKS, MOVE_TARGETS, _REMEMBERED_PER_QUEUE)
         self._stopped = False
 
@@ -184,7 +182,7 @@ class MoveTasks:
     def source_deleted(self, queue: LiveQueue) -> None:
         self._tasks.remove_all(queue.name)
 
-    def returned(self, task_id: str) -> None:
+    def _returned(self, task_id: str) -> None:
         """A message that the task moved is in its queue again, because its destination is gone."""
         task = self._tasks.get(task_id)
         if task is not None:
@@ -236,7 +234,7 @@ class MoveTasks:
         if not withdrawn:
             if chunk and source.rules.backlog.reading:
                 await self._shard.pause(1)
-            elif self._outbox is not None and self._outbox.is_pending(task.outbox_position):
+            elif self._delivery.is_pending(task.outbox_position):
                 await self._shard.pause(_ARRIVAL_PAUSE_MS)
             elif (current := self._tasks.get(task.id)) is not None and current.status is MoveStatus.RUNNING:
                 self._tasks.save(msgspec.structs.replace(current, status=MoveStatus.COMPLETED), source)
@@ -255,7 +253,7 @@ class MoveTasks:
         try:
             source.check_key()
             contents = await shard.read(partial(shard.store.contents, missing)) if missing else {}
-            remote = await self._remote_destinations(task, withdrawn) if self._outbox is not None else {}
+            destinations = await self._destinations(task, withdrawn)
         except KeyUnavailable as error:
             self._give_back(source, withdrawn)
             raise _key_failure(error) from None
@@ -265,7 +263,7 @@ class MoveTasks:
             content = entry.content or contents.get(entry.seq)
             try:
                 name = self._destination_name(task, entry)
-                destination = self._destination(name, remote)
+                _check(destinations[name])
             except MoveFailed as error:
                 failure = error
                 self._give_back(source, withdrawn[i:])
@@ -273,11 +271,8 @@ class MoveTasks:
             # Memory of the source may have been thrown away meanwhile: then it no longer knows the message.
             if content is None or not source.rules.let_go(entry, now_ms, shard.changes):
                 continue
-            if destination is None:
-                assert self._outbox is not None
-                outbox_position = self._outbox.add(entry, source, name, task.id)
-            else:
-                self._deliver(entry, content, source, destination, now_ms)
+            position = self._delivery.redrive(entry, content, source, name, task.id, now_ms)
+            outbox_position = position or outbox_position
             shard.open_commit.noted.append((entry.seq, MOVED, f"to {name.name}"))
             moved += 1
         current = self._tasks.get(task.id)
@@ -298,57 +293,18 @@ class MoveTasks:
             source.rules.give_back(withdrawn, now_ms, self._shard.changes)
             source.decided(now_ms)
 
-    def _deliver(
-        self, entry: Entry, content: bytes, source: LiveQueue, destination: LiveQueue, now_ms: int
-    ) -> None:
-        """A message that has left its queue joins another one of this shard."""
-        shard, number = self._shard, self._shard.next_number()
-        shard.changes.remove(source.id, entry)
-        id, wall_ms = destination.rules.message_id(number), shard.clock.wall_ms()
-        message = moved_message(entry, content, number, id, destination.settings, now_ms, wall_ms)
-        self._catalogue.deliver(destination.name, message, None)
-        shard.open_commit.noted.append((number, MOVED, f"from {source.name.name}"))
-
-    def _destination(self, name: QueueName, remote: dict[QueueName, MoveFailed | None]) -> LiveQueue | None:
-        """The queue of that name in this shard; None if it is in another one and can take messages."""
-        if name in remote:
-            if (failure := remote[name]) is not None:
-                raise failure
-            return None
-        try:
-            destination = self._catalogue.find(name)
-            destination.check_key()
-        except QueueMissing:
-            raise MoveFailed(MoveFailure.DESTINATION_MISSING) from None
-        except KeyUnavailable as error:
-            raise _key_failure(error) from None
-        return destination
-
-    async def _remote_destinations(
+    async def _destinations(
         self, task: MoveTaskRecord, withdrawn: list[Entry]
-    ) -> dict[QueueName, MoveFailed | None]:
-        """The queues of other shards that these messages go to, with the reason why one cannot take them.
-
-        Raises Unreachable: then they do not go yet."""
-        assert self._outbox is not None
-        found: dict[QueueName, MoveFailed | None] = {}
+    ) -> dict[QueueName, Destination | PenstockError]:
+        """The queues that these messages go to, or why one cannot take them. Raises Unreachable: then they do not go
+        yet."""
+        names: dict[QueueName, None] = {}
         for entry in withdrawn:
             try:
-                name = self._destination_name(task, entry)
+                names[self._destination_name(task, entry)] = None
             except MoveFailed:
                 break  # the task ends with it
-            if name in found or self._outbox.other_shard(name) is None:
-                continue
-            found[name] = None
-            record = await self._outbox.remote.find(name)
-            if record is None:
-                found[name] = MoveFailed(MoveFailure.DESTINATION_MISSING)
-            elif record.settings.encryption_key is not None:
-                try:
-                    self._keys.check(name.space, record.settings.encryption_key)
-                except KeyUnavailable as error:
-                    found[name] = _key_failure(error)
-        return found
+        return await self._delivery.find_all(names)
 
     def _destination_name(self, task: MoveTaskRecord, entry: Entry) -> QueueName:
         if task.destination is not None:
@@ -362,3 +318,13 @@ class MoveTasks:
         if only_to is not None and arn.queue not in only_to:
             raise MoveFailed(MoveFailure.NOT_PERMITTED)
         return arn.queue
+
+
+def _check(destination: Destination | PenstockError) -> None:
+    """Raises MoveFailed if the queue cannot take messages."""
+    if isinstance(destination, KeyUnavailable):
+        raise _key_failure(destination)
+    if isinstance(destination, PenstockError) or (
+        destination.queue is not None and destination.queue.deleted
+    ):
+        raise MoveFailed(MoveFailure.DESTINATION_MISSING)

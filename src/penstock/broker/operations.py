@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.broker.delivery import Destination, QueueDelivery
 from penstock.broker.history import DEAD_LETTERED, DELETED, EDITED, MOVED, RELEASED, EventKind
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.quotas import Quotas
 from penstock.broker.shard import Shard
-from penstock.broker.transfers import Destination, Transfers
 from penstock.errors import KeyUnavailable, MessageNotAvailable, NotPossible, PenstockError, QueueMissing
 from penstock.names import Arn, QueueName
 from penstock.queues.messages import Attribute, decode_content, encode_content, entry_of
@@ -73,9 +73,9 @@ Decide = Callable[[EntryRow, int], Decision]
 
 
 class Operations:
-    def __init__(self, shard: Shard, transfers: Transfers, quotas: Quotas) -> None:
+    def __init__(self, shard: Shard, delivery: QueueDelivery, quotas: Quotas) -> None:
         self._shard = shard
-        self._transfers = transfers
+        self._delivery = delivery
         self._quotas = quotas
 
     def edit(
@@ -165,19 +165,19 @@ class Operations:
             raise to
         if to.queue is not None and to.queue.deleted:
             raise QueueMissing
-        transfers = self._transfers
+        delivery = self._delivery
         if operation is not Operation.COPY and name == queue.name:
             raise NotPossible("the message is in this queue already")
         if operation is not Operation.COPY and redrive is not None and redrive.target == name:
-            change = partial(transfers.dead_letter, row, queue, to, task, now_ms)
+            change = partial(delivery.dead_letter, entry_of(row), queue, name, now_ms, task)
             return Decision(change, (DEAD_LETTERED, f"to {name.name}"))
         content = found.content(row)
         to.check(row, content)
         if operation is Operation.COPY:
-            transfers.check_quota(to, content)
-            return Decision(partial(transfers.copy, row, content, queue, to, task, now_ms), None)
+            delivery.check_quota(to, content)
+            return Decision(partial(delivery.copy, row, content, queue, to, task, now_ms), None)
         return Decision(
-            partial(transfers.move, row, content, queue, to, task, now_ms), (MOVED, f"to {name.name}")
+            partial(delivery.move, row, content, queue, to, task, now_ms), (MOVED, f"to {name.name}")
         )
 
 

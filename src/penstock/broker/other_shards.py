@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from penstock.broker.failures import FailureReport
+from penstock.broker.handover import Handover, Taken
 from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestion, first_series, series_of
 from penstock.broker.summaries import (
     QueueQuery,
@@ -81,36 +81,6 @@ class CountQuestion(msgspec.Struct, frozen=True, array_like=True):
 
     shards: list[int]
     account: str
-
-
-class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message on its way to a queue of another shard, as it was when it left."""
-
-    position: int  # in the log of the shard it comes from: only ever grows
-    target: QueueName
-    source: QueueName
-    is_dead_letter: bool  # else it is moved
-    group: str | None
-    age_ms: int  # clocks of two processes differ, so that times are given as ages
-    receives: int
-    first_received_ms: int
-    content: bytes
-    failures: tuple[FailureReport, ...] = ()
-    keeps_id: bool = False  # an operator moves it
-    version: int = 1  # that it has in the other queue
-
-
-class Handover(msgspec.Struct, frozen=True, array_like=True):
-    source: int  # shard
-    target: int  # shard
-    messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """Every message up to a position was added, except those whose queue does not exist."""
-
-    position: int
-    refused: tuple[int, ...] = ()  # positions
 
 
 class ShardQuestion(Generic[Q, A]):

@@ -1,40 +1,48 @@
-"""Messages for queues of other shards: they leave their queue with one commit, and are handed over until the other
+"""Messages for queues of other shards: they join the outbox with one commit, and are handed over until the other
 shard has them.
 
-A message that leaves stays a row of this store, with all that is known of it, but of the queue ``OUTBOX``; the same
-commit appends to the log of the target shard which queue it left and which it is for. So nothing is lost. A page of
-that log is handed over at a time and in order. The other shard adds the messages and notes the last position that it
-took in one commit (:mod:`penstock.broker.inbox`), and takes none at or below that position again. So nothing arrives
-twice. Only after its acknowledgement is the log truncated here and the rows removed, again in one commit.
+A message that leaves a queue stays a row of this store, with all that is known of it, but of the queue ``OUTBOX``. A
+new one is a row of that queue. The same commit appends a departure to the log of the target shard, which says what
+the row is and which queues it is for. So nothing is lost. A page of that log is handed over at a time and in order.
+The other shard adds the messages and notes the last position that it took in one commit
+(:mod:`penstock.broker.inbox`), and takes none at or below that position again. So nothing arrives twice. Only after
+its acknowledgement is the log truncated here and the rows removed, again in one commit.
 
-A message that the other shard refuses, because its queue does not exist any more, goes back to where it was: same
-queue, same place, same counts.
+A route that is not behind hands over what it has in memory from the commits themselves: a message is in the other
+queue after two commits. What is too much for memory, and what was on its way at a restart, is read from the store.
+
+What becomes of a message that the other shard refuses is a rule of its cause (:mod:`penstock.broker.delivery`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.broker.catalogue import Catalogue
+from penstock.broker.delivery import RULES, IfRefused, Refusal, outgoing_of
 from penstock.broker.encryption import contents_or_errors
-from penstock.broker.failures import FailureReport, Failures
+from penstock.broker.failures import Failures
+from penstock.broker.handover import Cause, Departed, HandedMessage, Handover, QueueTarget, TargetRefusal
 from penstock.broker.history import MOVED
-from penstock.broker.live_queue import LiveQueue
-from penstock.broker.other_shards import HandedMessage, Handover, OtherShards, RemoteQueues
+from penstock.broker.other_shards import OtherShards, RemoteQueues
+from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
-from penstock.errors import PenstockError
+from penstock.errors import KeyUnavailable, PenstockError
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName, shard_of
 from penstock.promise import Promise, run_detached
 from penstock.queues.messages import Entry, entry_of
 from penstock.store.changes import EntryRow, LogRow
-from penstock.store.port import Store
+from penstock.store.port import LAST, Store
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
 
 log = logging.getLogger("penstock.broker")
 
@@ -43,40 +51,73 @@ OUTBOX = 0
 
 LOG_KIND = "outbox"
 
-_ROWS_PER_PAGE = 100
+ARRIVAL_MS_MAX = SECOND
+"""So long a request waits until its dead letters have arrived."""
+
+_DEPARTURES_PER_PAGE = 100
 _BYTES_PER_PAGE = 512 * 1024  # or one message
+_BYTES_PER_ARRIVAL = 4 * 1024 * 1024  # of one commit of the other shard, or one target
+_TARGETS_PER_DEPARTURE = 1000
 _PAGES_MAX = 16
 _RETRY_MIN_MS, _RETRY_MAX_MS = 100, 5 * SECOND
 _UNREADABLE_PAUSE_MS = MINUTE
-
-
-class Move(StrEnum):
-    """What an operator does with a message for another shard."""
-
-    MOVE = "move"  # it keeps its id
-    DEAD_LETTER = "dead-letter"
-    COPY = "copy"  # it belongs to no queue of this shard: if it is refused, it is forgotten
+_UNREADABLE = "KeyUnavailable"
 
 
 class Departure(msgspec.Struct, frozen=True, array_like=True):
-    """An entry of the log: which message left which queue for which.
+    """An entry of the log: which message is for which queues, and why.
 
-    Stored as a msgpack array: new fields come last, with a default."""
+    Stored as a msgpack array behind the number of its version: new fields come last, with a default."""
+
+    seq: int
+    cause: Cause
+    targets: tuple[QueueTarget, ...]  # one, unless it is a message of a service
+    source: str  # the name of the queue that it left, or what caused it
+    queue: int = OUTBOX  # that it left
+    leaving: QueueName | None = None  # the name of that queue
+    task: str | None = None  # the move task or the bulk task that moves it
+    service: str | None = None  # which service is asked if it is refused
+    is_last: bool = True  # False: a later departure has more targets of the same row
+
+
+class _FirstMove(StrEnum):
+    MOVE = "move"
+    DEAD_LETTER = "dead-letter"
+    COPY = "copy"
+
+
+class _FirstDeparture(msgspec.Struct, frozen=True, array_like=True):
+    """The stored form up to release 0.2."""
 
     seq: int
     queue: int
     source: QueueName
     target: QueueName
-    task: str | None = None  # the move task or the bulk task that moves it
-    move: Move | None = None  # what an operator does with it
+    task: str | None = None
+    move: _FirstMove | None = None
 
-    @property
-    def is_dead_letter(self) -> bool:
-        return self.move is Move.DEAD_LETTER or (self.move is None and self.task is None)
+    def migrated(self) -> Departure:
+        if self.move is not None:
+            cause = Cause(self.move.value)
+        else:
+            cause = Cause.DEAD_LETTER if self.task is None else Cause.REDRIVE
+        left = None if cause is Cause.COPY else self.source
+        targets = (QueueTarget(self.target),)
+        return Departure(self.seq, cause, targets, self.source.name, self.queue, left, self.task)
 
 
-encode_departure = msgspec.msgpack.Encoder().encode
-decode_departure = msgspec.msgpack.Decoder(Departure).decode
+_VERSION = b"\x02"  # no msgpack array begins so, which is what the first form was
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Departure).decode
+_decode_first = msgspec.msgpack.Decoder(_FirstDeparture).decode
+
+
+def encode_departure(departure: Departure) -> bytes:
+    return _VERSION + _encode(departure)
+
+
+def decode_departure(data: bytes) -> Departure:
+    return _decode(data[1:]) if data[:1] == _VERSION else _decode_first(data).migrated()
 
 
 class Leaving(msgspec.Struct):
@@ -85,7 +126,7 @@ class Leaving(msgspec.Struct):
     position: int
     departure: Departure
     row: EntryRow
-    content: bytes | None  # None: it cannot be decrypted
+    content: bytes | None  # None: it is not in memory, or cannot be decrypted
 
 
 class PageSlots:
@@ -110,28 +151,38 @@ class PageSlots:
             self._free += 1
 
 
-class Outbox:
+class Outbox(Part):
     def __init__(
         self,
         shard: Shard,
-        catalogue: Catalogue,
+        queues: Mapping[QueueName, LiveQueue],
         shards: int,
         others: OtherShards,
         slots: PageSlots,
         failures: Failures,
     ) -> None:
+        """``queues``: those of all shards of this process."""
         self.shard = shard
         self.others = others
         self.slots = slots
         self.failures = failures
         self.remote = RemoteQueues(others, shard.clock)
         self.stopped = False
-        self._catalogue = catalogue
+        self._queues = queues
         self._shards = shards
         self._routes = {target: Route(self, target) for target in range(shards) if target != shard.index}
+        self._on_returned: list[Callable[[str], None]] = []
+        self._on_refused: dict[str, Callable[[Refusal], None]] = {}
 
-    on_returned: Callable[[str], None]
-    """Called for each message of a move task that goes back, with the task's id and the commit that does it open."""
+    def on_returned(self, notify: Callable[[str], None]) -> None:
+        """Call back for each message of a task that is refused, with the task's id and the commit open that takes the
+        message back."""
+        self._on_returned.append(notify)
+
+    def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:
+        """Call back for each message of a service that a queue of another shard refuses, with the commit that takes
+        it out of the outbox open."""
+        self._on_refused[service] = decide
 
     def start(self) -> None:
         """Go on with what was on its way when the shard was closed."""
@@ -141,81 +192,114 @@ class Outbox:
 
     def stop(self) -> None:
         self.stopped = True
+        for route in self._routes.values():
+            route.end_waits()
 
     def other_shard(self, name: QueueName) -> int | None:
         """The shard of a queue; None if it is this one."""
         index = shard_of(name, self._shards)
         return None if index == self.shard.index else index
 
-    def exists(self, name: QueueName) -> bool:
-        """Can messages be sent there? Of queues of other shards this is what is known at once."""
-        return self._catalogue.exists(name) or (
-            self.other_shard(name) is not None and self.remote.may_exist(name)
-        )
+    # -- in the open commit ------------------------------------------------------------------------------------
 
-    def dead_letter(self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int) -> None:
-        """A message that was received too often leaves its queue for another one of whichever shard."""
-        if self.other_shard(to) is None:
-            self._catalogue.dead_letter(message, leaving, to, now_ms)
-        else:
-            self.add(message, leaving, to)
+    def take(
+        self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None = None
+    ) -> Departed:
+        """A message leaves its queue for one of another shard."""
+        message.due_ms = 0
+        self.shard.changes.move(leaving.id, OUTBOX, message)
+        departure = Departure(
+            message.seq, cause, (QueueTarget(to),), leaving.name.name, leaving.id, leaving.name, task
+        )
+        return self._depart(message, departure)
 
     def add(
         self,
         message: Entry,
-        leaving: LiveQueue,
-        to: QueueName,
+        cause: Cause,
+        targets: Sequence[QueueTarget],
+        source: str,
         task: str | None = None,
-        move: Move | None = None,
-    ) -> int:
-        """Let a message leave its queue for one of another shard, with the open commit. Answers its position."""
-        message.due_ms = 0
-        self.shard.changes.move(leaving.id, OUTBOX, message)
-        return self._depart(Departure(message.seq, leaving.id, leaving.name, to, task, move))
-
-    def add_copy(self, message: Entry, source: QueueName, to: QueueName, task: str | None = None) -> None:
-        """A new message, made of one of this queue or by another part of the server, is for a queue of another
-        shard."""
+        service: str | None = None,
+    ) -> None:
+        """A new message is for queues of one other shard. It is stored once."""
+        assert message.content is not None
         self.shard.changes.add(OUTBOX, message)
-        self._depart(Departure(message.seq, OUTBOX, source, to, task, Move.COPY))
+        at_a_time = max(1, min(_TARGETS_PER_DEPARTURE, _BYTES_PER_ARRIVAL // len(message.content)))
+        for start in range(0, len(targets), at_a_time):
+            some, is_last = tuple(targets[start : start + at_a_time]), start + at_a_time >= len(targets)
+            self._depart(
+                message,
+                Departure(message.seq, cause, some, source, task=task, service=service, is_last=is_last),
+            )
 
-    def _depart(self, departure: Departure) -> int:
-        shard = shard_of(departure.target, self._shards)
+    def _depart(self, message: Entry, departure: Departure) -> Departed:
+        target = shard_of(departure.targets[0].queue, self._shards)
         changes, position = self.shard.changes, self.shard.next_number()
-        changes.logs.append(LogRow(LOG_KIND, str(shard), position, encode_departure(departure)))
-        self.shard.touch(self._routes[shard])
-        return position
+        changes.logs.append(LogRow(LOG_KIND, str(target), position, encode_departure(departure)))
+        row = EntryRow(
+            message.seq, OUTBOX, message.position, message.group, message.enqueued_ms, 0, message.receives,
+            message.receives_before, message.first_received_ms, message.source, None, message.size,
+            message.version,
+        )  # fmt: skip
+        route = self._routes[target]
+        route.decided(Leaving(position, departure, row, message.content), message)
+        return Departed(position, route)
+
+    # -- arrivals ----------------------------------------------------------------------------------------------
 
     def is_pending(self, position: int) -> bool:
-        """Is a message that left durably, of this position or of one before, still on its way?"""
+        """Whether a message that left durably, of this position or of one before, is still on its way."""
         return any(route.running and route.taken < position for route in self._routes.values())
 
-    def put_back(self, returning: list[Leaving]) -> None:
-        """These messages cannot be handed over: they are again where they were. Part of the open commit."""
-        queues: set[LiveQueue] = set()
-        for leaving in returning:
-            departure, row = leaving.departure, leaving.row
-            queue = self._catalogue.by_id(departure.queue)
-            if queue is None or row.position <= queue.record.purged_to:
-                self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
-                if departure.move is Move.COPY and departure.task is not None:
-                    self.on_returned(departure.task)
-                continue
-            hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if leaving.content is None else 0
-            entry = entry_of(row)
-            entry.due_ms = hidden_ms if row.receives else 0
-            self.shard.changes.move(OUTBOX, queue.id, entry)
-            self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.target.name}"))
-            queues.add(queue)
-            if leaving.content is not None:
-                self.remote.note(departure.target, exists=False)
-            if departure.task is not None:
-                self.on_returned(departure.task)
-        for queue in queues:
-            # Rare enough: no state of memory has to be patched.
-            self.shard.touch(queue)
-            queue.memory.forget()
-            queue.memory.reload()
+    def refused(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> LiveQueue | None:
+        """Queues do not take this message; the open commit removes it from the outbox. Returns the queue that it goes
+        back to, if it does."""
+        departure, row = leaving.departure, leaving.row
+        if leaving.content is not None:
+            for refusal in refusals:
+                self.remote.note(departure.targets[refusal.place].queue, exists=False)
+        rule = RULES[departure.cause].if_refused
+        if rule is IfRefused.RETURN:
+            return self._put_back(leaving)
+        if departure.is_last:
+            self.shard.changes.remove(OUTBOX, row)
+        if departure.task is not None:
+            self._notify(departure.task)
+        if rule is IfRefused.ASK:
+            self._ask_service(leaving, refusals)
+        return None
+
+    def _put_back(self, leaving: Leaving) -> LiveQueue | None:
+        """The message is again where it was."""
+        departure, row = leaving.departure, leaving.row
+        assert departure.leaving is not None
+        queue = self._queues.get(departure.leaving)
+        if queue is None or queue.id != departure.queue or row.position <= queue.record.purged_to:
+            self.shard.changes.remove(OUTBOX, row)  # deleted or purged meanwhile, as if it had been there
+            return None
+        hidden_ms = self.shard.clock.now_ms() + _UNREADABLE_PAUSE_MS if leaving.content is None else 0
+        entry = entry_of(row)
+        entry.due_ms = hidden_ms if row.receives else 0
+        self.shard.changes.move(OUTBOX, queue.id, entry)
+        self.shard.open_commit.noted.append((row.seq, MOVED, f"back from {departure.targets[0].queue.name}"))
+        if departure.task is not None:
+            self._notify(departure.task)
+        return queue
+
+    def _notify(self, task: str) -> None:
+        for notify in self._on_returned:
+            notify(task)
+
+    def _ask_service(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> None:
+        departure = leaving.departure
+        decide = self._on_refused.get(departure.service or "")
+        if decide is None or leaving.content is None:
+            log.warning("%d queues refused a message of %s", len(refusals), departure.source)
+            return
+        message = outgoing_of(leaving.content, leaving.row.group)
+        for refusal in refusals:
+            decide(Refusal(departure.targets[refusal.place], message, refusal.reason))
 
 
 class Route:
@@ -224,16 +308,75 @@ class Route:
     def __init__(self, outbox: Outbox, target: int) -> None:
         self._outbox = outbox
         self._target = target
-        self._more = False  # something may have been added since the last read
+        self._more = False  # something may have been added since the last page
+        # With the number of its commit: decided, and not durable yet, in order.
+        self._deciding: list[tuple[int, Leaving]] = []
+        self._fresh: list[Leaving] = []  # durable, and not handed over yet: the end of the log
+        self._fresh_bytes = 0
+        self._behind = True  # the log may have more than that
+        self._waiting: list[tuple[int, Promise[None]]] = []  # for the arrival of a position
+        self._arrived = 0  # everything up to this position arrived there or was refused
         self.running = False
-        self.taken = 0  # everything up to this position arrived there or went back
+        self.taken = 0  # the same, durably
+
+    # -- what is on its way ----------------------------------------------------------------------------------
+
+    def decided(self, leaving: Leaving, message: Entry) -> None:
+        """The open commit has this message."""
+        shard = self._outbox.shard
+        self._deciding.append((shard.changes.number, leaving))
+        shard.touch(self)
+        shard.joining(self).append(message)
 
     def committed(self, arrived: list[Entry], now_ms: int) -> None:
+        durable, deciding = self._outbox.shard.changes.durable, self._deciding
+        settled = [leaving for number, leaving in deciding if number == durable]
+        self._deciding = [each for each in deciding if each[0] > durable]
+        self._fresh += settled
+        self._fresh_bytes += sum(leaving.row.size for leaving in settled)
+        too_much = len(self._fresh) > _DEPARTURES_PER_PAGE or self._fresh_bytes > _BYTES_PER_PAGE
+        if too_much or len(settled) != len(arrived):
+            self._fall_behind()
         self.wake()
 
     def refused(self) -> None:
         """Nothing of the commit is in memory. But it may have been made, with an answer that came too late."""
+        self._deciding.clear()
+        self._fall_behind()
         self.wake()
+
+    def _fall_behind(self) -> None:
+        """The next page is read from the store."""
+        self._behind = True
+        self._fresh, self._fresh_bytes = [], 0
+
+    # -- arrivals --------------------------------------------------------------------------------------------
+
+    def arrival(self, position: int) -> Promise[None]:
+        """Done when everything up to this position has arrived or was refused, or after a second."""
+        arrived: Promise[None] = Promise()
+        shard = self._outbox.shard
+        if position <= self._arrived or self._outbox.stopped:
+            arrived.resolve(None)
+        else:
+            late = shard.runtime.at(shard.clock.now_ms() + ARRIVAL_MS_MAX, partial(self._end_wait, arrived))
+            arrived.on_done(lambda _: late.cancel())
+            self._waiting.append((position, arrived))
+        return arrived
+
+    def _end_wait(self, arrived: Promise[None]) -> None:
+        self._waiting = [each for each in self._waiting if each[1] is not arrived]
+        if not arrived.done:
+            arrived.resolve(None)
+
+    def end_waits(self, position: int = LAST) -> None:
+        """Everything up to this position has arrived or was refused, or is not waited for any more."""
+        ended = [arrived for waited, arrived in self._waiting if waited <= position]
+        self._waiting = [each for each in self._waiting if each[0] > position]
+        for arrived in ended:
+            arrived.resolve(None)
+
+    # -- handing over ----------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         self._more = True
@@ -251,6 +394,7 @@ class Route:
                     pause_ms = _RETRY_MIN_MS
                 except Exception as error:
                     self._more = True
+                    self._fall_behind()
                     if not isinstance(error, PenstockError):
                         log.exception("handing messages over to shard %d failed", self._target)
                     elif pause_ms == _RETRY_MIN_MS and not outbox.stopped:
@@ -265,80 +409,127 @@ class Route:
         outbox = self._outbox
         await outbox.slots.acquire()
         try:
-            shard = outbox.shard
-            page = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
+            page = await (self._page_of_log() if self._behind else self._fresh_page())
             if page:
                 self._more = True
-                await self.forget(page, await self.refused_of(page))
+                refusals = await self.refusals_of(page)
+                if not refusals:
+                    self._note_arrived(page)
+                await self.forget(page, refusals)
+                self._note_arrived(page)
         finally:
             outbox.slots.release()
 
-    async def refused_of(self, page: list[Leaving]) -> list[Leaving]:
-        """Hand a page over; answers the messages that cannot be handed over."""
+    async def _fresh_page(self) -> list[Leaving]:
+        page, self._fresh, self._fresh_bytes = self._fresh, [], 0
+        missing = [leaving.row.seq for leaving in page if leaving.content is None]
+        if missing:
+            shard = self._outbox.shard
+            contents = await shard.read(partial(contents_or_errors, shard.store, missing))
+            _fill(page, contents)
+        return page
+
+    async def _page_of_log(self) -> list[Leaving]:
+        shard = self._outbox.shard
+        self._behind = False  # what is committed from now on comes behind the page
+        messages, is_all = await shard.read(partial(_read_page, shard.store, str(self._target), self.taken))
+        if is_all:
+            last = messages[-1].position if messages else 0
+            self._fresh = [leaving for leaving in self._fresh if leaving.position > last]
+            self._fresh_bytes = sum(leaving.row.size for leaving in self._fresh)
+        else:
+            self._fall_behind()
+        return messages
+
+    async def refusals_of(self, page: list[Leaving]) -> dict[int, list[TargetRefusal]]:
+        """Hand a page over. Returns which targets refuse a message, by its position."""
         outbox, now_ms = self._outbox, self._outbox.shard.clock.now_ms()
-        messages = [
-            _handed(leaving, now_ms, outbox.failures.of(leaving.row.seq))
-            for leaving in page
-            if leaving.content is not None
-        ]
-        refused: frozenset[int] = frozenset()
+        refusals: dict[int, list[TargetRefusal]] = {}
+        messages = []
+        for leaving in page:
+            if leaving.content is None:
+                places = range(len(leaving.departure.targets))
+                refusals[leaving.position] = [TargetRefusal(leaving.position, i, _UNREADABLE) for i in places]
+            else:
+                messages.append(_handed(leaving, leaving.content, now_ms, outbox.failures))
         if messages:
             taken = await outbox.others.deliver(Handover(outbox.shard.index, self._target, messages))
             assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
-            refused = frozenset(taken.refused)
-        return [leaving for leaving in page if leaving.content is None or leaving.position in refused]
+            for refusal in taken.refusals:
+                refusals.setdefault(refusal.position, []).append(refusal)
+        return refusals
 
-    async def forget(self, page: list[Leaving], refused: list[Leaving]) -> None:
+    async def forget(self, page: list[Leaving], refusals: Mapping[int, list[TargetRefusal]]) -> None:
         """The other shard has what it did not refuse. Done when that is durable here."""
-        outbox, back = self._outbox, {leaving.position for leaving in refused}
-        changes = outbox.shard.changes
+        outbox, shard = self._outbox, self._outbox.shard
+        returned_to: set[LiveQueue] = set()
         for leaving in page:
-            if leaving.position not in back:
-                changes.remove(OUTBOX, leaving.row)
+            if (of_message := refusals.get(leaving.position)) is not None:
+                queue = outbox.refused(leaving, of_message)
+                if queue is not None:
+                    returned_to.add(queue)
+            elif leaving.departure.is_last:
+                shard.changes.remove(OUTBOX, leaving.row)
         last = page[-1].position
-        changes.truncated[LOG_KIND, str(self._target)] = last
-        outbox.put_back(refused)
-        await outbox.shard.settled()
+        shard.changes.truncated[LOG_KIND, str(self._target)] = last
+        for queue in returned_to:
+            # Rare enough: no state of memory has to be patched.
+            shard.touch(queue)
+            queue.memory.forget()
+            queue.memory.reload()
+        await shard.settled()
         self.taken = last
 
+    def _note_arrived(self, page: list[Leaving]) -> None:
+        self._arrived = page[-1].position
+        self.end_waits(self._arrived)
 
-def _handed(leaving: Leaving, now_ms: int, failures: tuple[FailureReport, ...]) -> HandedMessage:
+
+def _handed(leaving: Leaving, content: bytes, now_ms: int, failures: Failures) -> HandedMessage:
     departure, row = leaving.departure, leaving.row
-    assert leaving.content is not None
-    keeps_id = departure.move is Move.MOVE
+    rules = RULES[departure.cause]
+    version = row.version + (departure.cause is Cause.MOVE) if rules.keeps_id else 1
     return HandedMessage(
         position=leaving.position,
-        target=departure.target,
+        cause=departure.cause,
+        targets=departure.targets,
         source=departure.source,
-        is_dead_letter=departure.is_dead_letter,
+        source_arn="" if departure.leaving is None else departure.leaving.arn,
         group=row.group,
         age_ms=max(0, now_ms - row.enqueued_ms),
         receives=row.receives,
         first_received_ms=row.first_received_ms,
-        content=leaving.content,
-        failures=failures if departure.move is not None or departure.task is None else (),
-        keeps_id=keeps_id,
-        version=row.version + keeps_id if keeps_id or departure.is_dead_letter else 1,
+        content=content,
+        failures=failures.of(row.seq) if rules.keeps_failures else (),
+        version=version,
     )
+
+
+def _fill(page: list[Leaving], contents: Mapping[int, bytes | KeyUnavailable]) -> None:
+    """Put contents where they are missing. One that cannot be decrypted stays so."""
+    for leaving in page:
+        if leaving.content is None:
+            content = contents.get(leaving.row.seq)
+            leaving.content = content if isinstance(content, bytes) else None
 
 
 # -- in the thread that reads --------------------------------------------------------------------------------
 
 
-def _read_page(store: Store, key: str, after: int) -> list[Leaving]:
-    entries = store.log(LOG_KIND, key, after, _ROWS_PER_PAGE)
+def _read_page(store: Store, key: str, after: int) -> tuple[list[Leaving], bool]:
+    """The first messages of a log, and whether it has no others."""
+    entries = store.log(LOG_KIND, key, after, _DEPARTURES_PER_PAGE)
     departures = [(entry.position, decode_departure(entry.data)) for entry in entries]
     rows = {row.seq: row for row in store.lookup(OUTBOX, 0, [each.seq for _, each in departures])}
     page: list[Leaving] = []
-    bytes_left = _BYTES_PER_PAGE
+    bytes_left, arrival_left = _BYTES_PER_PAGE, _BYTES_PER_ARRIVAL
     for position, departure in departures:
         row = rows[departure.seq]
-        if page and row.size > bytes_left:
+        arrival = row.size * len(departure.targets)
+        if page and (row.size > bytes_left or arrival > arrival_left):
             break
         bytes_left -= row.size
+        arrival_left -= arrival
         page.append(Leaving(position, departure, row, None))
-    contents = contents_or_errors(store, [leaving.row.seq for leaving in page])
-    for leaving in page:
-        content = contents.get(leaving.row.seq)
-        leaving.content = content if isinstance(content, bytes) else None
-    return page
+    _fill(page, contents_or_errors(store, list(dict.fromkeys(leaving.row.seq for leaving in page))))
+    return page, len(page) == len(departures) < _DEPARTURES_PER_PAGE

@@ -7,13 +7,14 @@ made durable and answered here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.broker.bulk_tasks import BulkTasks
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.delivery import QueueDelivery
 from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard
 from penstock.broker.failures import Failures
@@ -25,10 +26,10 @@ from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
 from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
+from penstock.broker.parts import Part
 from penstock.broker.quotas import Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
-from penstock.broker.transfers import Transfers
 from penstock.broker.upkeep import MemoryRelief, Upkeep
 from penstock.errors import NotOwned, PenstockError, StoreClosed
 from penstock.names import QueueName
@@ -69,19 +70,12 @@ class Shared(NamedTuple):
     turns: Turns
 
 
-class Extension(Protocol):
-    """What a service keeps in a shard beside queues, such as alarms, and the work on it that no request asks for."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None:
-        """Nothing new is decided: the server stops, or the shard is given back."""
+PartFactory = Callable[["Partition"], Part]
 
 
 class Partition:
-    extensions: Sequence[Extension] = ()
-
-    def __init__(self, shard: Shard, shared: Shared) -> None:
+    def __init__(self, shard: Shard, shared: Shared, more_parts: Sequence[PartFactory] = ()) -> None:
+        """``more_parts``: those of services. They are made last, and may use the others."""
         self.shard = shard
         self._shared = shared
         migrated = [each for _, each in shard.table(FORMER_SHARDS)]
@@ -97,32 +91,34 @@ class Partition:
         self.metering = (
             Metering(shard, shared.seconds, shared.shards, shared.turns) if keeps_metrics else None
         )
-        context = QueueContext(shard, tools, receipts, shared.keys, shared.history, self.metering)
-        self.catalogue = catalogue = Catalogue(context, shared.by_name)
         quotas = shared.quotas
-        quotas.add(shard, catalogue)
         self.failures = failures = Failures(shard)
-        self.inbox = Inbox(shard, catalogue, failures)
-        self.outbox = outbox = (
-            Outbox(shard, catalogue, shared.shards, shared.others, shared.slots, failures)
+        outbox = (
+            Outbox(shard, shared.by_name, shared.shards, shared.others, shared.slots, failures)
             if shared.shards > 1
             else None
         )
-        context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
-        context.check_quota = quotas.check_messages if quotas.bounds_messages else None
+        self.delivery = delivery = QueueDelivery(shard, shared.by_name, outbox, shared.keys, quotas, failures)
+        check_quota = quotas.check_messages if quotas.bounds_messages else None
+        context = QueueContext(
+            shard, tools, receipts, shared.keys, shared.history, self.metering, delivery, check_quota
+        )
+        self.catalogue = catalogue = Catalogue(context, shared.by_name)
+        quotas.add(shard, catalogue)
+        self.inbox = Inbox(shard, delivery)
         self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
-        self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
-        if outbox is not None:
-            outbox.on_returned = self._returned
-        self.transfers = transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
-        self.editing = Editing(shard, transfers, quotas, shared.history)
+        self.moves = MoveTasks(shard, catalogue, delivery)
+        self.editing = Editing(shard, delivery, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
-        self.bulk_tasks = BulkTasks(shard, catalogue, outbox, self.inspection, self.editing)
+        self.bulk_tasks = BulkTasks(shard, catalogue, delivery, self.inspection, self.editing)
         usage = shard.usage.values()
         messages, size = sum(each.messages for each in usage), sum(each.bytes for each in usage)
         self.recovery = Recovery(len(catalogue), messages, size)
         shard.watch(shared.relief.relieve)
-        shard.on_noted = self._note
+        shard.watch_events(self._note)
+        parts: list[Part | None] = [self.upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
+        self.parts: list[Part] = [part for part in parts if part is not None]
+        self.parts += [make(self) for make in more_parts]
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""
@@ -135,20 +131,8 @@ class Partition:
     def start(self) -> None:
         """Begin the work that no request asks for: expiry, tasks under way, cleanup."""
         self.shard.start()
-        self.upkeep.start()
-        if self.metering is not None:
-            self.metering.start()
-        if self.outbox is not None:
-            self.outbox.start()
-        self.moves.start()
-        self.bulk_tasks.start()
-        for extension in self.extensions:
-            extension.start()
-
-    def _returned(self, task_id: str) -> None:
-        """A message that a task sent to another shard could not be added there."""
-        self.moves.returned(task_id)
-        self.bulk_tasks.returned(task_id)
+        for part in self.parts:
+            part.start()
 
     # -- definitions of queues, in the open commit --------------------------------------------------------------
 
@@ -193,7 +177,7 @@ class Partition:
         self._stop_parts()
         self.end_polls()
         self.shard.write_later()
-        self._flush_metrics()
+        self._flush_parts()
         try:
             await self.shard.settled()
         finally:
@@ -208,7 +192,7 @@ class Partition:
         for queue in queues:
             while queue.waiting:
                 await self.shard.turn()
-        self._flush_metrics()
+        self._flush_parts()
         await self.shard.drained()
         self._forget(queues)
         self.finish()
@@ -224,9 +208,9 @@ class Partition:
         if self.shard.ended is None:
             self.shard.finish(StoreClosed("the shard belongs to another process now"))
 
-    def _flush_metrics(self) -> None:
-        if self.metering is not None:
-            self.metering.flush()
+    def _flush_parts(self) -> None:
+        for part in self.parts:
+            part.flush()
 
     def _release(self, poll_error: PenstockError | None) -> list[LiveQueue]:
         self.shard.released = True
@@ -238,15 +222,8 @@ class Partition:
         return queues
 
     def _stop_parts(self) -> None:
-        self.upkeep.stop()
-        self.moves.stop()
-        self.bulk_tasks.stop()
-        if self.metering is not None:
-            self.metering.stop()
-        if self.outbox is not None:
-            self.outbox.stop()
-        for extension in self.extensions:
-            extension.stop()
+        for part in self.parts:
+            part.stop()
 
     def _forget(self, queues: list[LiveQueue]) -> None:
         self._shared.quotas.remove(self.shard)

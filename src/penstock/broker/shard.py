@@ -78,7 +78,7 @@ class Participant(Hashable, Protocol):
 class Commit:
     """The changes of one commit, who waits for it, and what is to be done when it is durable or refused."""
 
-    __slots__ = ("alone", "changes", "done", "joining", "noted", "skipped", "undo")
+    __slots__ = ("alone", "changes", "done", "joining", "noted", "skipped", "undo", "when_durable")
 
     def __init__(self, number: int, durable: int, later: LaterUpdates) -> None:
         self.changes = Changes(number, durable, later)
@@ -88,6 +88,7 @@ class Commit:
         self.undo: dict[tuple[RecordTable[Any], str], Any] = {}
         # seq, event, detail: for the history, once it is durable
         self.noted: list[tuple[int, EventKind, str]] = []
+        self.when_durable: list[Callable[[Commit], None]] = []  # such as counting what it sends
         self.skipped: Set[int] = frozenset()  # replacements of contents that were out of date
         self.alone = False  # is it of one request only?
 
@@ -135,6 +136,7 @@ class Shard:
         self._records = state.records
         self._next_number = state.mark.next_number
         self._watchers: list[Callable[[Commit], None]] = []
+        self._event_watchers: list[Callable[[Commit], None]] = []
         self._under_way: Commit | None = None
         self._closed: deque[Commit] = deque()  # those of one request each, to be written before the open one
         self._alone = False  # does each request get a commit of its own?
@@ -156,9 +158,6 @@ class Shard:
         pending = len(self._closed) + (self._under_way is not None)
         self.open_commit = Commit(number, number - 1 - pending, self._later)
         self.changes = self.open_commit.changes
-
-    on_noted: Callable[[Commit], None]
-    """Called for a durable commit with events of messages that no request asked for."""
 
     changes: Changes
     """Those being gathered for the next commit. Fetch it again after every await."""
@@ -283,6 +282,10 @@ class Shard:
     def watch(self, watcher: Callable[[Commit], None]) -> None:
         """Call back for every durable commit, after its participants were notified."""
         self._watchers.append(watcher)
+
+    def watch_events(self, watcher: Callable[[Commit], None]) -> None:
+        """Call back for every durable commit with events of messages that no request asked for."""
+        self._event_watchers.append(watcher)
 
     def answer(self, promise: Promise[T], value: T) -> None:
         """Resolve a promise: now, or after the participants of a commit were notified."""
@@ -505,9 +508,12 @@ class Shard:
             self._schedule()
 
     def _notify_watchers(self, commit: Commit) -> None:
+        watchers = self._watchers
         if commit.noted or commit.changes.expired:
-            self.on_noted(commit)
-        for watcher in self._watchers:
+            watchers = [*self._event_watchers, *watchers]
+        if commit.when_durable:
+            watchers = [*commit.when_durable, *watchers]
+        for watcher in watchers:
             try:
                 watcher(commit)
             except Exception:

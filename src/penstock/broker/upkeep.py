@@ -10,6 +10,7 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.failures import Failures
 from penstock.broker.history import MessageHistory
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.parts import Part
 from penstock.broker.runtime import Timer
 from penstock.broker.shard import Commit, Shard
 from penstock.clock import iso_time, wall_offset
@@ -57,7 +58,7 @@ class MemoryRelief:
                     return
 
 
-class Upkeep:
+class Upkeep(Part):
     def __init__(
         self,
         shard: Shard,

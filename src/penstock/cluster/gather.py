@@ -16,15 +16,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.broker.bulk_tasks import BulkTaskRecord
+from penstock.broker.handover import Handover, Taken
 from penstock.broker.other_shards import (
     TOTALS,
     CountQuestion,
-    Handover,
     NamesQuestion,
     OwnedShards,
     ShardQuestion,
     SourcesQuestion,
-    Taken,
     first_names,
 )
 from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestion, first_series

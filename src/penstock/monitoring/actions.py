@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.broker.delivery import Refusal
+from penstock.broker.handover import QueueTarget
 from penstock.errors import ActionFailed, PenstockError, QueueMissing, StoreClosed, StoreError, Unreachable
 from penstock.limits import SECOND
 from penstock.monitoring.alarm_history import AlarmHistory
@@ -26,7 +28,7 @@ from penstock.monitoring.alarm_records import (
     alarms_home,
 )
 from penstock.names import Arn, QueueName, Space, without_partition
-from penstock.promise import run_detached, start
+from penstock.promise import run_detached
 from penstock.queues.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ class AlarmActions:
         if to.account != alarm.space.account:
             raise ActionFailed("the queue belongs to another account")
         try:
-            found = await self._partition.transfers.find(to)
+            found = await self._partition.delivery.find(to)
         except QueueMissing:
             raise ActionFailed("the queue does not exist") from None
         except Unreachable as error:
@@ -233,19 +235,18 @@ class AlarmActions:
             raise ActionFailed(
                 f"the message is larger than the {found.settings.message_bytes_max} bytes it accepts"
             )
-        if found.queue is None:
-            source = QueueName(alarm.space.account, alarm.space.region, f"the alarm {alarm.name}")
-            self._partition.transfers.send_elsewhere(message, source, to)
-        else:
-            await found.queue.memory.load()
-            sent = start(found.queue.send([message]))
-            if sent.done:  # it was refused; a send that is accepted waits for its commit
-                try:
-                    sent.result()
-                except PenstockError as error:
-                    raise ActionFailed(f"the queue takes no messages: {type(error).__name__}") from None
-        self._end(key, pending, None)
-        await self._shard.settled()
+        refused: list[Refusal] = []
+
+        def in_commit(refusals: list[Refusal]) -> None:
+            refused.extend(refusals)
+            if not refusals:
+                self._end(key, pending, None)
+
+        await self._partition.delivery.deliver(
+            message, [QueueTarget(to)], "alarms", f"the alarm {alarm.name}", in_commit
+        )
+        if refused:
+            raise ActionFailed(f"the queue takes no messages: {refused[0].reason}")
 
     def _end(self, key: str, pending: PendingAction, error: str | None) -> None:
         """Part of the open commit."""

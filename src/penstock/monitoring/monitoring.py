@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.broker.parts import Part
 from penstock.broker.shard import Shard
 from penstock.monitoring.actions import AlarmActions, AlarmTexts, PostWebhook
 from penstock.monitoring.alarm_history import AlarmHistory
@@ -38,7 +39,7 @@ KINDS = (ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, DASHBOARDS)
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 
-class ShardMonitoring:
+class ShardMonitoring(Part):
     """Everything of one shard."""
 
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:

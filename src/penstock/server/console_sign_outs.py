@@ -16,6 +16,7 @@ from penstock.auth.identity.sessions import Session
 from penstock.broker.broker import Broker
 from penstock.broker.other_shards import OwnedShards, ShardQuestion
 from penstock.broker.partition import Partition
+from penstock.broker.parts import Part
 from penstock.broker.shard import RecordTable
 from penstock.names import Home
 from penstock.store.changes import RecordKind
@@ -58,7 +59,7 @@ class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):
     ends: bool  # the session ends by this question
 
 
-class EndedSessions:
+class EndedSessions(Part):
     """Asks and answers for the shards of a process."""
 
     def __init__(self, broker: Broker) -> None:
@@ -108,10 +109,6 @@ class EndedSessions:
     def _open(self, partition: Partition) -> EndedSessions:
         self._tables[partition.shard.index] = partition.shard.table(SIGN_OUTS)
         return self
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 def _home_of(user: str) -> Home:

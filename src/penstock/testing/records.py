@@ -10,6 +10,7 @@ from collections import Counter, deque
 
 from penstock.broker.history import MOVED, RECEIVED, RELEASED, SENT, Noted
 from penstock.broker.partition import Partition
+from penstock.broker.parts import Part
 from penstock.broker.shard import Commit
 from penstock.store.changes import EntryRow, EntryUpdate
 
@@ -32,7 +33,7 @@ class MessageRecord:
         self.ended: str | None = None  # "deleted", "expired", "purged" or "moved"; None: it is there
 
 
-class MessageRecords:
+class MessageRecords(Part):
     """Of one shard, as an extension of it."""
 
     def __init__(self, records_max: int = RECORDS_MAX, bytes_max: int = RECORDED_BYTES_MAX) -> None:
@@ -53,10 +54,6 @@ class MessageRecords:
         self._bytes = 0
         partition.shard.watch(self.committed)
         return self
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
     def of_queue(self, queue: int) -> list[MessageRecord]:
         """Oldest first."""

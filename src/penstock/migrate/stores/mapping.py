@@ -18,6 +18,7 @@ import msgspec
 from penstock.broker.bulk_tasks import BULK_TASKS, TASK_FILTERS
 from penstock.broker.catalogue import COOLDOWNS, QUEUES
 from penstock.broker.failures import FAILURES
+from penstock.broker.handover import Cause
 from penstock.broker.inbox import INBOXES
 from penstock.broker.metric_log import METRICS_LOG, METRICS_STATE, Gathered, read_gathered, read_log
 from penstock.broker.move_tasks import MOVE_TARGETS, MOVE_TASKS
@@ -272,8 +273,17 @@ def _returning(sources: Sequence[OpenShard], index: int) -> Returning:
         taken = sources[target].state.records.get(INBOXES.name, {}).get(str(index))
         arrived = INBOXES.decode(taken) if taken is not None else None
         for row in _log(sources[index], str(target)):
-            if arrived is None or row.position > arrived.position or row.position in arrived.refused:
+            if (
+                arrived is None
+                or row.position > arrived.position
+                or row.position in arrived.refused_positions
+            ):
                 departure = decode_departure(row.data)
+                if departure.cause is Cause.SERVICE:
+                    raise StoreRefused(
+                        f"messages of {departure.source} are on their way between shards: start the server on the "
+                        "source until they have arrived, stop it and migrate again"
+                    )
                 found.queues[departure.seq] = departure.queue
                 found.tasks[departure.task or ""] += 1
     return found

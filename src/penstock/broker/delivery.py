@@ -1,0 +1,419 @@
+"""Delivery: the one way of a message into a queue that no client sends it to.
+
+What causes a delivery decides what applies to it; :data:`RULES` has a row for each cause. A message that leaves a
+queue (a dead letter, a moved message) takes its history along. A message of a service (an alarm, a topic) is new: it
+is deduplicated, counted and limited like one that a client sends.
+
+Queues of the same shard get the message with the open commit. For queues of other shards it joins the outbox with
+that commit (:mod:`penstock.broker.outbox`), and :meth:`QueueDelivery.arrive` adds it there: so a message means the
+same wherever its queue is. A message of a service is stored once for each shard, however many queues of that shard
+get it.
+
+A queue that does not take a message refuses it. Then a message that left a queue returns to it, a copy is forgotten,
+and the service that caused the delivery decides about its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.broker.encryption import KeyGuard
+from penstock.broker.failures import Failures
+from penstock.broker.handover import Cause, Departed, HandedMessage, QueueTarget
+from penstock.broker.history import DEAD_LETTERED, MOVED, SENT, EventKind
+from penstock.broker.quotas import Quotas
+from penstock.broker.shard import Shard
+from penstock.errors import NotPossible, PenstockError, QueueMissing, Unreachable
+from penstock.names import QueueName
+from penstock.promise import Promise
+from penstock.queues.messages import (
+    Content,
+    Entry,
+    Outgoing,
+    decode_content,
+    encode_content,
+    entry_of,
+    position_of,
+)
+from penstock.queues.redrive import dead_letter, moved_message
+from penstock.queues.settings import QueueSettings
+from penstock.store.changes import EntryRow
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.broker.outbox import Outbox
+
+_SETTLED: Promise[None] = Promise()
+_SETTLED.resolve(None)
+
+
+class IfRefused(StrEnum):
+    """What becomes of a message that its queue does not take."""
+
+    RETURN = "return"  # it goes back to the queue that it left: same place, same counts
+    FORGET = "forget"
+    ASK = "ask"  # the service that caused the delivery is asked
+
+
+class Rules(NamedTuple):
+    """What applies to the messages of a cause."""
+
+    is_sent: bool  # deduplicated, counted as sent, limited by the quota
+    keeps_id: bool
+    keeps_failures: bool  # why consumers could not process it
+    if_refused: IfRefused
+    event: EventKind  # in the history of the message, with
+    from_where: str
+
+
+RULES = {
+    Cause.DEAD_LETTER: Rules(False, True, True, IfRefused.RETURN, DEAD_LETTERED, "from {}"),
+    Cause.REDRIVE: Rules(False, False, False, IfRefused.RETURN, MOVED, "from {}"),
+    Cause.MOVE: Rules(False, True, True, IfRefused.RETURN, MOVED, "from {}"),
+    Cause.COPY: Rules(False, False, False, IfRefused.FORGET, SENT, "as a copy of a message of {}"),
+    Cause.SERVICE: Rules(True, False, False, IfRefused.ASK, SENT, "by {}"),
+}
+
+
+class Refusal(NamedTuple):
+    """A queue did not take a message of a service."""
+
+    target: QueueTarget
+    message: Outgoing
+    reason: str  # the name of the error
+
+
+class Destination(NamedTuple):
+    """A queue that an operator sends messages to."""
+
+    name: QueueName
+    settings: QueueSettings
+    queue: LiveQueue | None  # None: it belongs to another shard
+
+    def check(self, row: EntryRow, content: bytes) -> None:
+        """Raises NotPossible if the queue does not take this message."""
+        if self.settings.fifo and row.group is None:
+            raise NotPossible("a FIFO queue only takes messages with a group: give the message a group first")
+        most = self.settings.message_bytes_max
+        # What is stored is never smaller than what was sent.
+        if len(content) > most and decode_content(content).bytes_sent > most:
+            raise NotPossible(f"the message is larger than the {most} bytes that the queue accepts")
+
+
+class QueueDelivery:
+    """The deliveries of one shard."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        queues: Mapping[QueueName, LiveQueue],
+        outbox: Outbox | None,
+        keys: KeyGuard,
+        quotas: Quotas,
+        failures: Failures,
+    ) -> None:
+        """``queues``: those of all shards of this process. ``outbox``: None: there are no other shards."""
+        self._shard = shard
+        self._queues = queues
+        self._outbox = outbox
+        self._keys = keys
+        self._quotas = quotas
+        self._failures = failures
+
+    # -- where to --------------------------------------------------------------------------------------------
+
+    def exists(self, name: QueueName) -> bool:
+        """Whether messages can be delivered there. Of queues of other shards this is what is known at once."""
+        if self._outbox is None or self._outbox.other_shard(name) is None:
+            return name in self._queues
+        return self._outbox.remote.may_exist(name)
+
+    def is_elsewhere(self, name: QueueName) -> bool:
+        """Whether the queue of this name belongs to another shard."""
+        return self._outbox is not None and self._outbox.other_shard(name) is not None
+
+    async def find(self, name: QueueName) -> Destination:
+        """A queue that can take messages. Raises QueueMissing, KeyUnavailable or Unreachable."""
+        if self._outbox is None or self._outbox.other_shard(name) is None:
+            queue = self._find_here(name)
+            queue.check_key()
+            return Destination(name, queue.settings, queue)
+        record = await self._outbox.remote.find(name)
+        if record is None:
+            raise QueueMissing
+        if record.settings.encryption_key is not None:
+            self._keys.check(name.space, record.settings.encryption_key)
+        return Destination(name, record.settings, None)
+
+    async def find_all(self, names: Iterable[QueueName]) -> dict[QueueName, Destination | PenstockError]:
+        """Each of these queues, or why it takes no messages. Raises Unreachable: then it cannot be known."""
+        found: dict[QueueName, Destination | PenstockError] = {}
+        for name in names:
+            try:
+                found[name] = await self.find(name)
+            except Unreachable:
+                raise
+            except PenstockError as error:
+                found[name] = error
+        return found
+
+    def _find_here(self, name: QueueName) -> LiveQueue:
+        """A queue of this shard. Raises QueueMissing."""
+        queue = self._queues.get(name)
+        if queue is None or queue.shard is not self._shard:
+            raise QueueMissing
+        return queue
+
+    # -- messages that leave a queue, in the open commit -----------------------------------------------------
+    #
+    # ``task``: the move task or bulk task that wants it. It is notified if a queue of another shard refuses the
+    # message.
+
+    def dead_letter(
+        self, message: Entry, leaving: LiveQueue, to: QueueName, now_ms: int, task: str | None = None
+    ) -> None:
+        if self.is_elsewhere(to):
+            self._hand_over(message, leaving, to, Cause.DEAD_LETTER, task)
+            return
+        number = self._shard.next_number()
+        letter = dead_letter(message, number, leaving.arn, leaving.settings, now_ms)
+        self._join(self._find_here(to), letter, leaving)
+        leaving.left = Departed(number, None)
+
+    def redrive(
+        self, message: Entry, content: bytes, leaving: LiveQueue, to: QueueName, task: str, now_ms: int
+    ) -> int:
+        """A move task takes a message that its queue has let go to another one, where it is a new message. Returns
+        its position for :meth:`is_pending`."""
+        if self.is_elsewhere(to):
+            self._hand_over(message, leaving, to, Cause.REDRIVE, task)
+            return leaving.left.position
+        shard, number, queue = self._shard, self._shard.next_number(), self._find_here(to)
+        shard.changes.remove(leaving.id, message)
+        id, wall_ms = queue.rules.message_id(number), shard.clock.wall_ms()
+        self._join(queue, moved_message(message, content, number, id, queue.settings, now_ms, wall_ms))
+        self._note(number, Cause.REDRIVE, leaving.name.name)
+        return 0
+
+    def move(
+        self,
+        row: EntryRow,
+        content: bytes,
+        leaving: LiveQueue,
+        to: Destination,
+        task: str | None,
+        now_ms: int,
+    ) -> None:
+        """An operator moves a message. It keeps its id, and starts again otherwise."""
+        entry = entry_of(row)
+        if to.queue is None:
+            self._hand_over(entry, leaving, to.name, Cause.MOVE, task)
+            return
+        shard, number = self._shard, self._shard.next_number()
+        moved = moved_message(entry, content, number, None, to.settings, now_ms, shard.clock.wall_ms())
+        content = moved.content or content
+        moved = msgspec.structs.replace(moved, seq=row.seq, size=row.size, version=row.version + 1)
+        self._join(to.queue, moved, leaving)
+        # The content is written again: under the key of the queue that it is in now.
+        shard.changes.replace(row._replace(queue=to.queue.id), content, moved.version)
+        moved.size = len(content)
+
+    def check_quota(self, to: Destination, content: bytes) -> None:
+        """Raises QuotaReached if the account cannot have one more message."""
+        if self._quotas.bounds_messages:
+            self._quotas.check(to.name.account, 1, len(content))
+
+    def copy(
+        self,
+        row: EntryRow,
+        content: bytes,
+        source: LiveQueue,
+        to: Destination,
+        task: str | None,
+        now_ms: int,
+    ) -> None:
+        shard, number = self._shard, self._shard.next_number()
+        id = source.rules.message_id(number)
+        copy = moved_message(entry_of(row), content, number, id, to.settings, now_ms, shard.clock.wall_ms())
+        if to.queue is not None:
+            self._join(to.queue, copy)
+            self._note(number, Cause.COPY, source.name.name)
+        else:
+            assert self._outbox is not None
+            self._outbox.add(copy, Cause.COPY, [QueueTarget(to.name)], source.name.name, task)
+
+    def _hand_over(
+        self, message: Entry, leaving: LiveQueue, to: QueueName, cause: Cause, task: str | None
+    ) -> None:
+        assert self._outbox is not None
+        leaving.left = self._outbox.take(message, leaving, to, cause, task)
+
+    def _join(self, queue: LiveQueue, message: Entry, leaving: LiveQueue | None = None) -> None:
+        """``leaving``: the queue that this very message leaves; None: it is a new one."""
+        changes = self._shard.changes
+        if leaving is None:
+            changes.add(queue.id, message)
+        else:
+            changes.move(leaving.id, queue.id, message)
+        self._shard.joining(queue).append(message)
+
+    def _note(self, number: int, cause: Cause, source: str) -> None:
+        rules = RULES[cause]
+        self._shard.open_commit.noted.append((number, rules.event, rules.from_where.format(source)))
+
+    def arrived(self, leaving: LiveQueue) -> Promise[None]:
+        """Done when all messages that left this queue so far are in their queues, or after a second."""
+        position, route = leaving.left
+        return _SETTLED if route is None else route.arrival(position)
+
+    def is_pending(self, position: int) -> bool:
+        """Whether a message that left durably, with this position of the outbox or one before, is on its way."""
+        return self._outbox is not None and self._outbox.is_pending(position)
+
+    def on_returned(self, notify: Callable[[str], None]) -> None:
+        """Call back for each message of a task that a queue of another shard refuses, with the task's id and the
+        commit that takes the message back open."""
+        if self._outbox is not None:
+            self._outbox.on_returned(notify)
+
+    # -- messages of services --------------------------------------------------------------------------------
+
+    def on_refused(self, service: str, decide: Callable[[Refusal], None]) -> None:
+        """Call back for each message of a service that a queue of another shard refuses, with the commit that takes
+        it out of the outbox open."""
+        if self._outbox is not None:
+            self._outbox.on_refused(service, decide)
+
+    async def deliver(
+        self,
+        message: Outgoing,
+        targets: Sequence[QueueTarget],
+        service: str,
+        source: str,
+        in_commit: Callable[[list[Refusal]], None] | None = None,
+    ) -> None:
+        """Deliver a new message to queues of whichever shards. Returns when it is durable: in the queues of this
+        shard, and in the outbox for the others.
+
+        ``service``: who is asked if a queue of another shard refuses the message (:meth:`on_refused`).
+        ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
+        queues of this shard while the commit is open, and may add to it. Raises StoreError or NotOwned: then
+        nothing is delivered, or it cannot be known."""
+        shard, elsewhere = self._shard, dict[int, list[QueueTarget]]()
+        here = [target for target in targets if not self.is_elsewhere(target.queue)]
+        await self._prepare(here)
+        shard.check_not_ended()
+        shard.check_owned()
+        shard.check_sends()
+        refusals = []
+        for target in here:
+            try:
+                self._send(self._find_here(target.queue), message, source)
+            except PenstockError as error:
+                refusals.append(Refusal(target, message, type(error).__name__))
+        if len(here) < len(targets):
+            outbox = self._outbox
+            assert outbox is not None
+            for target in targets:
+                index = outbox.other_shard(target.queue)
+                if index is not None:
+                    elsewhere.setdefault(index, []).append(target)
+            for of_shard in elsewhere.values():
+                outbox.add(self._stored(message), Cause.SERVICE, of_shard, source, service=service)
+        if in_commit is not None:
+            in_commit(refusals)
+        await shard.settled()
+
+    async def _prepare(self, targets: Sequence[QueueTarget]) -> None:
+        """Load the memory of queues of this shard. What cannot be is refused later."""
+        queues = [queue for each in targets if (queue := self._queues.get(each.queue)) is not None]
+        while unloaded := [each for each in queues if not each.memory.loaded and not each.deleted]:
+            for queue in unloaded:
+                try:
+                    await queue.memory.load()
+                except QueueMissing:
+                    continue
+
+    def _send(self, queue: LiveQueue, message: Outgoing, source: str) -> None:
+        """Decide a send of a service, with the open commit. Raises PenstockError."""
+        queue.check_key()
+        shard, now_ms = self._shard, self._shard.clock.now_ms()
+        if queue.settings.fifo and message.group is None:
+            raise NotPossible("a FIFO queue only takes messages with a group")
+        answers, entries = queue.decide_send([message], now_ms)
+        cause = RULES[Cause.SERVICE].from_where.format(source)
+        count = partial(queue.count_sent, [message], answers, entries, now_ms, None, cause)
+        shard.open_commit.when_durable.append(lambda _: count())
+
+    def _stored(self, message: Outgoing) -> Entry:
+        """A message as the outbox keeps it. The other shard gives it an id."""
+        clock, number = self._shard.clock, self._shard.next_number()
+        content = Content(
+            "", message.body, message.sender, clock.wall_ms(), message.attributes, message.trace,
+            message.dedup_id,
+        )  # fmt: skip
+        return Entry(
+            number, position_of(number), message.group, clock.now_ms(), content=encode_content(content)
+        )
+
+    # -- messages from other shards --------------------------------------------------------------------------
+
+    async def prepare_arrival(self, messages: Iterable[HandedMessage]) -> None:
+        """Wait until these can arrive."""
+        await self._prepare(
+            [target for each in messages if RULES[each.cause].is_sent for target in each.targets]
+        )
+
+    def arrive(self, message: HandedMessage) -> list[tuple[int, str]]:
+        """A message of another shard joins its queues, with the open commit. Returns the targets that refuse it, by
+        their place, each with the name of the error."""
+        refused: list[tuple[int, str]] = []
+        for place, target in enumerate(message.targets):
+            try:
+                queue = self._find_here(target.queue)
+                if RULES[message.cause].is_sent:
+                    self._send(queue, outgoing_of(message.content, message.group), message.source)
+                else:
+                    self._add(queue, message)
+            except PenstockError as error:
+                refused.append((place, type(error).__name__))
+        return refused
+
+    def _add(self, queue: LiveQueue, message: HandedMessage) -> None:
+        """A message that left a queue of another shard, or a copy of one, joins a queue of this one."""
+        shard, rules = self._shard, RULES[message.cause]
+        now_ms, number = shard.clock.now_ms(), shard.next_number()
+        entry = Entry(
+            number, position_of(number), message.group, now_ms - message.age_ms, 0, message.receives,
+            first_received_ms=message.first_received_ms, content=message.content, version=message.version,
+        )  # fmt: skip
+        if message.cause is Cause.DEAD_LETTER:
+            entry = dead_letter(entry, number, message.source_arn, queue.settings, now_ms)
+        else:
+            id = None if rules.keeps_id else queue.rules.message_id(number)
+            wall_ms = shard.clock.wall_ms()
+            entry = moved_message(entry, message.content, number, id, queue.settings, now_ms, wall_ms)
+            entry.version = message.version
+        self._join(queue, entry)
+        if message.failures:
+            self._failures.add(queue.id, number, message.failures)
+        self._note(number, message.cause, message.source)
+
+
+def outgoing_of(content: bytes, group: str | None) -> Outgoing:
+    """A message of a service as it was before it was stored."""
+    stored = decode_content(content)
+    return Outgoing(
+        body=stored.body,
+        sender=stored.sender,
+        attributes=stored.attributes,
+        trace=stored.trace,
+        group=group,
+        dedup_id=stored.dedup_id,
+        size=stored.bytes_sent,
+    )

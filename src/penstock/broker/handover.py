@@ -1,0 +1,90 @@
+"""What travels from one shard to another: messages for its queues, and the answer about them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.broker.failures import FailureReport
+from penstock.names import QueueName
+
+if TYPE_CHECKING:
+    from penstock.broker.outbox import Route
+
+
+class Cause(StrEnum):
+    """Why a message goes to a queue."""
+
+    DEAD_LETTER = "dead-letter"  # it was received too often, or its receiver or an operator gave it up
+    REDRIVE = "redrive"  # a move task of SQS
+    MOVE = "move"  # an operator, or a bulk task
+    COPY = "copy"  # an operator, or a bulk task
+    SERVICE = "service"  # an alarm, a topic, a schedule
+
+
+class QueueTarget(msgspec.Struct, frozen=True, array_like=True):
+    """A queue that a message of a service is for."""
+
+    queue: QueueName
+    token: str = ""
+    """What the service wants to know if the queue refuses the message, such as a subscription."""
+
+
+class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message on its way to queues of another shard, as it was when it left."""
+
+    position: int  # in the log of the shard it comes from: only ever grows
+    cause: Cause
+    targets: tuple[QueueTarget, ...]  # one, unless it is a message of a service
+    source: str  # the name of the queue that it left, or what caused it
+    source_arn: str  # of the queue that it left, if it left one
+    group: str | None
+    age_ms: int  # clocks of two processes differ, so that times are given as ages
+    receives: int
+    first_received_ms: int
+    content: bytes
+    failures: tuple[FailureReport, ...] = ()
+    version: int = 1  # that it has in the other queue
+
+
+class Handover(msgspec.Struct, frozen=True, array_like=True):
+    source: int  # shard
+    target: int  # shard
+    messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
+
+
+class TargetRefusal(msgspec.Struct, frozen=True, array_like=True):
+    """A queue does not take a message."""
+
+    position: int  # of the message
+    place: int  # of the queue among the targets of the message
+    reason: str  # the name of the error
+
+
+class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Every message up to a position was added, except where queues refused one. The target shard stores this."""
+
+    position: int
+    refused: tuple[int, ...] = ()  # positions: written up to release 0.2, when a message had one target
+    refusals: tuple[TargetRefusal, ...] = ()
+
+    @property
+    def refused_positions(self) -> frozenset[int]:
+        return frozenset(refusal.position for refusal in self.all_refusals)
+
+    @property
+    def all_refusals(self) -> tuple[TargetRefusal, ...]:
+        first_form = tuple(TargetRefusal(position, 0, "QueueMissing") for position in self.refused)
+        return (*first_form, *self.refusals)
+
+
+class Departed(NamedTuple):
+    """What a queue remembers of the last message that left it."""
+
+    position: int  # in the outbox, or a number of the shard
+    route: Route | None  # on which it is; None: it joined its queue with the same commit
+
+
+NONE_LEFT = Departed(0, None)
