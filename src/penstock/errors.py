@@ -243,8 +243,8 @@ class DashboardMissing(PenstockError):
         self.name = name
 
 
-class ActionFailed(PenstockError):
-    """An action of an alarm cannot be carried out. The text says why."""
+class JobFailed(PenstockError):
+    """A job of an internal queue, such as an action of an alarm, cannot be done. The text says why."""
 
     def __init__(self, reason: str, *, can_repeat: bool = False) -> None:
         super().__init__(reason)

@@ -14,7 +14,7 @@ from monitoring.differences import NO_SERVICE
 from monitoring.world import ACCOUNT, SPACE, MonitoringWorld
 from penstock.auth.policy import compile_policy
 from penstock.auth.principal import Principal
-from penstock.errors import ActionFailed, StoreError
+from penstock.errors import JobFailed, StoreError
 from penstock.limits import MINUTE
 from penstock.names import shard_of
 from support.http_requests import json_request
@@ -126,12 +126,12 @@ def test_web_hooks_that_the_operator_allows(world: MonitoringWorld, cw: Any) -> 
 
 def test_a_web_hook_is_tried_again(world: MonitoringWorld, cw: Any) -> None:
     put_alarm(cw, AlarmActions=[HOOK])
-    world.post_failures = [ActionFailed("down", can_repeat=True)] * 2
+    world.post_failures = [JobFailed("down", can_repeat=True)] * 2
     set_state(cw, "a", "ALARM")
     assert (world.posted, actions(cw)) == ([], [])
     world.advance(MINUTE)
     assert (len(world.posted), actions(cw)) == (1, [f"Successfully executed action {HOOK}"])
-    world.post_failures = [ActionFailed("down", can_repeat=True)] * 9
+    world.post_failures = [JobFailed("down", can_repeat=True)] * 9
     set_state(cw, "a", "OK")
     set_state(cw, "a", "ALARM")
     world.advance(2 * MINUTE)
@@ -141,7 +141,7 @@ def test_a_web_hook_is_tried_again(world: MonitoringWorld, cw: Any) -> None:
 def test_what_was_not_carried_out_is_carried_out_after_a_crash(world: MonitoringWorld, cw: Any) -> None:
     url = world.client("sqs").create_queue(QueueName="q")["QueueUrl"]
     put_alarm(cw, AlarmActions=[HOOK, arn("q", "sqs")])
-    world.post_failures = [ActionFailed("down", can_repeat=True)]
+    world.post_failures = [JobFailed("down", can_repeat=True)]
     set_state(cw, "a", "ALARM")
     world.crash()
     world.advance(1000)

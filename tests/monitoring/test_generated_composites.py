@@ -71,7 +71,6 @@ class Heard:
         self._keys: set[str] = set()
 
     def posted(self) -> list[tuple[str, str]]:
-        self.here.actions.run()
         self.world.run()
         bodies = [json.loads(body) for _, body in self.world.posted]
         self.world.posted.clear()

@@ -12,10 +12,10 @@ import pytest
 
 from monitoring.alarms import put_alarm, set_state, summaries
 from monitoring.world import REGION, MonitoringWorld
-from penstock.errors import ActionFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.metrics.alarms import AlarmRule
 from penstock.metrics.series import MetricKey
+from penstock.monitoring.actions import ALARM_ACTIONS
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import (
     Alarm,
@@ -27,6 +27,7 @@ from penstock.monitoring.alarm_records import (
 )
 from penstock.monitoring.due_alarms import WORK_PER_TURN, DueAlarms, work_of
 from penstock.names import Space
+from penstock.promise import Promise
 
 BUSY, QUIET = "111111111111", "222222222222"
 STATUS = AlarmStatus(state="OK", reason="", updated_ms=0, changed_ms=0)
@@ -139,10 +140,10 @@ HOOK = "https://hooks.example.com/alarms"
 
 @pytest.fixture
 def hooks() -> Iterator[MonitoringWorld]:
-    """The first eight calls of web hooks fail, and are repeated after a second."""
+    """The web hooks of the busy account do not answer."""
     with MonitoringWorld(webhooks=(HOOK,)) as world:
         world.after_look()
-        world.post_failures = [ActionFailed("no answer", can_repeat=True) for _ in range(8)]
+        world.hanging[BUSY] = Promise()
         yield world
 
 
@@ -157,14 +158,15 @@ def test_web_hooks_that_do_not_answer_do_not_delay_those_of_another_account(hook
     assert hooks.posted == []
     set_alarms(hooks.client(account=QUIET), 1, "quiet")
     assert [url for url, _ in hooks.posted] == [f"{HOOK}/quiet"]
-    hooks.advance(20 * SECOND)
+    hooks.hanging.pop(BUSY).resolve(None)
+    hooks.advance(SECOND)
     assert len(hooks.posted) == 21, "all are carried out in the end"
 
 
 def test_an_account_with_more_actions_than_its_share_gets_no_further_ones(
     hooks: MonitoringWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.monitoring.actions._PENDING_MAX", 10)
+    monkeypatch.setattr(ALARM_ACTIONS, "waiting_max", 10)
     busy, quiet = hooks.client(account=BUSY), hooks.client(account=QUIET)
     set_alarms(busy, 11, "busy")
     (refused,) = summaries(busy, "busy10", HistoryItemType="Action")

@@ -16,11 +16,12 @@ from botocore.config import Config
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
 from penstock.broker.broker import Broker
-from penstock.errors import ActionFailed
+from penstock.errors import JobFailed
 from penstock.limits import MINUTE, SECOND
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.monitoring import Monitoring
 from penstock.names import Space
+from penstock.promise import Promise
 from penstock.services import cloudwatch, sqs
 from penstock.testing.runtime import SimulatedRuntime
 from penstock.wire.dispatch import Dispatcher
@@ -47,7 +48,10 @@ class MonitoringWorld(ShardsWorld):
     ) -> None:
         self.monitoring_limits = limits or MonitoringLimits()
         self.posted: list[tuple[str, str]] = []
-        self.post_failures: list[ActionFailed] = []
+        self.post_failures: list[JobFailed] = []
+        self.hanging: dict[
+            str, Promise[None]
+        ] = {}  # web hooks of an account do not answer before this is done
         self.is_secured = is_secured
         self.webhooks = webhooks
         self.principal: Principal | None = None
@@ -75,6 +79,8 @@ class MonitoringWorld(ShardsWorld):
             self.open_shard(index)
 
     async def _post(self, account: str, url: str, body: str) -> None:
+        if account in self.hanging:
+            await self.hanging[account]
         if self.post_failures:
             raise self.post_failures.pop(0)
         self.posted.append((url, body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ActionFailed
+from penstock.errors import JobFailed
 from penstock.server.outgoing import OutgoingHttp
 from penstock.server.webhooks import Webhooks
 from server.test_outgoing import Answering
@@ -82,7 +82,7 @@ def test_a_url_that_is_not_allowed_any_more_is_not_called() -> None:
     async def scene() -> None:
         hooks = Webhooks(OutgoingHttp(), ALLOWED)
         hooks.change(())
-        with pytest.raises(ActionFailed, match="alarm_webhooks") as refused:
+        with pytest.raises(JobFailed, match="alarm_webhooks") as refused:
             await hooks.post("000000000000", ALLOWED[0], "{}")
         assert not refused.value.can_repeat
 
@@ -99,11 +99,11 @@ def test_which_failures_are_tried_again() -> None:
             can_repeat = {}
             for status in (301, 400, 404, 408, 429, 500, 503):
                 server.answer = f"HTTP/1.1 {status} x\r\n\r\n".encode()
-                with pytest.raises(ActionFailed, match=f"answered with status {status}") as failed:
+                with pytest.raises(JobFailed, match=f"answered with status {status}") as failed:
                     await hooks.post("000000000000", server.url, "{}")
                 can_repeat[status] = failed.value.can_repeat
             assert [status for status, again in can_repeat.items() if again] == [408, 429, 500, 503]
-        with pytest.raises(ActionFailed, match="cannot be reached") as failed:
+        with pytest.raises(JobFailed, match="cannot be reached") as failed:
             await hooks.post("000000000000", server.url, "{}")
         assert failed.value.can_repeat
 

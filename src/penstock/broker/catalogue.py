@@ -11,8 +11,8 @@ import msgspec
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.errors import QueueDeletedRecently, QueueMissing
 from penstock.limits import MINUTE
-from penstock.names import KeyUse, QueueName, Space
-from penstock.queues.settings import QueueRecord
+from penstock.names import Home, KeyUse, QueueName, Space
+from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import RecordKind
 from penstock.store.port import LAST
 
@@ -36,16 +36,19 @@ class Catalogue:
         self._by_name = by_name
         self._by_id: dict[int, LiveQueue] = {}
         self._names: dict[Space, list[str]] = {}  # sorted
+        self._internal: dict[int, LiveQueue] = {}  # by id
         self._records = shard.table(QUEUES, self._undone)
         self._cooldowns = shard.table(COOLDOWNS)
         for _, record in sorted(self._records, key=lambda item: item[1].id):
             self._enter(record)
 
     def __iter__(self) -> Iterator[LiveQueue]:
+        """All queues, with the internal ones."""
         return iter(list(self._by_id.values()))
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        """How many queues clients have."""
+        return len(self._by_id) - len(self._internal)
 
     def find(self, name: QueueName) -> LiveQueue:
         """A queue of this shard. Raises QueueMissing."""
@@ -108,13 +111,39 @@ class Catalogue:
         return self._by_id.get(id)
 
     def create(self, record: QueueRecord) -> LiveQueue:
-        if self._cooldowns.get(_key(record.name)) is not None:
+        if not record.internal and self._cooldowns.get(_key(record.name)) is not None:
             self._cooldowns.remove(_key(record.name))
         self._records.put(str(record.id), record)
         queue = self._enter(record)
         queue.memory.emptied()
         self._shard.touch(queue)
         return queue
+
+    # -- internal queues: not in the order of names, and not found by name --------------------------------------
+
+    def internal(self, kind: str) -> list[LiveQueue]:
+        """The internal queues for jobs of a kind."""
+        return [queue for queue in self._internal.values() if queue.record.internal == kind]
+
+    def internal_queue(self, kind: str, space: Space) -> LiveQueue | None:
+        return next((queue for queue in self.internal(kind) if queue.name.space == space), None)
+
+    def create_internal(self, kind: str, space: Space, home: Home, settings: QueueSettings) -> LiveQueue:
+        """Part of the open commit."""
+        shard, wall_ms = self._shard, self._shard.clock.wall_ms()
+        name = QueueName(space.account, space.region, kind)
+        return self.create(
+            QueueRecord(
+                id=shard.next_number(),
+                name=name,
+                settings=settings,
+                tags={},
+                created_ms=wall_ms,
+                modified_ms=wall_ms,
+                internal=kind,
+                home=home.hash,
+            )
+        )
 
     def save(self, queue: LiveQueue, record: QueueRecord) -> None:
         """Change the definition of a queue."""
@@ -135,21 +164,28 @@ class Catalogue:
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
         queue = LiveQueue(record, self._context)
-        self._by_name[record.name] = self._by_id[record.id] = queue
+        self._by_id[record.id] = queue
+        if record.internal:
+            self._internal[record.id] = queue
+            return queue
+        self._by_name[record.name] = queue
         insort(self._names.setdefault(record.name.space, []), record.name.name)
         return queue
 
     def _leave(self, queue: LiveQueue) -> None:
         queue.deleted = True
-        del self._by_name[queue.name]
         del self._by_id[queue.id]
-        names = self._names[queue.name.space]
-        names.remove(queue.name.name)
-        if not names:
-            del self._names[queue.name.space]
+        if queue.record.internal:
+            del self._internal[queue.id]
+        else:
+            del self._by_name[queue.name]
+            names = self._names[queue.name.space]
+            names.remove(queue.name.name)
+            if not names:
+                del self._names[queue.name.space]
         queue.waiting.end(QueueMissing())
         queue.memory.forget()
-        if self._context.metering is not None:
+        if self._context.metering is not None and not queue.record.internal:
             self._context.metering.leave(queue)
 
     def _undone(self, key: str, record: QueueRecord | None) -> None:

@@ -361,6 +361,24 @@ class QueueDelivery:
             number, position_of(number), message.group, clock.now_ms(), content=encode_content(content)
         )
 
+    def enqueue(self, queue: LiveQueue, body: str, group: str) -> None:
+        """A job joins an internal queue of this shard, with the open commit. It is never a duplicate."""
+        shard, number = self._shard, self._shard.next_number()
+        content = Content(
+            queue.rules.message_id(number), body, "", shard.clock.wall_ms(), dedup_id=str(number)
+        )
+        self._join(
+            queue,
+            Entry(
+                number,
+                position_of(number),
+                group,
+                shard.clock.now_ms(),
+                content=encode_content(content),
+            ),
+        )
+        shard.touch(queue)
+
     # -- messages from other shards --------------------------------------------------------------------------
 
     async def prepare_arrival(self, messages: Iterable[HandedMessage]) -> None:

@@ -89,10 +89,10 @@ class LiveQueue:
         self.waiting = WaitingReceives(shard, self._decide_receive, self._due)
         self.memory = QueueMemory(shard, self)
         self.metrics = QueueMetrics()
-        if context.metering is not None:
+        if context.metering is not None and not record.internal:
             context.metering.add(self)
         # Called through local variables only: `self._note(…)` would be looked up by every call, without a cache.
-        self._note = context.history.note if context.history.events_max else None
+        self._note = context.history.note if context.history.events_max and not record.internal else None
         self.left = NONE_LEFT  # the last message that left it for another queue
         self.deleted = False
 
@@ -390,6 +390,24 @@ class LiveQueue:
         await self._context.delivery.arrived(self)
         self.note(seq, DEAD_LETTERED, requester, f"to {redrive.target.name}")
         return redrive.target
+
+    def settle(self, handle: str, hide_ms: int | None) -> bool:
+        """Delete a message with the open commit, or hide it for so long. Returns False if that cannot be decided now:
+        another receiver has it, or memory does not know it."""
+        shard, receipt = self._shard, self._context.receipts.read(handle, self.id)
+        if not self.memory.loaded or self.deleted:
+            return False
+        now_ms = shard.clock.now_ms()
+        self.rules.advance(now_ms, shard.changes)
+        try:
+            if hide_ms is None:
+                outcome = self.rules.delete(receipt, now_ms, shard.changes)
+            else:
+                outcome = self.rules.change_visibility(receipt, hide_ms, now_ms, shard.changes)
+        except NotInMemory:
+            return False
+        self.decided(now_ms)
+        return outcome is None
 
     async def _apply_handles(
         self, handles: Sequence[str], hide_ms: Sequence[int] | None, requester: Requester | None

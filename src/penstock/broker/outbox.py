@@ -313,7 +313,7 @@ class Route:
         self._deciding: list[tuple[int, Leaving]] = []
         self._fresh: list[Leaving] = []  # durable, and not handed over yet: the end of the log
         self._fresh_bytes = 0
-        self._behind = True  # the log may have more than that
+        self._behind = OUTBOX in outbox.shard.usage  # the log may have more than that
         self._waiting: list[tuple[int, Promise[None]]] = []  # for the arrival of a position
         self._arrived = 0  # everything up to this position arrived there or was refused
         self.running = False

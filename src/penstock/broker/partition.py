@@ -217,7 +217,8 @@ class Partition:
         self._stop_parts()
         queues = list(self.catalogue)
         for queue in queues:
-            del self._shared.by_name[queue.name]
+            if not queue.record.internal:
+                del self._shared.by_name[queue.name]
         self.end_polls(poll_error)
         return queues
 

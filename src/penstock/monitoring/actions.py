@@ -9,14 +9,14 @@ again after a crash.
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.broker.delivery import Refusal
 from penstock.broker.handover import QueueTarget
-from penstock.errors import ActionFailed, PenstockError, QueueMissing, StoreClosed, StoreError, Unreachable
+from penstock.broker.internal_queues import Job, JobKind, JobQueues
+from penstock.errors import JobFailed, PenstockError, QueueMissing, Unreachable
 from penstock.limits import SECOND
 from penstock.monitoring.alarm_history import AlarmHistory
 from penstock.monitoring.alarm_records import (
@@ -27,8 +27,7 @@ from penstock.monitoring.alarm_records import (
     PendingAction,
     alarms_home,
 )
-from penstock.names import Arn, QueueName, Space, without_partition
-from penstock.promise import run_detached
+from penstock.names import Arn, QueueName, without_partition
 from penstock.queues.messages import Outgoing
 
 if TYPE_CHECKING:
@@ -38,11 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.monitoring")
 
 _WEBHOOK_PREFIX = "penstock:::webhook/"
-_TRIES_MAX = 4
-_PAUSE_MS = (1 * SECOND, 5 * SECOND, 30 * SECOND)
-_RUNNING_MAX = 8  # of one account
-_PENDING_MAX = 10_000  # of all accounts; with more, one that has more than its share gets no further ones
 _GROUP_MAX = 128
+
+ALARM_ACTIONS = JobKind(
+    "alarm-actions",
+    PendingAction,
+    pauses_ms=(1 * SECOND, 5 * SECOND, 30 * SECOND),
+    lease_ms=30 * SECOND,
+)
 
 
 def webhook_url(action: str) -> str | None:
@@ -57,12 +59,6 @@ def queue_of_action(action: str) -> QueueName | None:
     return arn.queue if arn is not None and arn.service == "sqs" else None
 
 
-def _count_down(counts: Counter[str], account: str) -> None:
-    counts[account] -= 1
-    if not counts[account]:
-        del counts[account]
-
-
 class AlarmTexts(Protocol):
     """How a service speaks of alarms, and what it allows them."""
 
@@ -75,164 +71,84 @@ class AlarmTexts(Protocol):
         """Why the policy of a queue does not let the alarm send to it; None: it does."""
 
 
-ActionOf = tuple[Space, str, str]
-"""Of which alarm it is, and what: an ARN or a URL."""
-
 PostWebhook = Callable[[str, str, str], Coroutine[Any, None, None]]
-"""(account, URL, body): raises ActionFailed."""
+"""(account, URL, body): raises JobFailed."""
 
 
 class AlarmActions:
     def __init__(
         self, partition: Partition, history: AlarmHistory, texts: AlarmTexts, post: PostWebhook
     ) -> None:
-        self._partition = partition
-        self._shard = shard = partition.shard
+        self._shard = partition.shard
+        self._delivery = partition.delivery
         self._history = history
         self._texts = texts
         self._post = post
-        self._pending = shard.table(PENDING)
-        # The same action of one alarm is carried out in the order of the changes: keys by alarm and action.
-        self._waiting: dict[ActionOf, deque[str]] = {}
-        self._ready: defaultdict[str, deque[ActionOf]] = defaultdict(deque)  # by account: none of them runs
-        self._running: Counter[str] = Counter()  # by account
-        self._accounts: Counter[str] = Counter()  # how many of each account wait or run
-        self._stopped = False
-        for key, pending in sorted(self._pending, key=lambda each: each[0]):
-            self._put(key, pending)
+        self._delivery.on_refused(ALARM_ACTIONS.name, self._refused)
+        self._jobs = JobQueues(partition, ALARM_ACTIONS, self._carry_out, self._give_up)
+        self._stored_before = self._shard.table(PENDING)
 
     def start(self) -> None:
         """Go on with what was not carried out when the shard was closed."""
-        self.run()
+        for key, pending in self._stored_before:  # by an earlier release
+            self._stored_before.remove(key)
+            self._add(pending)
+        self._jobs.start()
 
     def stop(self) -> None:
-        self._stopped = True
+        self._jobs.stop()
 
     def add(self, alarm: Alarm, before: AlarmStatus) -> None:
-        """The state of an alarm has changed. Part of the open commit; then :meth:`run`."""
-        if not alarm.config.actions_enabled:
-            return
-        for action in alarm.config.actions(alarm.status.state):
-            pending = PendingAction(alarm=alarm, before=before, action=action)
-            if self._has_too_many(alarm.space.account):
-                self._note(pending, "too many actions of alarms wait to be carried out")
-                continue
-            key = alarms_home(alarm.space).key(f"{self._shard.next_number():020d}")
-            self._pending.put(key, pending)
-            self._put(key, pending)
+        """The state of an alarm has changed. Part of the open commit; its actions are carried out when that is
+        durable."""
+        if alarm.config.actions_enabled:
+            for action in alarm.config.actions(alarm.status.state):
+                self._add(PendingAction(alarm=alarm, before=before, action=action))
 
-    def _has_too_many(self, account: str) -> bool:
-        share = _PENDING_MAX // max(1, len(self._accounts))
-        return self._accounts.total() >= _PENDING_MAX and self._accounts[account] >= share
+    def _add(self, pending: PendingAction) -> None:
+        space = pending.alarm.space
+        # The same action of one alarm is carried out in the order of the changes.
+        group = sha256(f"{pending.alarm.name}\n{pending.action}".encode()).hexdigest()
+        if not self._jobs.add(alarms_home(space), space, group, pending):
+            self._note(pending, "too many actions of alarms wait to be carried out")
 
-    def _put(self, key: str, pending: PendingAction) -> None:
-        action = pending.alarm.space, pending.alarm.name, pending.action
-        if action not in self._waiting:
-            self._waiting[action] = deque()
-            self._ready[action[0].account].append(action)
-        self._waiting[action].append(key)
-        self._accounts[action[0].account] += 1
-
-    def run(self) -> None:
-        """Carry out what waits, once the open commit is durable: some at a time."""
-        if self._ready and not self._stopped:
-            run_detached(self._run_when_durable())
-
-    async def _run_when_durable(self) -> None:
-        with suppress(
-            StoreError
-        ):  # what was to be done because of the refused commit is not pending any more
-            await self._shard.settled()
-        # Each account by itself: web hooks of one that do not answer must not delay the others.
-        for account, ready in list(self._ready.items()):
-            while ready and self._running[account] < _RUNNING_MAX and not self._stopped:
-                self._running[account] += 1
-                run_detached(self._carry_out_next(account, ready.popleft()))
-            if not ready:
-                self._ready.pop(account, None)
-
-    async def _carry_out_next(self, account: str, action: ActionOf) -> None:
-        keys = self._waiting[action]
-        pending = self._pending.get(keys[0])
-        try:
-            if pending is not None:
-                await self._carry_out(keys[0], pending)
-            keys.popleft()
-            _count_down(self._accounts, account)
-        except StoreError as error:
-            if not self._stopped:
-                log.warning("an action of the alarm %s is carried out again later: %s", action[1], error)
-                await self._shard.pause(_PAUSE_MS[-1])
-        finally:
-            _count_down(self._running, account)
-            if keys:
-                self._ready[account].append(action)
-            else:
-                del self._waiting[action]
-            if not self._stopped:
-                self._shard.runtime.soon(self.run)
-
-    async def _carry_out(self, key: str, pending: PendingAction) -> None:
-        """Raises StoreError: then it has to be done again."""
-        for tries in range(_TRIES_MAX):
-            try:
-                await self._try(key, pending)
-                return
-            except ActionFailed as failure:
-                self._check_not_stopped()
-                if not failure.can_repeat or tries == _TRIES_MAX - 1:
-                    self._end(key, pending, str(failure))
-                    await self._shard.settled()
-                    return
-            await self._shard.pause(_PAUSE_MS[tries])
-            self._check_not_stopped()
-
-    def _check_not_stopped(self) -> None:
-        """Nothing is decided after a stop: the action is still stored, and is carried out at the next start or by the
-        next owner of the shard."""
-        if self._stopped:
-            raise StoreClosed("the shard is closed")
-
-    async def _try(self, key: str, pending: PendingAction) -> None:
-        """Raises ActionFailed, or StoreError if it may have been carried out."""
+    async def _carry_out(self, job: Job[PendingAction]) -> None:
+        """Raises JobFailed, or StoreError if it may have been carried out."""
+        pending = job.payload
         queue, url = queue_of_action(pending.action), webhook_url(pending.action)
         if queue is not None:
-            await self._send(key, pending, queue)
+            await self._send(job, queue)
         elif url is not None:
-            account, body = (
-                pending.alarm.space.account,
-                self._texts.notification(pending.alarm, pending.before),
-            )
-            await self._post(account, url, body)
-            self._check_not_stopped()
-            self._end(key, pending, None)
-            await self._shard.settled()
+            body = self._texts.notification(pending.alarm, pending.before)
+            await self._post(pending.alarm.space.account, url, body)
+            if not self._jobs.stopped:
+                self._end(job, None)
         else:
-            raise ActionFailed("no service of this server takes it")
+            raise JobFailed("no service of this server takes it")
 
-    async def _send(self, key: str, pending: PendingAction, to: QueueName) -> None:
-        alarm = pending.alarm
+    async def _send(self, job: Job[PendingAction], to: QueueName) -> None:
+        pending, alarm = job.payload, job.payload.alarm
         if to.account != alarm.space.account:
-            raise ActionFailed("the queue belongs to another account")
+            raise JobFailed("the queue belongs to another account")
         try:
-            found = await self._partition.delivery.find(to)
+            found = await self._delivery.find(to)
         except QueueMissing:
-            raise ActionFailed("the queue does not exist") from None
+            raise JobFailed("the queue does not exist") from None
         except Unreachable as error:
-            raise ActionFailed(str(error), can_repeat=True) from None
+            raise JobFailed(str(error), can_repeat=True) from None
         except PenstockError as error:
-            raise ActionFailed(f"the queue takes no messages: {type(error).__name__}") from None
+            raise JobFailed(f"the queue takes no messages: {type(error).__name__}") from None
         refusal = self._texts.refusal(alarm, to, found.settings)
         if refusal is not None:
-            raise ActionFailed(refusal)
+            raise JobFailed(refusal)
         message = Outgoing(
             body=self._texts.notification(alarm, pending.before),
             sender=self._texts.sender,
             group=alarm.name[:_GROUP_MAX] if found.settings.fifo else None,
-            dedup_id=key if found.settings.fifo else None,
+            dedup_id=job.id if found.settings.fifo else None,
         )
         if len(message.body) > found.settings.message_bytes_max:
-            raise ActionFailed(
+            raise JobFailed(
                 f"the message is larger than the {found.settings.message_bytes_max} bytes it accepts"
             )
         refused: list[Refusal] = []
@@ -240,18 +156,26 @@ class AlarmActions:
         def in_commit(refusals: list[Refusal]) -> None:
             refused.extend(refusals)
             if not refusals:
-                self._end(key, pending, None)
+                self._end(job, None)
 
-        await self._partition.delivery.deliver(
-            message, [QueueTarget(to)], "alarms", f"the alarm {alarm.name}", in_commit
+        await self._delivery.deliver(
+            message, [QueueTarget(to)], ALARM_ACTIONS.name, f"the alarm {alarm.name}", in_commit
         )
         if refused:
-            raise ActionFailed(f"the queue takes no messages: {refused[0].reason}")
+            raise JobFailed(f"the queue takes no messages: {refused[0].reason}")
 
-    def _end(self, key: str, pending: PendingAction, error: str | None) -> None:
+    def _end(self, job: Job[PendingAction], error: str | None) -> None:
         """Part of the open commit."""
-        self._pending.remove(key)
-        self._note(pending, error)
+        self._note(job.payload, error)
+        job.done()
+
+    def _give_up(self, job: Job[PendingAction], reason: str) -> None:
+        self._note(job.payload, reason)
+
+    def _refused(self, refusal: Refusal) -> None:
+        """The queue of another shard did not take a message after all: it was deleted since it was found."""
+        target, reason = refusal.target, refusal.reason
+        log.warning("queue %s refused a message of alarm %s: %s", target.queue.name, target.token, reason)
 
     def _note(self, pending: PendingAction, error: str | None) -> None:
         alarm = pending.alarm

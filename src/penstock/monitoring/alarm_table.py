@@ -241,7 +241,6 @@ class AlarmTable:
                 await self._run(self._spread(space, changed.names), space)
             except Exception:
                 log.exception("composite alarms of account %s could not be judged", space.account)
-            self._actions.run()
             changed.done.resolve(None)
         self._following.discard(space)
 

@@ -101,7 +101,6 @@ class Evaluation:
             return
         if self._end_s % _FORGET_EVERY_S == 0:
             self._history.forget_old(wall_ms)
-        self._actions.run()
         if not self._working:
             self._working = True
             try:
@@ -121,7 +120,6 @@ class Evaluation:
             account = taken[0].space.account
             try:
                 await self._evaluate(taken)
-                self._actions.run()
                 await self._shard.settled()
             except StoreError as error:
                 failures[account] = error

@@ -63,6 +63,10 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     modified_ms: int
     purged_to: int = 0  # positions up to here were purged: void, whether or not their rows are still there
     purged_ms: int = 0
+    internal: str = ""
+    """The kind of jobs in an internal queue, which has the account and region of its name. Empty: it is a queue of
+    clients."""
+    home: int = 0  # of an internal queue: which shard it belongs to (:class:`penstock.names.Home`)
 
     @property
     def arn(self) -> str:

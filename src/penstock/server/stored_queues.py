@@ -22,4 +22,4 @@ def stored_queues(config: Config) -> dict[QueueName, QueueRecord] | None:
         records = [QUEUES.decode(data) for data in site.stored_records(QUEUES.name)]
     except msgspec.MsgspecError:
         return None  # of an older format: a start migrates it
-    return {record.name: record for record in records}
+    return {record.name: record for record in records if not record.internal}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.errors import ActionFailed
+from penstock.errors import JobFailed
 from penstock.server.outgoing import AllowedUrls, OutgoingFailed, OutgoingHttp
 
 _TRY_AGAIN = (408, 429)
@@ -22,14 +22,14 @@ class Webhooks:
         return self._allowed.find(url) is not None
 
     async def post(self, account: str, url: str, body: str) -> None:
-        """Raises ActionFailed."""
+        """Raises JobFailed."""
         found = self._allowed.find(url)
         if found is None:
-            raise ActionFailed("the setting alarm_webhooks does not allow the URL")
+            raise JobFailed("the setting alarm_webhooks does not allow the URL")
         try:
             answer = await self._http.post(account, found, body.encode(), "application/json")
         except OutgoingFailed as failure:
-            raise ActionFailed(f"the web hook cannot be reached: {failure}", can_repeat=True) from None
+            raise JobFailed(f"the web hook cannot be reached: {failure}", can_repeat=True) from None
         if not 200 <= answer.status < 300:
             again = answer.status >= 500 or answer.status in _TRY_AGAIN
-            raise ActionFailed(f"the web hook answered with status {answer.status}", can_repeat=again)
+            raise JobFailed(f"the web hook answered with status {answer.status}", can_repeat=again)

@@ -130,9 +130,12 @@ class ShardMapping:
     def _moved_queues(self, state: ShardState, source: int) -> Iterator[tuple[int, MovedQueue]]:
         for data in state.records.get(QUEUES.name, {}).values():
             record = QUEUES.decode(data)
-            target = self._target_of(record.name)
+            target = self._target_of_queue(record)
             by = self.targets[target].raised_by[source]
             yield record.id, MovedQueue(msgspec.structs.replace(record, id=record.id + by), target, by)
+
+    def _target_of_queue(self, record: QueueRecord) -> int:
+        return Home(record.home).shard(len(self.targets)) if record.internal else self._target_of(record.name)
 
     def _target_of(self, name: QueueName) -> int:
         return shard_of(name, len(self.targets))

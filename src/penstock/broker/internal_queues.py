@@ -1,0 +1,252 @@
+"""Internal queues: durable work that the server does in the background, such as the actions of alarms.
+
+What waits durably is a queue. A job is a message in an internal queue, with the rules of any other: it is in flight
+while it is worked on, so that a crash makes it visible again; its receive count says how often it was tried; it is
+hidden between two tries; its retention is its greatest age. Jobs of one group are done one after the other, in their
+order.
+
+Each account and region has a queue of its own for each kind of job, so that one account never waits for another. The
+queues belong to the shard that the work is about, and count for the quota of their account. The SQS API cannot see
+them, the admin API lists them.
+
+A new kind of work is a :class:`JobKind`, a handler, and what is to be done when it is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from penstock.broker.parts import Part
+from penstock.broker.waiting import Ask
+from penstock.errors import JobFailed, PenstockError, StoreClosed, StoreError
+from penstock.limits import DAY, HOUR, SECOND
+from penstock.names import Home, Space
+from penstock.promise import run_detached
+from penstock.queues.messages import Received
+from penstock.queues.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from penstock.broker.live_queue import LiveQueue
+    from penstock.broker.partition import Partition
+
+log = logging.getLogger("penstock.broker")
+
+T = TypeVar("T")
+
+_WAIT_MS = HOUR
+_PAUSE_AFTER_ERROR_MS = SECOND
+
+
+class JobKind(Generic[T]):
+    """A kind of work: its limits, and how long it waits between two tries."""
+
+    def __init__(
+        self,
+        name: str,
+        payload: type[T],
+        *,
+        pauses_ms: tuple[int, ...],
+        lease_ms: int,
+        running_max: int = 8,
+        waiting_max: int = 10_000,
+        age_ms_max: int = 4 * DAY,
+    ) -> None:
+        """``name``: as operators see it. ``pauses_ms``: between two tries; there is one try more than pauses.
+        ``lease_ms``: after a crash a job is tried again when this time is over. ``running_max``: jobs of one account
+        at a time. ``waiting_max``: jobs of all accounts in a shard; with more, an account that has more than its
+        share gets no further ones."""
+        self.name = name
+        self.pauses_ms = pauses_ms
+        self.lease_ms = lease_ms
+        self.running_max = running_max
+        self.waiting_max = waiting_max
+        self.settings = QueueSettings(fifo=True, visibility_ms=lease_ms, retention_ms=age_ms_max)
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(payload)
+
+    def encode(self, payload: T) -> str:
+        return self._encoder.encode(payload).decode()
+
+    def decode(self, body: str) -> T:
+        return self._decoder.decode(body)
+
+
+class Job(Generic[T]):
+    """A job that is being worked on."""
+
+    def __init__(self, queue: LiveQueue, message: Received, payload: T) -> None:
+        self.id = message.content.id  # the same at each try
+        self.payload = payload
+        self.attempt = message.receives
+        self.is_done = False
+        self._queue = queue
+        self._handle = message.handle
+
+    def done(self) -> None:
+        """Remove the job with the open commit. A handler calls this beside the changes that are its work, or leaves
+        it to the caller."""
+        self.is_done = self._queue.settle(self._handle, None)
+
+    def put_off(self, pause_ms: int) -> None:
+        """Try it again later."""
+        self._queue.settle(self._handle, pause_ms)
+
+
+class InternalQueueStatus(msgspec.Struct, frozen=True, array_like=True):
+    """What operators see of an internal queue."""
+
+    kind: str
+    space: Space
+    waiting: int
+    running: int
+    put_off: int  # among the waiting: they were tried in vain, and wait for the next try
+    oldest_age_ms: int
+
+
+class JobQueues(Part, Generic[T]):
+    """The internal queues of one kind in one shard, and the work on them."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        kind: JobKind[T],
+        handle: Callable[[Job[T]], Coroutine[Any, None, None]],
+        give_up: Callable[[Job[T], str], None],
+    ) -> None:
+        """``handle`` does a job; it raises JobFailed if that is not possible, now or at all, and StoreError if it may
+        have been done. ``give_up`` is called with the reason when it is not tried again, with the commit open that
+        removes the job."""
+        self.kind = kind
+        self._handle = handle
+        self._give_up = give_up
+        self._shard = partition.shard
+        self._catalogue = partition.catalogue
+        self._delivery = partition.delivery
+        self._stopped = False
+        self._workers: dict[LiveQueue, _QueueWorker[T]] = {}
+        for queue in self._catalogue.internal(kind.name):
+            self._workers[queue] = _QueueWorker(self, queue)
+
+    def start(self) -> None:
+        for worker in self._workers.values():
+            worker.wake()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped or self._shard.released or self._shard.ended is not None
+
+    def add(self, home: Home, space: Space, group: str, payload: T) -> bool:
+        """Add a job with the open commit; it is worked on when that is durable. ``home``: what the work is about.
+        Returns False if too many wait already."""
+        worker = self._worker(home, space)
+        if self._has_too_many(worker):
+            return False
+        self._delivery.enqueue(worker.queue, self.kind.encode(payload), group)
+        worker.waiting += 1
+        self._shard.open_commit.when_durable.append(lambda _: worker.wake())
+        return True
+
+    def _worker(self, home: Home, space: Space) -> _QueueWorker[T]:
+        queue = self._catalogue.internal_queue(self.kind.name, space)
+        if queue is None:
+            queue = self._catalogue.create_internal(self.kind.name, space, home, self.kind.settings)
+        worker = self._workers.get(queue)
+        if worker is None:
+            worker = self._workers[queue] = _QueueWorker(self, queue)
+        return worker
+
+    def _has_too_many(self, worker: _QueueWorker[T]) -> bool:
+        waiting = [each.waiting for each in self._workers.values() if each.waiting]
+        share = self.kind.waiting_max // max(1, len(waiting))
+        return sum(waiting) >= self.kind.waiting_max and worker.waiting >= share
+
+    async def handle(self, job: Job[T]) -> None:
+        """Do a job, or decide what becomes of it. Raises StoreError: then it is tried again when its lease ends."""
+        pauses_ms = self.kind.pauses_ms
+        try:
+            await self._handle(job)
+        except JobFailed as failure:
+            if self.stopped:
+                raise StoreClosed("the shard is closed") from None
+            if failure.can_repeat and job.attempt <= len(pauses_ms):
+                job.put_off(pauses_ms[job.attempt - 1])
+            else:
+                self._give_up(job, str(failure))
+                job.done()
+        else:
+            if self.stopped and not job.is_done:
+                raise StoreClosed("the shard is closed")
+            if not job.is_done:
+                job.done()
+        await self._shard.settled()
+
+    def pause_after_error(self) -> Any:
+        return self._shard.pause(_PAUSE_AFTER_ERROR_MS)
+
+
+class _Taker:
+    """Who receives the jobs: a client that never disconnects."""
+
+    gone = False
+    on_gone: Callable[[], None] | None = None
+    if_unread: Callable[[], None] | None = None
+
+
+class _QueueWorker(Generic[T]):
+    """Takes the jobs of one internal queue, some at a time."""
+
+    def __init__(self, jobs: JobQueues[T], queue: LiveQueue) -> None:
+        self.queue = queue
+        usage = queue.shard.usage.get(queue.id)
+        self.waiting = 0 if usage is None else usage.messages  # and running
+        self._jobs = jobs
+        self._running = 0
+        self._taking = False
+
+    def wake(self) -> None:
+        self._count()
+        if not self._taking and self.waiting and self._running < self._jobs.kind.running_max:
+            self._taking = True
+            run_detached(self._take())
+
+    def _count(self) -> None:
+        if self.queue.memory.loaded:
+            self.waiting = self.queue.rules.backlog.total
+
+    async def _take(self) -> None:
+        jobs, queue = self._jobs, self.queue
+        try:
+            while self.waiting and self._running < jobs.kind.running_max and not jobs.stopped:
+                try:
+                    ask = Ask(1, jobs.kind.lease_ms, None)
+                    for message in await queue.receive(ask, _Taker(), _WAIT_MS):
+                        self._running += 1
+                        run_detached(self._do(message))
+                    self._count()
+                except PenstockError as error:
+                    if jobs.stopped or queue.deleted:
+                        return
+                    log.warning("jobs of the kind %s wait: %s", jobs.kind.name, error)
+                    await jobs.pause_after_error()
+        finally:
+            self._taking = False
+
+    async def _do(self, message: Received) -> None:
+        jobs = self._jobs
+        try:
+            payload = jobs.kind.decode(message.content.body)
+            await jobs.handle(Job(self.queue, message, payload))
+        except StoreError as error:
+            if not jobs.stopped:
+                log.warning("a job of the kind %s is tried again later: %s", jobs.kind.name, error)
+        finally:
+            self._running -= 1
+            if not jobs.stopped:
+                self.wake()
