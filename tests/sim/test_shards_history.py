@@ -1,15 +1,18 @@
 """Random lives of queues in three shards: dead letters and moves between them, with crashes and faults at any step.
 
 Each shard is a process of its own. Whatever happens, a message that was acknowledged and not deleted is in exactly
-one queue when everything has come to rest, and messages of a FIFO group keep their order.
+one queue when everything has come to rest, and messages of a FIFO group keep their order. A message of a service that
+was delivered to several queues is in each of them once; where a queue refused it, the service has sent it to another.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -22,14 +25,18 @@ from hypothesis.stateful import (
 )
 
 from penstock.broker import outbox, partition
-from penstock.broker.handover import Handover, Taken, TargetRefusal
-from penstock.broker.inbox import Inbox
-from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Route
+from penstock.broker.delivery import QueueDelivery, Refusal
+from penstock.broker.handover import Cause, Handover, QueueTarget, Taken, TargetRefusal
+from penstock.broker.inbox import INBOXES, Inbox
+from penstock.broker.live_queue import LiveQueue
+from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Route
+from penstock.broker.partition import Partition
+from penstock.broker.parts import Part
 from penstock.errors import PenstockError
 from penstock.limits import HOUR
 from penstock.names import QueueName
 from penstock.promise import Promise
-from penstock.queues.messages import Received, decode_content
+from penstock.queues.messages import Entry, Received, decode_content
 from penstock.store.port import LAST
 from support.cluster import Cluster, Fault
 from support.generated import HISTORIES
@@ -48,17 +55,26 @@ class ShardsHistory(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 32), shuffled=st.booleans())
     def open(self, seed: int, shuffled: bool) -> None:
         dice = random.Random(seed)
-        self.cluster = Cluster(3, self.limits, dice.randrange if shuffled else lambda choices: 0)
+        self.cluster = Cluster(
+            3, self.limits, dice.randrange if shuffled else lambda choices: 0, self.toy_part
+        )
         self.work, self.dead, self.other = (
             self.cluster.name(base, shard, self.suffix)
             for base, shard in (("work", 0), ("dead", 1), ("other", 2))
         )
-        for queue in (self.dead, self.other):
+        self.dead_too = self.cluster.name("dead-too", 1, self.suffix)
+        for queue in (self.dead, self.dead_too, self.other):
             self.cluster.node(queue).create(queue)
         self.cluster.node(self.work).create(self.work, dead_letters=(self.dead, 1), visibility_ms=0)
         self.sends: list[tuple[str, Promise[Any]]] = []
         self.deleted: set[str] = set()
+        self.published: list[tuple[str, int, Promise[Any]]] = []  # body, how many targets, outcome
+        self.deletes: Counter[str] = Counter()  # of published messages
         self.perhaps_gone: set[str] = set()  # a delete without an answer, or in a queue that was dropped
+
+    def toy_part(self, partition: Partition) -> Part:
+        partition.delivery.on_refused("toy", self.refused)
+        return Part()
 
     def teardown(self) -> None:
         if not hasattr(self, "cluster"):
@@ -93,6 +109,46 @@ class ShardsHistory(RuleBasedStateMachine):
             message = outgoing(body, group=group, dedup_id=body if self.suffix else None)
             self.sends.append((body, node.start(node.broker.send(node.queue(self.work), [message]))))
 
+    @rule(which=st.sets(st.integers(0, 3), min_size=1), group=groups)
+    def publish(self, which: set[int], group: str) -> None:
+        """A service of shard 0 delivers a message. What is refused it sends to the queue of its own shard."""
+        node = self.cluster.node(self.work)
+        names = [(self.work, self.dead, self.other, self.dead_too)[each] for each in sorted(which)]
+        body = f"p{len(self.published):04}{group}"
+        message = outgoing(body, group=group, dedup_id=body if self.suffix else None)
+        delivery = node.broker.partition(0).delivery
+        to = [QueueTarget(name_of(each)) for each in names]
+        outcome = node.start(delivery.deliver(message, to, "toy", "the toy", self.refused_here))
+        self.published.append((body, len(names), outcome))
+
+    def refused_here(self, refusals: list[Refusal]) -> None:
+        for refusal in refusals:
+            self.refused(refusal)
+
+    def refused(self, refusal: Refusal) -> None:
+        delivery = self.cluster.node(self.work).broker.partition(0).delivery
+        message = refusal.message
+        if self.suffix:  # the queue may have the message itself
+            again = f"{refusal.target.queue.name}/{message.dedup_id}"
+            message = msgspec.structs.replace(message, dedup_id=again)
+        if delivery.decide(message, [QueueTarget(name_of(self.work))], "toy", "the toy"):
+            self.perhaps_gone.add(message.body)  # its memory was not loaded
+
+    @rule()
+    @precondition(lambda self: not self.cluster.network.faults and not self.cluster.network.cut)
+    def receive_and_look(self) -> None:
+        """When a receive has answered, its dead letters are in their queue."""
+        node = self.cluster.node(self.work)
+        queue = node.queue(self.work)
+        before = queue.left
+        poll = node.begin_poll(self.work, visibility_ms=0)
+        while not poll.done and self.cluster.step():
+            pass
+        if poll.done and queue.left is not before and not poll.answer.failed:
+            taken = self.cluster.node(self.dead).store.records(INBOXES.name).get("0")
+            arrived = 0 if taken is None else INBOXES.decode(taken).position
+            assert arrived >= queue.left.position, "answered before the dead letter arrived"
+
     @rule(count=st.integers(1, 10))
     def receive(self, count: int) -> None:
         """What is received comes back at once; the second receive makes it a dead letter."""
@@ -118,7 +174,10 @@ class ShardsHistory(RuleBasedStateMachine):
         for message in self.received(queue, count):
             body = message.content.body
             answer = self.outcome(queue, self.deleting(queue, message))
-            (self.perhaps_gone if answer != [None] else self.deleted).add(body)
+            if body.startswith("p") and answer == [None]:
+                self.deletes[body] += 1
+            else:
+                (self.perhaps_gone if answer != [None] else self.deleted).add(body)
 
     def received(self, queue: str, count: int) -> list[Received]:
         node = self.cluster.node(queue)
@@ -200,17 +259,35 @@ class ShardsHistory(RuleBasedStateMachine):
 
     def everything_is_there(self) -> None:
         found: list[str] = []
-        for queue in (self.work, self.dead, self.other):
+        for queue in (self.work, self.dead, self.dead_too, self.other):
             bodies = self.drained(queue)
             if self.suffix:
                 for group in "ab":
-                    of_group = [body for body in bodies if body.endswith(group)]
+                    # In other queues published messages meet their own dead letters.
+                    kind = "p" if queue == self.dead_too else "m"
+                    of_group = [body for body in bodies if body[0] == kind and body.endswith(group)]
                     assert of_group == sorted(of_group), f"{queue} is out of order"
             found += bodies
+        self.everything_published_is_there(Counter(body for body in found if body.startswith("p")))
+        found = [body for body in found if not body.startswith("p")]
         assert len(found) == len(set(found)), "a message is there twice"
         assert not self.deleted & set(found), "a deleted message is back"
         acknowledged = {body for body, sent in self.sends if sent.done and _succeeded(sent)}
         assert acknowledged - self.deleted - self.perhaps_gone <= set(found), "a message is lost"
+
+    def everything_published_is_there(self, found: Counter[str]) -> None:
+        stored = Counter(
+            decode_content(row.content).body
+            for changes in self.cluster.node(self.work).store.appended
+            for row in changes.added
+            if row.queue == OUTBOX and row.content is not None
+        )
+        for body, targets, outcome in self.published:
+            there = found[body] + self.deletes[body]
+            assert there <= targets, "a published message is there twice"
+            assert stored[body] <= 2, "its content was written more than once for a shard"
+            if outcome.done and _succeeded(outcome) and body not in self.perhaps_gone:
+                assert there == targets, "a published message is lost"
 
     def drained(self, queue: str) -> list[str]:
         node, bodies = self.cluster.node(queue), []
@@ -298,9 +375,45 @@ class ForgetfulInbox(Inbox):
         return await super().take(handover)
 
 
+class HastyDelivery(QueueDelivery):
+    """Does not wait for dead letters."""
+
+    def arrived(self, leaving: LiveQueue) -> Promise[None]:
+        arrived: Promise[None] = Promise()
+        arrived.resolve(None)
+        return arrived
+
+
+class CarelessOutbox(Outbox):
+    """Drops messages of services that a queue refuses."""
+
+    def _ask_service(self, leaving: Leaving, refusals: Sequence[TargetRefusal]) -> None:
+        """It should ask."""
+
+
+class WastefulOutbox(Outbox):
+    """Stores a message for each of its targets."""
+
+    def add(
+        self,
+        message: Entry,
+        cause: Cause,
+        targets: Sequence[QueueTarget],
+        source: str,
+        task: str | None = None,
+        service: str | None = None,
+    ) -> None:
+        for target in targets:
+            copy = msgspec.structs.replace(message, seq=self.shard.next_number())
+            super().add(copy, cause, [target], source, task, service)
+
+
 PLANTED = [
     (outbox, "Route", HastyRoute, "lost"),
     (partition, "Inbox", ForgetfulInbox, "twice|deleted message is back"),
+    (partition, "QueueDelivery", HastyDelivery, "answered before the dead letter arrived"),
+    (partition, "Outbox", CarelessOutbox, "lost"),
+    (partition, "Outbox", WastefulOutbox, "written more than once"),
 ]
 
 

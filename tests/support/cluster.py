@@ -25,6 +25,7 @@ from penstock.broker.other_shards import (
     first_names,
 )
 from penstock.broker.outbox import ARRIVAL_MS_MAX
+from penstock.broker.partition import PartFactory
 from penstock.errors import PenstockError, Unreachable
 from penstock.limits import HOUR, Limits
 from penstock.names import QueueName, Space, shard_of
@@ -177,6 +178,8 @@ class Node(World):
 
     def _new_broker(self) -> Broker:
         broker = Broker(self.limits, self.cluster.shards)
+        if self.cluster.part is not None:
+            broker.extend(self.cluster.part)
         broker.connect(RemoteShards(self))  # type: ignore[arg-type] # it answers what these tests ask
         return broker
 
@@ -214,8 +217,14 @@ class Node(World):
 
 class Cluster:
     def __init__(
-        self, shards: int = 3, limits: Limits = ROOMY, choose: Callable[[int], int] = lambda choices: 0
+        self,
+        shards: int = 3,
+        limits: Limits = ROOMY,
+        choose: Callable[[int], int] = lambda choices: 0,
+        part: PartFactory | None = None,
     ) -> None:
+        """``part``: every shard has this part more."""
+        self.part = part
         self.shards = shards
         self._choose = choose
         self.network = Network(choose)

@@ -15,7 +15,7 @@ and the service that caused the delivery decides about its message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -292,7 +292,7 @@ class QueueDelivery:
     async def deliver(
         self,
         message: Outgoing,
-        targets: Sequence[QueueTarget],
+        targets: Collection[QueueTarget],
         service: str,
         source: str,
         in_commit: Callable[[list[Refusal]], None] | None = None,
@@ -304,34 +304,20 @@ class QueueDelivery:
         ``source``: what caused it, for the history of the message. ``in_commit`` is called with the refusals of
         queues of this shard while the commit is open, and may add to it. Raises StoreError or NotOwned: then
         nothing is delivered, or it cannot be known."""
-        shard, elsewhere = self._shard, dict[int, list[QueueTarget]]()
-        here = [target for target in targets if not self.is_elsewhere(target.queue)]
-        await self._prepare(here)
+        await self.prepare(targets)
+        shard = self._shard
         shard.check_not_ended()
         shard.check_owned()
         shard.check_sends()
-        refusals = []
-        for target in here:
-            try:
-                self._send(self._find_here(target.queue), message, source)
-            except PenstockError as error:
-                refusals.append(Refusal(target, message, type(error).__name__))
-        if len(here) < len(targets):
-            outbox = self._outbox
-            assert outbox is not None
-            for target in targets:
-                index = outbox.other_shard(target.queue)
-                if index is not None:
-                    elsewhere.setdefault(index, []).append(target)
-            for of_shard in elsewhere.values():
-                outbox.add(self._stored(message), Cause.SERVICE, of_shard, source, service=service)
+        refusals = self.decide(message, targets, service, source)
         if in_commit is not None:
             in_commit(refusals)
         await shard.settled()
 
-    async def _prepare(self, targets: Sequence[QueueTarget]) -> None:
-        """Load the memory of queues of this shard. What cannot be is refused later."""
-        queues = [queue for each in targets if (queue := self._queues.get(each.queue)) is not None]
+    async def prepare(self, targets: Iterable[QueueTarget]) -> None:
+        """Load the memory of those queues that belong to this shard, as far as they exist."""
+        here = [target.queue for target in targets if not self.is_elsewhere(target.queue)]
+        queues = [queue for name in here if (queue := self._queues.get(name)) is not None]
         while unloaded := [each for each in queues if not each.memory.loaded and not each.deleted]:
             for queue in unloaded:
                 try:
@@ -339,12 +325,35 @@ class QueueDelivery:
                 except QueueMissing:
                     continue
 
+    def decide(
+        self, message: Outgoing, targets: Iterable[QueueTarget], service: str, source: str
+    ) -> list[Refusal]:
+        """The part of :meth:`deliver` that joins the open commit. Returns which queues of this shard refuse the
+        message. A FIFO queue that was not prepared does."""
+        refusals: list[Refusal] = []
+        elsewhere: dict[int, list[QueueTarget]] = {}
+        for target in targets:
+            index = None if self._outbox is None else self._outbox.other_shard(target.queue)
+            if index is not None:
+                elsewhere.setdefault(index, []).append(target)
+                continue
+            try:
+                self._send(self._find_here(target.queue), message, source)
+            except PenstockError as error:
+                refusals.append(Refusal(target, message, type(error).__name__))
+        for of_shard in elsewhere.values():
+            assert self._outbox is not None
+            self._outbox.add(self._stored(message), Cause.SERVICE, of_shard, source, service=service)
+        return refusals
+
     def _send(self, queue: LiveQueue, message: Outgoing, source: str) -> None:
         """Decide a send of a service, with the open commit. Raises PenstockError."""
         queue.check_key()
         shard, now_ms = self._shard, self._shard.clock.now_ms()
         if queue.settings.fifo and message.group is None:
             raise NotPossible("a FIFO queue only takes messages with a group")
+        if queue.settings.fifo and not queue.memory.loaded:
+            raise NotPossible("the memory of the queue is not loaded")
         answers, entries = queue.decide_send([message], now_ms)
         cause = RULES[Cause.SERVICE].from_where.format(source)
         count = partial(queue.count_sent, [message], answers, entries, now_ms, None, cause)
@@ -383,8 +392,8 @@ class QueueDelivery:
 
     async def prepare_arrival(self, messages: Iterable[HandedMessage]) -> None:
         """Wait until these can arrive."""
-        await self._prepare(
-            [target for each in messages if RULES[each.cause].is_sent for target in each.targets]
+        await self.prepare(
+            target for each in messages if RULES[each.cause].is_sent for target in each.targets
         )
 
     def arrive(self, message: HandedMessage) -> list[tuple[int, str]]:
