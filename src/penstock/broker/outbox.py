@@ -26,7 +26,8 @@ from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import FailureReport, Failures
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.other_shards import HandedMessage, Handover, OtherShards, RemoteQueues
+from penstock.broker.other_shards import HandedMessage, Handover, RemoteQueues
+from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
 from penstock.errors import PenstockError
 from penstock.limits import MINUTE, SECOND
@@ -283,7 +284,7 @@ class Route:
         ]
         refused: frozenset[int] = frozenset()
         if messages:
-            taken = await outbox.others.deliver(Handover(outbox.shard.index, self._target, messages))
+            taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
             assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
             refused = frozenset(taken.refused)
         return [leaving for leaving in page if leaving.content is None or leaving.position in refused]

@@ -8,7 +8,7 @@ made durable and answered here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -23,8 +23,8 @@ from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
-from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
+from penstock.broker.questions import OtherShards
 from penstock.broker.quotas import Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
@@ -39,6 +39,8 @@ from penstock.queues.queue import Tools
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.turns import Turns
+
+E = TypeVar("E")
 
 _PAUSE_KEY = "pause"
 
@@ -111,7 +113,7 @@ class Partition:
         context.dead_letter, context.exists = (outbox or catalogue).dead_letter, (outbox or catalogue).exists
         context.check_quota = quotas.check_messages if quotas.bounds_messages else None
         self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
-        self.moves = MoveTasks(shard, catalogue, outbox, shared.keys)
+        self.moves = MoveTasks(shard, catalogue, outbox, shared.keys, shared.others)
         if outbox is not None:
             outbox.on_returned = self._returned
         self.transfers = transfers = Transfers(shard, catalogue, outbox, shared.keys, quotas)
@@ -123,6 +125,10 @@ class Partition:
         self.recovery = Recovery(len(catalogue), messages, size)
         shard.watch(shared.relief.relieve)
         shard.on_noted = self._note
+
+    def extension(self, kind: type[E]) -> E:
+        """The extension of this kind, which the broker was extended by."""
+        return next(each for each in self.extensions if isinstance(each, kind))
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""
