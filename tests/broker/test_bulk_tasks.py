@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from broker.encrypted_world import KMS, EncryptedWorld
 from penstock.broker.bulk_tasks import BULK_TASKS, TARGET_MISSING, BulkTaskRecord, DryRun
 from penstock.broker.operations import Operation
-from penstock.broker.summaries import TaskPlace
+from penstock.broker.summaries import TaskPlace, TasksQuestion
 from penstock.errors import FilterInvalid, QuotaReached, TaskInvalid, TaskMissing, TaskNotRunning, TaskRunning
 from penstock.limits import HOUR, MINUTE
 from penstock.names import Requester
@@ -39,7 +39,7 @@ def begin(
     rate: int | None = None,
 ) -> BulkTaskRecord:
     queue, target = world.queue(short), None if to is None else name_of(to)
-    return world.do(world.broker.bulk_tasks(queue).begin(queue, operation, target, filter, rate))
+    return world.do(world.broker.partition_of(queue).bulk_tasks.begin(queue, operation, target, filter, rate))
 
 
 def dry_run(
@@ -50,29 +50,29 @@ def dry_run(
     filter: MessageFilter = EVERYTHING,
 ) -> DryRun:
     queue, target = world.queue(short), None if to is None else name_of(to)
-    return world.do(world.broker.bulk_tasks(queue).dry_run(queue, operation, target, filter))
+    return world.do(world.broker.partition_of(queue).bulk_tasks.dry_run(queue, operation, target, filter))
 
 
 def all_tasks(world: World, short: str) -> list[BulkTaskRecord]:
     """The tasks of all queues in the shard of this one."""
     queue = world.queue(short)
-    return world.broker.bulk_tasks(queue).of_account(queue.name.account)
+    return world.broker.partition_of(queue).bulk_tasks.of_account(queue.name.account)
 
 
 def latest(world: World, short: str) -> BulkTaskRecord:
     queue = world.queue(short)
-    return world.broker.bulk_tasks(queue).of(queue)[0]
+    return world.broker.partition_of(queue).bulk_tasks.of(queue)[0]
 
 
 def cancel(world: World, short: str, task: BulkTaskRecord) -> BulkTaskRecord:
     queue = world.queue(short)
-    return world.do(world.broker.bulk_tasks(queue).cancel(queue, task.id))
+    return world.do(world.broker.partition_of(queue).bulk_tasks.cancel(queue, task.id))
 
 
 def bodies(world: World, short: str) -> list[str]:
     """Of all messages of a queue, in order of position."""
     queue = world.queue(short)
-    page = world.do(world.broker.inspection(queue).list(queue, EVERYTHING, limit=1000))
+    page = world.do(world.broker.partition_of(queue).inspection.list(queue, EVERYTHING, limit=1000))
     return [view.content.body for view in page.messages if view.content is not None]
 
 
@@ -108,7 +108,7 @@ def test_messages_are_moved_and_keep_their_ids(world: World, kind: str) -> None:
     assert bodies(world, "other" + kind) == [body for body in SENT if body.startswith("m1")] + ["m1-last"]
     assert bodies(world, "q" + kind) == [body for body in SENT if not body.startswith("m1")]
     other = world.queue("other" + kind)
-    assert world.do(world.broker.inspection(other).get(other, moved.id)).content is not None
+    assert world.do(world.broker.partition_of(other).inspection.get(other, moved.id)).content is not None
 
 
 @KINDS
@@ -147,7 +147,7 @@ def test_the_history_says_who_began_the_task(world: World) -> None:
     fill(world, "q", SENT[:1])
     queue, (row,) = world.queue("q"), world.stored("q")
     admin = Requester("admin", "10.0.0.1", "cli")
-    tasks = world.broker.bulk_tasks(queue)
+    tasks = world.broker.partition_of(queue).bulk_tasks
     world.do(tasks.begin(queue, Operation.DELETE, None, EVERYTHING, rate=1, by=admin))
     world.advance(SECOND)
     last = queue.history(row.seq).events[-1]
@@ -308,7 +308,7 @@ def test_a_cancel_during_a_chunk(world: World) -> None:
     world.hold_commits()
     world.advance(SECOND)
     queue = world.queue("q")
-    cancelled = world.start(world.broker.bulk_tasks(queue).cancel(queue, task.id))
+    cancelled = world.start(world.broker.partition_of(queue).bulk_tasks.cancel(queue, task.id))
     world.release_commits()
     assert cancelled.done
     world.advance(10 * SECOND)
@@ -393,10 +393,10 @@ def test_a_few_tasks_run_at_a_time_and_some_are_remembered(world: World) -> None
         ids.append(begin(world, "q", Operation.RELEASE).id)
         world.advance(SECOND)
     queue = world.queue("q")
-    assert [task.id for task in world.broker.bulk_tasks(queue).of(queue)] == ids[:-21:-1]
+    assert [task.id for task in world.broker.partition_of(queue).bulk_tasks.of(queue)] == ids[:-21:-1]
     world.crash()
     queue = world.queue("q")
-    assert len(world.broker.bulk_tasks(queue).of(queue)) == 20
+    assert len(world.broker.partition_of(queue).bulk_tasks.of(queue)) == 20
 
 
 @pytest.mark.parametrize(
@@ -673,12 +673,12 @@ def stored_bytes(world: World, *kinds: str) -> int:
 def test_a_long_filter_is_stored_once_and_forgotten_at_the_end(world: World) -> None:
     fill(world, "q", SENT)
     task = begin(world, "q", Operation.DELETE, filter=LONG, rate=1)
-    tasks = world.broker.bulk_tasks(world.queue("q"))
+    tasks = world.broker.partition_of(world.queue("q")).bulk_tasks
     assert tasks.filter_of(task) == LONG
     assert task.filter_cut and task.filter == LONG.cut()
     assert stored_bytes(world, "bulk_task") < 1000 < stored_bytes(world, "bulk_task_filter")
     world.crash()
-    tasks = world.broker.bulk_tasks(world.queue("q"))
+    tasks = world.broker.partition_of(world.queue("q")).bulk_tasks
     assert tasks.filter_of(tasks.of(world.queue("q"))[0]) == LONG
     world.advance(MINUTE)
     ended = latest(world, "q")
@@ -724,7 +724,7 @@ def test_the_tasks_of_an_account_are_counted(world: World) -> None:
         for _ in range(4):
             begin(world, f"q{n}", Operation.RELEASE)
             world.advance(SECOND)
-    kept = world.do(world.broker.tasks(world.queue("q0").name.space))
+    kept = world.do(world.broker.ask(TasksQuestion(world.queue("q0").name.space)))
     assert [task.queue.name for task in kept] == ["q3"] * 4 + ["q2"] * 2
     assert len(world.store.records("bulk_task")) == 6
 
@@ -737,12 +737,12 @@ def test_tasks_are_listed_in_pages(world: World) -> None:
         begun += [begin(world, f"q{n}", Operation.RELEASE).id for n in range(3)]
         world.advance(SECOND)
     space, listed, after = world.queue("q0").name.space, [], None
-    while page := world.do(world.broker.tasks(space, None, 2, after)):
+    while page := world.do(world.broker.ask(TasksQuestion(space, None, 2, after))):
         assert len(page) <= 2
         listed += [task.id for task in page]
         after = TaskPlace.of(page[-1])
     assert sorted(listed) == sorted(begun) and listed[-1] in begun[:3] and listed[0] in begun[-3:]
-    of_one = world.do(world.broker.tasks(space, "q1", 2))
+    of_one = world.do(world.broker.ask(TasksQuestion(space, "q1", 2)))
     assert [task.queue.name for task in of_one] == ["q1", "q1"]
 
 
@@ -766,5 +766,5 @@ def test_a_filter_of_an_earlier_version_is_cut_when_its_task_has_ended(world: Wo
     world.send("q", "makes a commit")
     world.advance(SECOND)
     assert stored_bytes(world, "bulk_task") < 5000
-    failed = world.broker.bulk_tasks(world.queue("q")).get(world.queue("q"), "running")
+    failed = world.broker.partition_of(world.queue("q")).bulk_tasks.get(world.queue("q"), "running")
     assert (failed.status, failed.failure) == ("failed", "id: write at most 36 characters")

@@ -100,7 +100,7 @@ def test_an_unacknowledged_delete_is_undone_by_a_crash(world: World, queue: str)
     (message,) = world.receive(queue)
     world.advance(100)  # by then the receive is durable on a standard queue too
     world.hold_commits()
-    world.start(world.broker.delete(world.queue(queue), [message.handle]))
+    world.start(world.queue(queue).delete([message.handle]))
     world.run()
     world.crash()
     assert world.counts(queue) == (0, 1, 0)
@@ -186,7 +186,7 @@ def test_a_refused_commit_fails_its_requests_and_undoes_them(world: World, queue
     world.refuse_next_commit()
     attempts: list[Promise[Any]] = [
         world.sending(queue, outgoing("lost", group="g")),
-        world.start(world.broker.delete(world.queue(queue), [message.handle])),
+        world.start(world.queue(queue).delete([message.handle])),
     ]
     world.run()
     for attempt in attempts:
@@ -278,7 +278,7 @@ def test_nothing_is_lost_or_doubled_while_data_is_refused(world: World, seed: in
         for number in range(chance.randrange(1, 8)):
             if chance.random() < 0.4 and received:
                 queue, message = received.pop()
-                promise = world.start(world.broker.delete(world.queue(queue), [message.handle]))
+                promise = world.start(world.queue(queue).delete([message.handle]))
                 deleted.append((queue, message.content.body, promise))
             else:
                 queue, body = chance.choice(queues), f"{turn}-{number}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.other_shards import SourcesQuestion
 from penstock.errors import HandleExpired, HandleInvalid, NotPossible, StoreError
 from penstock.limits import DAY, HOUR, MINUTE
 from penstock.names import Requester
@@ -200,10 +201,16 @@ def test_the_sources_of_a_dead_letter_queue(world: World) -> None:
     make(world, "")
     world.create("another", dead_letters=("dead", 5))
     world.create("unrelated")
-    assert world.do(world.broker.sources_of(name_of("dead"))) == [name_of("another"), name_of("source")]
+    assert world.do(world.broker.ask(SourcesQuestion(name_of("dead")))) == [
+        name_of("another"),
+        name_of("source"),
+    ]
     world.crash()
-    assert world.do(world.broker.sources_of(name_of("dead"))) == [name_of("another"), name_of("source")]
-    assert world.do(world.broker.sources_of(name_of("source"))) == []
+    assert world.do(world.broker.ask(SourcesQuestion(name_of("dead")))) == [
+        name_of("another"),
+        name_of("source"),
+    ]
+    assert world.do(world.broker.ask(SourcesQuestion(name_of("source")))) == []
 
 
 def test_a_dead_letter_is_there_when_the_receive_that_moved_it_is_answered(world: World) -> None:
@@ -236,7 +243,7 @@ def test_a_refused_move_leaves_the_message_where_it_was(world: World) -> None:
 def give_up(world: World, queue: str, message: Received) -> None:
     live = world.queue(queue)
     seq = world.stored_number(queue, message.handle)
-    world.do(world.broker.dead_letter(live, message.handle, seq, CONSUMER))
+    world.do(live.dead_letter(message.handle, seq, CONSUMER))
 
 
 @KINDS
@@ -307,4 +314,4 @@ def test_without_a_dead_letter_queue_a_message_cannot_be_given_up(world: World) 
     with pytest.raises(NotPossible, match="no dead-letter queue"):
         give_up(world, source, message)
     with pytest.raises(HandleInvalid):
-        world.do(world.broker.dead_letter(world.queue(source), message.handle, 12345))
+        world.do(world.queue(source).dead_letter(message.handle, 12345))

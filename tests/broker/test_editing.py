@@ -39,7 +39,7 @@ def work_off(world: World, name: str) -> list[str]:
 
 def edit(world: World, name: str, seq: int, if_version: int | None = None, **changed: Any) -> None:
     queue = world.queue(name)
-    world.do(world.broker.editing(queue).edit(queue, seq, Edit(**changed), if_version))
+    world.do(world.broker.partition_of(queue).editing.edit(queue, seq, Edit(**changed), if_version))
 
 
 def replace(world: World, name: str, seq: int, body: str, if_version: int) -> None:
@@ -83,10 +83,14 @@ def test_a_message_in_flight_is_not_edited(world: World, name: str) -> None:
     with pytest.raises(MessageInFlight):
         replace(world, name, seqs["a"], "edited", if_version=1)
     with pytest.raises(MessageInFlight):
-        world.do(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
+        world.do(
+            world.broker.partition_of(world.queue(name)).editing.move_to_back(world.queue(name), seqs["a"])
+        )
     world.delete(name, received)
     with pytest.raises(MessageNotAvailable):
-        world.do(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
+        world.do(
+            world.broker.partition_of(world.queue(name)).editing.move_to_back(world.queue(name), seqs["a"])
+        )
 
 
 @KINDS
@@ -95,7 +99,9 @@ def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
     world.counts(name)
     world.hold_commits()
     world.poll(name, 1)
-    edit = world.start(world.broker.editing(world.queue(name)).move_to_back(world.queue(name), seqs["a"]))
+    edit = world.start(
+        world.broker.partition_of(world.queue(name)).editing.move_to_back(world.queue(name), seqs["a"])
+    )
     world.release_commits()
     with pytest.raises(MessageInFlight):
         edit.result()
@@ -105,7 +111,7 @@ def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
 def test_moving_before_another_to_the_front_and_to_the_back(world: World, name: str) -> None:
     seqs = fill(world, name, *"abcdef")
     queue = world.queue(name)
-    editing = world.broker.editing(queue)
+    editing = world.broker.partition_of(queue).editing
     world.do(editing.move_before(queue, seqs["e"], seqs["b"]))
     world.do(editing.move_before(queue, seqs["f"], seqs["b"]))
     world.do(editing.move_to_front(queue, seqs["d"]))
@@ -119,7 +125,7 @@ def test_moving_before_another_to_the_front_and_to_the_back(world: World, name: 
 def test_edits_at_the_same_time_choose_different_positions(world: World) -> None:
     seqs = fill(world, "q", *"abcde")
     queue = world.queue("q")
-    editing = world.broker.editing(queue)
+    editing = world.broker.partition_of(queue).editing
     edits = [world.start(editing.move_before(queue, seqs[body], seqs["b"])) for body in "cde"]
     world.run()
     assert all(edit.done for edit in edits)
@@ -129,7 +135,7 @@ def test_edits_at_the_same_time_choose_different_positions(world: World) -> None
 def test_between_two_messages_there_is_room_for_twenty(roomy: World) -> None:
     seqs = fill(roomy, "q", *(f"m{i}" for i in range(30)))
     queue = roomy.queue("q")
-    editing = roomy.broker.editing(queue)
+    editing = roomy.broker.partition_of(queue).editing
     moved = 0
     with pytest.raises(NoRoomBetween):
         for body in list(seqs)[2:]:

@@ -267,7 +267,7 @@ def test_messages_may_go_during_reencryption(world: EncryptedWorld, monkeypatch:
         found = outdated(*asked)
         if going:
             handles = [message.handle for message in going]
-            world.runtime.soon(lambda: run_detached(world.broker.delete(world.queue("orders"), handles)))
+            world.runtime.soon(lambda: run_detached(world.queue("orders").delete(handles)))
             world.runtime.writer.paused = True
             going.clear()
         return found

@@ -30,12 +30,14 @@ def shards() -> Iterator[ShardsWorld]:
 
 def report(world: World, name: str, seq: int, reason: str = "timeout", detail: str | None = None) -> None:
     queue = world.queue(name)
-    asked = world.broker.failures(queue).report(queue, seq, FailureReport(reason, detail), CONSUMER)
+    asked = world.broker.partition_of(queue).failures.report(
+        queue, seq, FailureReport(reason, detail), CONSUMER
+    )
     world.do(asked)
 
 
 def reasons(world: World, name: str, seq: int) -> list[str]:
-    return [each.reason for each in world.broker.failures(world.queue(name)).of(seq)]
+    return [each.reason for each in world.broker.partition_of(world.queue(name)).failures.of(seq)]
 
 
 def seqs(world: World, name: str) -> list[int]:
@@ -53,8 +55,8 @@ def test_a_report_is_kept_with_the_message_and_in_its_history(world: World) -> N
     (seq,) = seqs(world, "q")
     queue = world.queue("q")
     given = FailureReport("timeout", "no answer from db", attempt=2, worker="host-7")
-    world.do(world.broker.failures(queue).report(queue, seq, given, CONSUMER))
-    (kept,) = world.broker.failures(queue).of(seq)
+    world.do(world.broker.partition_of(queue).failures.report(queue, seq, given, CONSUMER))
+    (kept,) = world.broker.partition_of(queue).failures.of(seq)
     assert kept == FailureReport("timeout", "no answer from db", 2, "host-7", world.clock.wall_ms())
     last = queue.history(seq).events[-1]
     assert (last.event, last.requester, last.detail) == ("failed", CONSUMER, "timeout")
@@ -144,7 +146,7 @@ def test_long_texts_are_cut_and_the_last_reports_of_a_message_stay(world: World)
     (seq,) = seqs(world, "q")
     for number in range(REPORTS_PER_MESSAGE + 2):
         report(world, "q", seq, f"{number}" + "x" * REASON_MAX, "y" * (DETAIL_MAX + 1))
-    kept = world.broker.failures(world.queue("q")).of(seq)
+    kept = world.broker.partition_of(world.queue("q")).failures.of(seq)
     assert [each.reason[0] for each in kept] == ["2", "3", "4", "5", "6"]
     assert {(len(each.reason), len(each.detail or "")) for each in kept} == {(REASON_MAX, DETAIL_MAX)}
 
@@ -165,7 +167,7 @@ def test_what_a_crash_left_behind_is_forgotten_when_no_message_can_be_so_old(wor
     world.create("q", retention_ms=14 * DAY)
     world.send("q", "a")
     (seq,) = seqs(world, "q")
-    failures = world.broker.failures(world.queue("q"))
+    failures = world.broker.partition_of(world.queue("q")).failures
     failures.add(world.queue("q").id, 999_999, [FailureReport("lost", at_ms=world.clock.wall_ms())])
     report(world, "q", seq)
     world.advance(13 * DAY)

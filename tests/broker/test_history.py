@@ -35,7 +35,7 @@ def make() -> Iterator[Callable[..., World]]:
 def send(world: World, name: str, body: str = "a") -> int:
     """Answers the number of the message, which is the only one of its queue."""
     group = "g" if name.endswith(".fifo") else None
-    world.do(world.broker.send(world.queue(name), [outgoing(body, group=group)], BOB))
+    world.do(world.queue(name).send([outgoing(body, group=group)], BOB))
     return world.stored(name)[-1].seq
 
 
@@ -56,10 +56,10 @@ def test_the_history_of_a_whole_life_says_who_and_when(world: World, name: str) 
     world.advance(5 * SECOND)
     received = receive(world, name)
     queue = world.queue(name)
-    world.do(world.broker.change_visibility(queue, [(received.handle, MINUTE)], ALICE))
-    world.do(world.broker.change_visibility(queue, [(received.handle, 0)], ALICE))
+    world.do(queue.change_visibility([(received.handle, MINUTE)], ALICE))
+    world.do(queue.change_visibility([(received.handle, 0)], ALICE))
     received = receive(world, name)
-    world.do(world.broker.delete(queue, [received.handle], ALICE))
+    world.do(queue.delete([received.handle], ALICE))
     history = queue.history(seq)
     assert history.complete
     assert [(each.event, each.requester, each.detail) for each in history.events] == [

@@ -31,7 +31,9 @@ ORDERS = pytest.mark.parametrize("order", list(Order))
 
 def page(world: World, name: str, filter: MessageFilter | None = None, **more: Any) -> MessagePage:
     queue = world.queue(name)
-    return world.do(world.broker.inspection(queue).list(queue, filter or MessageFilter(), **more))
+    return world.do(
+        world.broker.partition_of(queue).inspection.list(queue, filter or MessageFilter(), **more)
+    )
 
 
 def pages(world: World, name: str, filter: MessageFilter | None = None, **more: Any) -> Iterator[MessagePage]:
@@ -104,7 +106,7 @@ def test_the_orders(world: World) -> None:
     world.send("q", "plain")
     (first, *_) = views(world, "q")
     queue = world.queue("q")
-    world.do(world.broker.editing(queue).move_to_back(queue, first.row.seq))
+    world.do(world.broker.partition_of(queue).editing.move_to_back(queue, first.row.seq))
     assert bodies(world, "q") == ["received", "plain", "late"]
     assert bodies(world, "q", order=Order.AGE) == ["late", "received", "plain"]
     assert bodies(world, "q", order=Order.DUE) == ["plain", "received", "late"]
@@ -216,7 +218,9 @@ def test_a_receive_that_is_not_durable_counts(world: World, name: str) -> None:
     world.counts(name)
     world.hold_commits()
     world.poll(name, 1)
-    listing = world.start(world.broker.inspection(world.queue(name)).list(world.queue(name), MessageFilter()))
+    listing = world.start(
+        world.broker.partition_of(world.queue(name)).inspection.list(world.queue(name), MessageFilter())
+    )
     world.release_commits()
     assert [view.state for view in listing.result().messages] == [State.IN_FLIGHT]
 
@@ -227,7 +231,7 @@ def test_a_receive_during_the_listing_counts(world: World) -> None:
     world.counts("q")
     queue = world.queue("q")
     world.runtime.reader.paused = True
-    listing = world.start(world.broker.inspection(queue).list(queue, MessageFilter()))
+    listing = world.start(world.broker.partition_of(queue).inspection.list(queue, MessageFilter()))
     world.run()
     poll = world.poll("q", 1)
     world.runtime.reader.paused = False
@@ -244,10 +248,10 @@ def test_a_delete_that_is_not_durable_counts(world: World) -> None:
     world.advance(SECOND)
     queue = world.queue("q")
     world.runtime.reader.paused = True
-    listing = world.start(world.broker.inspection(queue).list(queue, MessageFilter()))
+    listing = world.start(world.broker.partition_of(queue).inspection.list(queue, MessageFilter()))
     world.run()
     world.hold_commits()
-    world.start(world.broker.delete(queue, [received.handle]))
+    world.start(queue.delete([received.handle]))
     world.runtime.reader.paused = False
     world.run()
     (left,) = listing.result().messages
@@ -265,7 +269,7 @@ def test_a_delete_while_contents_are_read_counts(world: World, monkeypatch: pyte
 
     def contents_and_delete(seqs: Any) -> dict[int, bytes]:
         found = contents(seqs)
-        world.start(world.broker.delete(queue, [received.handle]))
+        world.start(queue.delete([received.handle]))
         return found
 
     monkeypatch.setattr(world.store, "contents", contents_and_delete)
@@ -287,7 +291,7 @@ def test_what_is_deleted_purged_or_expired_is_not_seen(world: World, name: str) 
     world.advance(SECOND)
     queue = world.queue(name)
     world.start(world.broker.purge(queue))
-    listing = world.start(world.broker.inspection(queue).list(queue, MessageFilter()))
+    listing = world.start(world.broker.partition_of(queue).inspection.list(queue, MessageFilter()))
     world.release_commits()
     assert listing.result().messages == []
 
@@ -297,7 +301,7 @@ def test_a_deleted_queue(world: World) -> None:
     world.send("q", "a")
     queue = world.queue("q")
     world.runtime.reader.paused = True
-    listing = world.start(world.broker.inspection(queue).list(queue, MessageFilter()))
+    listing = world.start(world.broker.partition_of(queue).inspection.list(queue, MessageFilter()))
     world.run()
     world.drop("q")
     world.runtime.reader.paused = False
@@ -305,7 +309,7 @@ def test_a_deleted_queue(world: World) -> None:
     with pytest.raises(QueueMissing):
         listing.result()
     with pytest.raises(QueueMissing):
-        world.broker.inspection(queue)
+        world.broker.partition_of(queue)
 
 
 @KINDS
@@ -323,7 +327,9 @@ def test_looking_changes_nothing(world: World, name: str) -> None:
             views(world, name, wanted, order=order, limit=5)
     for view in views(world, name):
         assert view.content is not None
-        world.do(world.broker.inspection(world.queue(name)).get(world.queue(name), view.content.id))
+        world.do(
+            world.broker.partition_of(world.queue(name)).inspection.get(world.queue(name), view.content.id)
+        )
     assert everything(world, name) == before
     world.advance(MINUTE)
     received = {message.content.body: message.receives for message in world.drain_up_to(name, 12)}
@@ -370,7 +376,7 @@ def test_one_message_by_its_id(world: World, name: str) -> None:
     world.create(name)
     sent = [world.send(name, f"m{i}", group="g") for i in range(12)]
     queue = world.queue(name)
-    inspection = world.broker.inspection(queue)
+    inspection = world.broker.partition_of(queue).inspection
     for i, each in enumerate(sent):
         view = world.do(inspection.get(queue, each.id))
         assert view.content is not None
@@ -398,7 +404,7 @@ def test_a_dead_letter_of_another_shard_is_found_by_its_id() -> None:
         world = cluster.node(dead)
         queue = world.queue(dead)
         for body, id in ids.items():
-            view = world.do(world.broker.inspection(queue).get(queue, id))
+            view = world.do(world.broker.partition_of(queue).inspection.get(queue, id))
             assert view.content is not None
             assert (view.content.id, view.content.body) == (id, body)
             assert view.row.source is not None
@@ -412,7 +418,7 @@ def test_the_search_for_an_id_goes_through_a_long_queue_and_ends_in_time(
     for i in range(9):
         world.send("q", f"m{i}")
     missing = "2a3f0a7e-9f0c-4d5b-8a53-1d2c3b4a5968"  # made by another shard
-    look = world.broker.inspection(world.queue("q"))
+    look = world.broker.partition_of(world.queue("q")).inspection
     with pytest.raises(MessageNotAvailable) as all_looked_at:
         world.do(look.find(world.queue("q"), missing))
     assert not isinstance(all_looked_at.value, SearchUnfinished)
@@ -431,7 +437,7 @@ def test_what_no_message_can_have_as_its_id_is_not_searched_for(
     world.send("q", "b")
     for text in ("A-101", "", "x" * 5000):
         with pytest.raises(MessageNotAvailable) as missing:
-            world.do(world.broker.inspection(world.queue("q")).find(world.queue("q"), text))
+            world.do(world.broker.partition_of(world.queue("q")).inspection.find(world.queue("q"), text))
         assert not isinstance(missing.value, SearchUnfinished)
 
 
@@ -446,7 +452,7 @@ def test_other_reads_wait_for_few_of_many_searches(world: World) -> None:
     world.create("q")
     world.send("q", "a")
     queue = world.queue("q")
-    inspection = world.broker.inspection(queue)
+    inspection = world.broker.partition_of(queue).inspection
     searches = [world.start(inspection.list(queue, MessageFilter(regex="a"))) for _ in range(20)]
     listing = world.start(inspection.list(queue, MessageFilter()))
     while not listing.done:
@@ -486,7 +492,7 @@ def test_contents_under_a_disabled_key_are_not_shown() -> None:
         ]
         assert bodies(world, "q", MessageFilter(body="")) == ["plain"]
         queue = world.queue("q")
-        assert world.do(world.broker.inspection(queue).get(queue, sent.id)).unreadable
+        assert world.do(world.broker.partition_of(queue).inspection.get(queue, sent.id)).unreadable
         world.configure("q", **KMS)
         assert [view.unreadable for view in views(world, "q")] == [True, True]
         assert views(world, "q", MessageFilter(body="")) == []

@@ -102,9 +102,7 @@ def test_counts_are_exact_against_a_model(metered: World) -> None:
         match rng.randrange(4):
             case 0:
                 sizes = [rng.randrange(1, 2000) for _ in range(rng.randrange(1, 11))]
-                metered.do(
-                    metered.broker.send(metered.queue("q"), [outgoing("x", size=size) for size in sizes])
-                )
+                metered.do(metered.queue("q").send([outgoing("x", size=size) for size in sizes]))
                 count("sent", len(sizes))
                 count("sent_bytes", sum(sizes))
             case 1 | 2:
@@ -175,7 +173,7 @@ def test_deletes_with_a_valid_handle_count_each_time(metered: World) -> None:
     metered.advance(3 * SECOND)
     metered.delete("q", message)
     metered.delete("q", message)
-    assert metered.do(metered.broker.delete(metered.queue("q"), ["forged"])) != [None]
+    assert metered.do(metered.queue("q").delete(["forged"])) != [None]
     assert sums(metered, "q", "deleted") == {0: 2}
     # The processing time is that of the one message.
     assert points(metered, "q", "processing_time") == [(START_S, Bucket.of(3.0, 1))]
@@ -195,7 +193,7 @@ def test_duplicates_of_a_fifo_queue(metered: World) -> None:
     metered.create("q.fifo")
     for sends in (["a", "b", "a"], ["a"], ["c"]):
         messages = [outgoing(body, group="g", dedup_id=body, size=ord(body)) for body in sends]
-        metered.do(metered.broker.send(metered.queue("q.fifo"), messages))
+        metered.do(metered.queue("q.fifo").send(messages))
     assert sums(metered, "q.fifo", "sent") == {0: 3}
     assert sums(metered, "q.fifo", "duplicates") == {0: 2}
     assert sums(metered, "q.fifo", "sent_bytes") == {0: ord("a") + ord("b") + ord("c")}

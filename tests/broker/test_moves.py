@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from penstock.broker.move_tasks import MoveFailure, MoveStatus, MoveTaskRecord
+from penstock.broker.other_shards import NamesQuestion
 from penstock.errors import MoveTaskMissing, MoveTaskNotRunning, MoveTaskRunning, SourceNotDeadLetterQueue
 from penstock.limits import HOUR, MINUTE
 from support.world import SECOND, World, name_of
@@ -15,7 +16,7 @@ KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
 def make(world: World, kind: str = "", *, source: str = "source", messages: int = 0) -> None:
     """A source, its dead-letter queue, and so many dead letters from it."""
-    if name_of("dead" + kind) not in world.do(world.broker.names(name_of("dead").space)):
+    if name_of("dead" + kind) not in world.do(world.broker.ask(NamesQuestion(name_of("dead").space))):
         world.create("dead" + kind)
     world.create(source + kind, dead_letters=("dead" + kind, 1), visibility_ms=SECOND)
     for i in range(messages):
@@ -294,10 +295,14 @@ def test_tasks_are_listed_newest_first_and_ten_are_kept(world: World) -> None:
     for _ in range(12):
         ids.append(world.start_move("dead", "source").id)
         world.advance(SECOND)
-    listed = [task.id for task in world.broker.moves(world.queue("dead"))]
+    listed = [
+        task.id for task in world.broker.partition_of(world.queue("dead")).moves.of(world.queue("dead"))
+    ]
     assert listed == ids[:1:-1]
     world.crash()
-    assert [task.id for task in world.broker.moves(world.queue("dead"))] == listed
+    assert [
+        task.id for task in world.broker.partition_of(world.queue("dead")).moves.of(world.queue("dead"))
+    ] == listed
 
 
 def test_the_tasks_of_a_deleted_queue_go_with_it(world: World) -> None:
@@ -323,7 +328,9 @@ def test_a_purge_during_a_move(world: World) -> None:
 def test_the_caller_is_answered_before_the_first_message_moves(world: World) -> None:
     make(world, messages=5)
     in_flight: list[int] = []
-    started = world.start(world.broker.start_move(world.queue("dead"), None, None))
+    started = world.start(
+        world.broker.partition_of(world.queue("dead")).moves.begin(world.queue("dead"), None, None)
+    )
     started.on_done(lambda _: in_flight.append(world.queue("dead").rules.backlog.in_flight))
     world.run()
     assert in_flight == [0]

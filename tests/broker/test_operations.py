@@ -44,12 +44,12 @@ def content(world: World, seq: int) -> Content:
 
 def edit(world: World, name: str, seq: int, if_version: int | None = None, **changed: Any) -> None:
     queue = world.queue(name)
-    world.do(world.broker.editing(queue).edit(queue, seq, Edit(**changed), if_version))
+    world.do(world.broker.partition_of(queue).editing.edit(queue, seq, Edit(**changed), if_version))
 
 
 def apply(world: World, name: str, seqs: list[int], operation: str) -> list[PenstockError | None]:
     queue = world.queue(name)
-    return world.do(world.broker.editing(queue).apply(queue, seqs, Operation(operation)))
+    return world.do(world.broker.partition_of(queue).editing.apply(queue, seqs, Operation(operation)))
 
 
 def one(world: World, name: str, seq: int, operation: str) -> None:
@@ -186,7 +186,7 @@ def test_a_duplicate_of_an_edited_message_is_still_one(world: World, name: str) 
 def test_a_stale_version(world: World, name: str, operation: str) -> None:
     seqs = filled(world, name, "a", "b")
     queue = world.queue(name)
-    editing = world.broker.editing(queue)
+    editing = world.broker.partition_of(queue).editing
     world.do(editing.move_to_back(queue, seqs["a"], 1))
     before = world.stored(name)
     asked = [
@@ -239,7 +239,7 @@ def test_a_purge_that_comes_between(world: World, name: str) -> None:
         queue_name = name.replace("q", f"q{steps}")
         seqs = filled(world, queue_name, "a", "b")
         queue = world.queue(queue_name)
-        moving = world.start(world.broker.editing(queue).move_to_back(queue, seqs["a"]))
+        moving = world.start(world.broker.partition_of(queue).editing.move_to_back(queue, seqs["a"]))
         for _ in range(steps):
             world.runtime.step()
         purging = world.start(world.broker.purge(queue))
@@ -361,7 +361,7 @@ def test_many_in_one_commit_each_with_its_outcome(world: World, name: str) -> No
 def test_who_did_it_stands_in_the_history(world: World) -> None:
     seqs = filled(world, "q", "a")
     queue, by = world.queue("q"), Requester("anna", "10.0.0.1", "cli")
-    editing = world.broker.editing(queue)
+    editing = world.broker.partition_of(queue).editing
     world.do(editing.edit(queue, seqs["a"], Edit(body="b", delay_ms=MINUTE), by=by))
     world.do(editing.release(queue, seqs["a"], by=by))
     with pytest.raises(ContentOutdated):

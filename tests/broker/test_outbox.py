@@ -448,7 +448,7 @@ def test_a_crash_at_every_step(victim: int) -> None:
             node.drain(doomed)
             cluster.advance(SECOND)
             dead.drop(lost)
-            polls = [node.start(node.broker.counts(node.queue(short))) for short in (doomed, queues.work)]
+            polls = [node.start(node.queue(short).counts()) for short in (doomed, queues.work)]
             cluster.run()
             assert all(poll.done for poll in polls)
             for short in (queues.work, doomed):

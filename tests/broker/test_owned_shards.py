@@ -11,7 +11,8 @@ import pytest
 from penstock.broker.broker import Broker
 from penstock.broker.handover import Handover
 from penstock.broker.live_queue import LiveQueue
-from penstock.broker.other_shards import CountQuestion, NamesQuestion, SourcesQuestion
+from penstock.broker.other_shards import CountQuestion, DefinitionQuestion, NamesQuestion, SourcesQuestion
+from penstock.broker.waiting import Ask
 from penstock.errors import (
     HandleInvalid,
     NotOwned,
@@ -61,7 +62,7 @@ def test_queues_of_all_shards_are_found_and_listed_in_order(world: ShardsWorld) 
     assert used == world.broker.owned == {0, 1, 2}
     ids = [world.queue(name).id for name in names]
     assert len(set(ids)) < len(ids), "ids are unique within a shard only"
-    assert [found.name for found in world.do(world.broker.names(name_of("q").space))] == names
+    assert [found.name for found in world.do(world.broker.ask(NamesQuestion(name_of("q").space)))] == names
     world.crash()
     assert [world.bodies(name) for name in names] == [[f"to {name}"] for name in names]
 
@@ -76,7 +77,7 @@ def test_only_queues_of_owned_shards_are_answered_for(roomy: ShardsWorld) -> Non
     broker, missing = roomy.broker, name_of(roomy.name("missing", 1))
     assert broker.owned == {0, 2}
     with pytest.raises(Unreachable):
-        roomy.do(broker.names(missing.space))  # never a part
+        roomy.do(broker.ask(NamesQuestion(missing.space)))  # never a part
     with pytest.raises(QueueMissing):
         broker.find(name_of(roomy.name("missing", 0)))
     for name in (stale.name, missing):
@@ -95,23 +96,18 @@ def test_only_queues_of_owned_shards_are_answered_for(roomy: ShardsWorld) -> Non
 def _all_requests(broker: Broker, queue: LiveQueue) -> list[Callable[[], Coroutine[Any, None, Any]]]:
     """Everything that can be asked of a queue that was found."""
 
-    async def at_once(ask: Callable[[LiveQueue], object]) -> None:
-        ask(queue)
-
     return [
         lambda: broker.configure(queue, QueueSettings()),
         lambda: broker.tag(queue, {"a": "b"}),
         lambda: broker.purge(queue),
         lambda: broker.drop(queue),
-        lambda: broker.counts(queue),
-        lambda: broker.send(queue, [outgoing("x")]),
-        lambda: broker.receive(queue, Caller(), count=1, visibility_ms=None, wait_ms=0, attempt_id=None),
-        lambda: broker.delete(queue, ["handle"]),
-        lambda: broker.change_visibility(queue, [("handle", 0)]),
-        lambda: broker.start_move(queue, None, None),
-        lambda: broker.cancel_move(queue, "task"),
-        lambda: at_once(broker.moves),
-        lambda: at_once(broker.editing),
+        lambda: queue.counts(),
+        lambda: queue.send([outgoing("x")]),
+        lambda: queue.receive(Ask(1, None, None), Caller(), 0),
+        lambda: queue.delete(["handle"]),
+        lambda: queue.change_visibility([("handle", 0)]),
+        lambda: broker.partition_of(queue).moves.begin(queue, None, None),
+        lambda: broker.partition_of(queue).moves.cancel(queue, "task"),
     ]
 
 
@@ -176,13 +172,13 @@ def test_nothing_is_answered_from_memory_when_the_lease_has_ended(roomy: ShardsW
     owned = roomy.broker.owned_shards
     assert 1 not in owned
     for asked in (
-        owned.describe(name_of(short)),
-        owned.names(NamesQuestion([1], name_of(short).space, "", "", 10)),
-        owned.sources_of(SourcesQuestion([1], name_of(short), "", 10)),
-        owned.count(CountQuestion([1], name_of(short).account)),
-        owned.deliver(Handover(0, 1, [])),
+        DefinitionQuestion(name_of(short)),
+        NamesQuestion(name_of(short).space),
+        SourcesQuestion(name_of(short)),
+        CountQuestion(name_of(short).account),
+        Handover(0, 1, []),
     ):
-        assert isinstance(failure(start(asked)), NotOwned)
+        assert isinstance(failure(start(owned.answer(asked, [1]))), NotOwned)
     shard.lease_ended = lambda: False
     roomy.advance(SECOND)
     assert poll.bodies == ["later"]
@@ -222,7 +218,7 @@ def test_deletes_that_look_their_messages_up_end_before_the_shard_is_given_back(
         world.send_all(short, *map(str, range(40)))
         handles = forgotten_handles(world, short)
         world.runtime.reader.paused = True
-        deleting = world.start(world.broker.delete(world.queue(short), handles))
+        deleting = world.start(world.queue(short).delete(handles))
         closing = world.close_shard(1)
         world.run()
         assert not deleting.done and not closing.done
@@ -352,13 +348,13 @@ def test_what_got_not_owned_has_had_no_effect(seed: int) -> None:
         world.send_all(short, *(f"before {i}" for i in range(20)))
         received = world.drain_up_to(short, 10, visibility_ms=600 * SECOND)
         world.reopen(1)
-        queue, broker = world.queue(short), world.broker
+        queue = world.queue(short)
         sends: dict[str, Promise[Any]] = {}
         deletes: dict[str, Promise[Any]] = {}
         for i in range(10):
-            sends[f"sent {i}"] = _started(world, lambda i=i: broker.send(queue, [outgoing(f"sent {i}")]))  # type: ignore[misc]
+            sends[f"sent {i}"] = _started(world, lambda i=i: queue.send([outgoing(f"sent {i}")]))  # type: ignore[misc]
             one = received[i]
-            deletes[one.content.body] = _started(world, lambda one=one: broker.delete(queue, [one.handle]))  # type: ignore[misc]
+            deletes[one.content.body] = _started(world, lambda one=one: queue.delete([one.handle]))  # type: ignore[misc]
             for _ in range(chance.randrange(4)):
                 world.runtime.step()
             if i == seed % 10:
@@ -399,7 +395,7 @@ def test_a_batch_that_is_done_in_part_is_not_passed_on() -> None:
         handles = forgotten_handles(world, short)
         (known,) = world.receive(short, 1)
         world.runtime.reader.paused = True
-        deleting = world.start(world.broker.delete(world.queue(short), [known.handle, *handles]))
+        deleting = world.start(world.queue(short).delete([known.handle, *handles]))
         world.run()
         assert not deleting.done, "the test needs messages that are not in memory"
         world.broker.drop_shard(1)

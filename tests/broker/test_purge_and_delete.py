@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.other_shards import NamesQuestion
 from penstock.errors import PurgedRecently, QueueDeletedRecently, QueueMissing
 from penstock.limits import HOUR, MINUTE
 from penstock.queues.settings import QueueSettings
@@ -159,6 +160,9 @@ def test_settings_tags_and_times_survive_a_restart(world: World) -> None:
 def test_names_are_listed_by_prefix_and_space(world: World) -> None:
     for name in ("b", "a2", "a1"):
         world.create(name)
-    assert [n.name for n in world.do(world.broker.names(name_of("a").space, "a"))] == ["a1", "a2"]
+    assert [n.name for n in world.do(world.broker.ask(NamesQuestion(name_of("a").space, "a")))] == [
+        "a1",
+        "a2",
+    ]
     world.drop("a1")
-    assert [n.name for n in world.do(world.broker.names(name_of("a").space))] == ["a2", "b"]
+    assert [n.name for n in world.do(world.broker.ask(NamesQuestion(name_of("a").space)))] == ["a2", "b"]

@@ -165,7 +165,7 @@ def test_an_account_does_not_pay_for_another(three: World) -> None:
     three.send_all("q", "a", "b", "c")
     create(three, "2" * 12, "eu-west-1", "q")
     theirs = three.broker.find(QueueName("2" * 12, "eu-west-1", "q"))
-    three.do(three.broker.send(theirs, [outgoing("a")] * 3))
+    three.do(theirs.send([outgoing("a")] * 3))
 
 
 @settings(max_examples=examples(30), deadline=None)

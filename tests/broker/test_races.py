@@ -98,7 +98,7 @@ def test_a_queue_made_after_four_billion_numbers_can_be_consumed(world: World) -
     world.create(Q)
     world.send(Q, "m")
     (message,) = world.receive(Q)
-    assert world.do(world.broker.delete(world.queue(Q), [message.handle])) == [None]
+    assert world.do(world.queue(Q).delete([message.handle])) == [None]
     assert world.counts(Q) == (0, 0, 0)
 
 
@@ -107,7 +107,9 @@ def test_a_failed_move_wakes_a_long_poll_on_what_it_held(world: World) -> None:
     world.create(Q, dead_letters=("dead", 1))
     world.send("dead", "direct")  # never was in another queue: where should it go?
     world.runtime.reader.paused = True
-    hide = world.start(world.broker.start_move(world.queue("dead"), None, None))
+    hide = world.start(
+        world.broker.partition_of(world.queue("dead")).moves.begin(world.queue("dead"), None, None)
+    )
     world.runtime.reader.paused = False
     world.run()
     assert hide.done

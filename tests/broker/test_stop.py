@@ -43,10 +43,10 @@ def test_a_stop_in_the_middle_of_tasks_logs_nothing_and_they_go_on_later(
             world.create("other")
             world.send_all("dead", *map(str, range(30)))
             dead = world.queue("dead")
-            tasks = world.broker.bulk_tasks(dead)
+            tasks = world.broker.partition_of(dead).bulk_tasks
             world._log.addHandler(caplog.handler)
             world.start(tasks.begin(dead, Operation.COPY, name_of("other"), MessageFilter(regex="[0-9]")))
-            world.start(world.broker.start_move(dead, name_of("source"), None))
+            world.start(world.broker.partition_of(dead).moves.begin(dead, name_of("source"), None))
             for _ in range(steps):
                 world.runtime.step()
             stopped = world.start(world.broker.stop())

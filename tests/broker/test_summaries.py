@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock.broker.summaries import QueueQuery, QueueSummary, QueueTotals, SortKey
+from penstock.broker.summaries import (
+    QueueQuery,
+    QueueSummary,
+    QueueTotals,
+    SortKey,
+    StatusQuestion,
+    SummariesQuestion,
+    TargetsQuestion,
+    TotalsQuestion,
+    summary_of,
+)
 from penstock.names import Space
 from penstock.queues.settings import QueueSettings
 from support.shards import ShardsWorld
@@ -25,7 +35,7 @@ def shards() -> Iterator[ShardsWorld]:
 
 def summaries(world: World, **query: object) -> list[QueueSummary]:
     asked = msgspec.structs.replace(QueueQuery(SPACE, 1000), **query)
-    return world.do(world.broker.summaries(asked))
+    return world.do(world.broker.ask(SummariesQuestion(asked)))
 
 
 def names(found: list[QueueSummary]) -> list[str]:
@@ -51,7 +61,7 @@ def test_counts_and_ages_are_exact(shards: ShardsWorld) -> None:
         name = summary.name.name
         counts = summary.counts
         assert (counts.visible, counts.in_flight, counts.delayed) == shards.counts(name)
-        stored = shards.do(shards.broker.summary(shards.queue(name)))
+        stored = shards.do(summary_of(shards.broker.partition_of(shards.queue(name)), shards.queue(name)))
         assert stored == summary
         empty = not any((counts.visible, counts.in_flight, counts.delayed))
         assert (summary.oldest_age_ms is None) == empty == (summary.bytes == 0)
@@ -101,7 +111,7 @@ def test_a_page_of_thousands_lets_other_requests_through(world: World) -> None:
     for n in range(1000):
         world.start(world.broker.create(name_of(f"q{n:04}"), QueueSettings(), {}))
     world.run()
-    listing = world.start(world.broker.summaries(QueueQuery(SPACE, 10, sort="visible")))
+    listing = world.start(world.broker.ask(SummariesQuestion(QueueQuery(SPACE, 10, sort="visible"))))
     turns = 0
     while not listing.done:
         assert world.runtime.step(), "it waits for nothing"
@@ -113,23 +123,23 @@ def test_dead_letter_queues_are_those_that_another_names(shards: ShardsWorld) ->
     for n in range(6):
         shards.create(f"dead-{n}")
         shards.create(f"source-{n}", dead_letters=(f"dead-{n}", 3))
-    assert shards.do(shards.broker.dead_letter_queues(SPACE)) == {f"dead-{n}" for n in range(6)}
+    assert shards.do(shards.broker.ask(TargetsQuestion(SPACE))) == {f"dead-{n}" for n in range(6)}
 
 
 def test_a_shard_that_is_not_open_is_shown_as_such(shards: ShardsWorld) -> None:
     fill(shards)
-    statuses = shards.do(shards.broker.statuses())
+    statuses = shards.do(shards.broker.ask(StatusQuestion()))
     assert [each.index for each in statuses] == list(range(shards.shards))
     assert sum(each.queues for each in statuses) == 12 and all(each.is_open for each in statuses)
     shards.close_shard(0)
     shards.run()
-    assert [each.is_open for each in shards.do(shards.broker.statuses())][:2] == [False, True]
+    assert [each.is_open for each in shards.do(shards.broker.ask(StatusQuestion()))][:2] == [False, True]
     shards.open_shard(0)
 
 
 def totals(world: World, targets: set[str] | None = None, **query: object) -> QueueTotals:
     asked = msgspec.structs.replace(QueueQuery(SPACE, 1), **query)  # a page of one: it does not matter
-    return world.do(world.broker.totals(asked, targets or set()))
+    return world.do(world.broker.ask(TotalsQuestion(asked, frozenset(targets or set()))))
 
 
 def test_totals_are_sums_over_all_queues_whatever_the_page(shards: ShardsWorld) -> None:
@@ -163,7 +173,7 @@ def test_totals_of_thousands_let_other_requests_through(world: World) -> None:
     for n in range(1000):
         world.start(world.broker.create(name_of(f"q{n:04}"), QueueSettings(), {}))
     world.run()
-    summing = world.start(world.broker.totals(QueueQuery(SPACE, 1), set()))
+    summing = world.start(world.broker.ask(TotalsQuestion(QueueQuery(SPACE, 1), frozenset())))
     turns = 0
     while not summing.done:
         assert world.runtime.step(), "it waits for nothing"

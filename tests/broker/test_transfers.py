@@ -31,7 +31,7 @@ KINDS = pytest.mark.parametrize("kind", ["", ".fifo"], ids=["standard", "fifo"])
 
 def send_to(world: World, name: str, seq: int, target: str, if_version: int | None = None) -> None:
     queue = world.queue(name)
-    world.do(world.broker.editing(queue).send_to(queue, seq, name_of(target), if_version))
+    world.do(world.broker.partition_of(queue).editing.send_to(queue, seq, name_of(target), if_version))
 
 
 def apply(
@@ -39,7 +39,7 @@ def apply(
 ) -> list[PenstockError | None]:
     queue = world.queue(name)
     to = None if target is None else name_of(target)
-    return world.do(world.broker.editing(queue).apply(queue, seqs, Operation(operation), to))
+    return world.do(world.broker.partition_of(queue).editing.apply(queue, seqs, Operation(operation), to))
 
 
 def seqs_of(world: World, name: str) -> list[int]:
@@ -145,7 +145,7 @@ def test_a_fifo_queue_takes_messages_with_a_group(world: World) -> None:
     with pytest.raises(NotPossible, match="group"):
         send_to(world, "q", seq, "q.fifo")
     queue = world.queue("q")
-    world.do(world.broker.editing(queue).edit(queue, seq, Edit(group="g")))
+    world.do(world.broker.partition_of(queue).editing.edit(queue, seq, Edit(group="g")))
     send_to(world, "q", seq, "q.fifo")
     (received,) = world.receive("q.fifo", visibility_ms=0)
     assert (received.group, received.sequence) == ("g", world.stored("q.fifo")[0].position >> 20)
@@ -243,13 +243,13 @@ def test_a_moved_message_is_encrypted_under_the_key_of_its_queue() -> None:
         world.send_all("orders", "secret-a", "secret-b")
         first, second = seqs_of(world, "orders")
         queue = world.queue("orders")
-        world.do(world.broker.editing(queue).edit(queue, second, Edit(body="secret-edited")))
+        world.do(world.broker.partition_of(queue).editing.edit(queue, second, Edit(body="secret-edited")))
         send_to(world, "orders", first, "others")
         assert b"secret-" not in world.files()
         world.enable("alias/orders", False)
         assert world.bodies("others") == ["secret-a"]
         with pytest.raises(KeyDisabled):
-            world.do(world.broker.editing(queue).edit(queue, second, Edit(body="x")))
+            world.do(world.broker.partition_of(queue).editing.edit(queue, second, Edit(body="x")))
         (outcome,) = apply(world, "orders", [second], "move", "others")
         assert isinstance(outcome, KeyDisabled)
         world.enable("alias/orders", True)

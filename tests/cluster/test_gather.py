@@ -5,20 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from cluster.links import QUICK, SECRET
 from cluster.nodes import MovingOwners
+from penstock.broker import other_shards
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
+from penstock.broker.other_shards import DefinitionQuestion, NamesQuestion, SourcesQuestion
+from penstock.broker.partition import Partition
+from penstock.broker.questions import ShardQuestion
 from penstock.broker.runtime import LoopRuntime, Worker
 from penstock.broker.shard import Shard
-from penstock.broker.summaries import QueueQuery
+from penstock.broker.summaries import (
+    QueueQuery,
+    StatusQuestion,
+    SummariesQuestion,
+    TargetsQuestion,
+    TasksQuestion,
+)
+from penstock.broker.waiting import Ask
 from penstock.clock import SystemClock
-from penstock.cluster import gather
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.gather import ClusterShards, GatherLimits, answer_others
 from penstock.cluster.link import Peers
@@ -56,10 +66,12 @@ class BrokerNode:
     async def listen(self) -> None:
         self.address = await self.links.listen("127.0.0.1:0")
         self.peers.start()
-        self.broker = Broker(self.limits, SHARDS)
-        owned = self.broker.owned_shards
-        self.broker.connect(ClusterShards(self.address, self.owners, self.peers, owned, WAIT))
-        answer_others(self.links, owned)
+        self.broker = Broker(
+            self.limits,
+            SHARDS,
+            others=lambda owned: ClusterShards(self.address, lambda: self.owners, self.peers, owned, WAIT),
+        )
+        answer_others(self.links, self.broker.owned_shards, self.broker.questions)
 
     def open(self, index: int) -> None:
         loop, store, clock = asyncio.get_running_loop(), self._site.shard(index), SystemClock()
@@ -126,11 +138,16 @@ def test_names_of_all_shards_in_order_and_in_pages(monkeypatch: pytest.MonkeyPat
             for name in NAMES:
                 await create(made, name)
             for node in made:
-                assert await start_on_loop(node.broker.names(SPACE)) == NAMES
-                assert await start_on_loop(node.broker.names(SPACE, "queue-1")) == NAMES[10:20]
-                assert await start_on_loop(node.broker.names(SPACE, "", "queue-06", 5)) == NAMES[7:12]
-            monkeypatch.setattr(gather, "_NAMES_PER_PAGE", 7)
-            assert await start_on_loop(made[0].broker.names(SPACE)) == NAMES
+                assert await start_on_loop(node.broker.ask(NamesQuestion(SPACE))) == NAMES
+                assert await start_on_loop(node.broker.ask(NamesQuestion(SPACE, "queue-1"))) == NAMES[10:20]
+                assert (
+                    await start_on_loop(
+                        node.broker.ask(NamesQuestion(SPACE, "", after="queue-06", names_max=5))
+                    )
+                    == NAMES[7:12]
+                )
+            monkeypatch.setattr(other_shards, "_NAMES_PER_PIECE", 7)
+            assert await start_on_loop(made[0].broker.ask(NamesQuestion(SPACE))) == NAMES
 
     run(test)
 
@@ -142,10 +159,10 @@ def test_sources_and_definitions() -> None:
             for name in NAMES[1:12]:
                 await create(made, name, QueueSettings(redrive=Redrive(NAMES[0], 3)))
             for node in made:
-                assert await start_on_loop(node.broker.sources_of(NAMES[0])) == NAMES[1:12]
-                record = await start_on_loop(node.broker.describe(NAMES[5]))
+                assert await start_on_loop(node.broker.ask(SourcesQuestion(NAMES[0]))) == NAMES[1:12]
+                record = await start_on_loop(node.broker.ask(DefinitionQuestion(NAMES[5])))
                 assert record.settings.redrive == Redrive(NAMES[0], 3)  # type: ignore[attr-defined]
-                assert await start_on_loop(node.broker.describe(NAMES[20])) is None
+                assert await start_on_loop(node.broker.ask(DefinitionQuestion(NAMES[20]))) is None
 
     run(test)
 
@@ -157,24 +174,24 @@ def test_every_node_shows_the_same_queues_tasks_and_shards() -> None:
                 queue = await create(made, name, QueueSettings(redrive=Redrive(NAMES[number // 10], 3)))
                 owner = made[shard_of(name, SHARDS) % 3].broker
                 if number:
-                    await start_on_loop(owner.send(queue, [Outgoing(body="x", sender="s")] * number, None))
-            tasks = owner.bulk_tasks(queue)
+                    await start_on_loop(queue.send([Outgoing(body="x", sender="s")] * number))
+            tasks = owner.partition_of(queue).bulk_tasks
             await start_on_loop(tasks.begin(queue, Operation.RESET, None, MessageFilter(), rate=1))
             query = QueueQuery(SPACE, 7, sort="visible", descending=True)
             for node in made:
-                page: Any = await start_on_loop(node.broker.summaries(query))
+                page: Any = await start_on_loop(node.broker.ask(SummariesQuestion(query)))
                 assert [(each.name, each.counts.visible) for each in page] == [
                     (NAMES[number], number) for number in range(39, 32, -1)
                 ]
-                targets = await start_on_loop(node.broker.dead_letter_queues(SPACE))
+                targets = await start_on_loop(node.broker.ask(TargetsQuestion(SPACE)))
                 assert targets == {name.name for name in NAMES[:4]}
-                (task,) = cast(Any, await start_on_loop(node.broker.tasks(SPACE)))
+                (task,) = cast(Any, await start_on_loop(node.broker.ask(TasksQuestion(SPACE))))
                 assert task.queue == NAMES[39] and task.operation is Operation.RESET
-                statuses: Any = await start_on_loop(node.broker.statuses())
+                statuses: Any = await start_on_loop(node.broker.ask(StatusQuestion()))
                 assert [each.owner for each in statuses] == [made[n % 3].address for n in range(SHARDS)]
                 assert sum(each.messages for each in statuses) == sum(range(40))
             await made[1].give_up(4)
-            statuses = await start_on_loop(made[0].broker.statuses())
+            statuses = await start_on_loop(made[0].broker.ask(StatusQuestion()))
             assert [each.is_open for each in statuses] == [True, True, True, True, False, True]
 
     run(test)
@@ -197,9 +214,9 @@ def test_a_shard_that_moves_is_neither_left_out_nor_counted_twice() -> None:
         async with brokers() as made:
             for name in NAMES:
                 await create(made, name)
-            asked = start_on_loop(made[0].broker.names(SPACE))
+            asked = start_on_loop(made[0].broker.ask(NamesQuestion(SPACE)))
             await made[1].give_up(1)
-            again = start_on_loop(made[0].broker.names(SPACE))
+            again = start_on_loop(made[0].broker.ask(NamesQuestion(SPACE)))
             await asyncio.sleep(0.05)
             made[2].open(1)
             made[0].owners.on_refresh = lambda shard: made[0].owners.addresses.update({1: made[2].address})
@@ -215,14 +232,59 @@ def test_an_owner_that_does_not_answer_is_an_error_and_no_part_is_answered() -> 
             for name in NAMES:
                 await create(made, name)
             await made[2].links.close(0)
-            for question in (made[0].broker.names(SPACE), made[0].broker.sources_of(NAMES[0])):
+            for question in (
+                made[0].broker.ask(NamesQuestion(SPACE)),
+                made[0].broker.ask(SourcesQuestion(NAMES[0])),
+            ):
                 with pytest.raises(Unreachable, match=r"Shard [25] cannot be asked"):
                     await start_on_loop(question)
             del made[0].owners.addresses[1]
             with pytest.raises(Unreachable):
-                await start_on_loop(made[0].broker.names(SPACE))
+                await start_on_loop(made[0].broker.ask(NamesQuestion(SPACE)))
 
     run(test)
+
+
+class ProcessesQuestion(ShardQuestion[list[int]], frozen=True):
+    """The first shard of each process that is asked."""
+
+    kind: ClassVar[str] = "processes"
+    is_of_process: ClassVar[bool] = True
+
+    async def answer(self, partition: Partition) -> list[int]:
+        return [partition.shard.index]
+
+    def merge(self, answers: list[list[int]]) -> list[int]:
+        return sorted(index for answer in answers for index in answer)
+
+
+def test_a_question_that_a_node_does_not_know_is_an_error() -> None:
+    async def test() -> None:
+        async with brokers() as made:
+            with pytest.raises(Unreachable, match="does not know the call 'processes'"):
+                await start_on_loop(made[0].broker.ask(ProcessesQuestion()))
+            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion(), [3, 0])) == [3]
+
+    run(test)
+
+
+def test_a_question_about_processes_is_answered_once_by_each() -> None:
+    async def test() -> None:
+        async with brokers() as made:
+            for node in made:
+                answer_others(node.links, node.broker.owned_shards, [ProcessesQuestion])
+            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion())) == [0, 1, 2]
+            assert await start_on_loop(made[0].broker.ask(ProcessesQuestion(), [1, 5, 4])) == [1, 5]
+            await made[1].give_up(4)
+            with pytest.raises(Unreachable, match="No node serves it"):
+                await start_on_loop(made[0].broker.ask(ProcessesQuestion()))
+
+    run(test)
+
+
+def test_questions_have_kinds_of_their_own() -> None:
+    kinds = [question.kind for question in Broker(Limits()).questions]
+    assert len(kinds) == len(set(kinds))
 
 
 def test_dead_letters_and_moves_between_nodes() -> None:
@@ -238,19 +300,15 @@ def test_dead_letters_and_moves_between_nodes() -> None:
                 await start_on_loop(work.send([Outgoing(body=body, sender="me")]))
 
             async def received(number: int, queue: LiveQueue) -> list[str]:
-                found = await start_on_loop(
-                    made[number].broker.receive(
-                        queue, Caller(), count=10, visibility_ms=None, wait_ms=0, attempt_id=None
-                    )
-                )
+                found = await start_on_loop(queue.receive(Ask(10, None, None), Caller(), 0))
                 return [message.content.body for message in found]  # type: ignore[attr-defined]
 
             while await received(0, work):
                 pass
             await until(lambda: dead.rules.backlog.total == 30)
-            await start_on_loop(made[1].broker.start_move(dead, other_name, None))
+            await start_on_loop(made[1].broker.partition_of(dead).moves.begin(dead, other_name, None))
             await until(lambda: other.rules.backlog.total == 30)
-            await until(lambda: made[1].broker.moves(dead)[0].status == "COMPLETED")
+            await until(lambda: made[1].broker.partition_of(dead).moves.of(dead)[0].status == "COMPLETED")
             moved = [body for _ in range(3) for body in await received(2, other)]
             assert sorted(moved) == sorted(bodies)
 

@@ -50,7 +50,7 @@ def test_a_backlog_for_two_periods_of_five_minutes(world: MonitoringWorld, cw: A
         sqs.send_message(QueueUrl=url, MessageBody=str(number))
     assert states_of(world, cw, 12)[-1] == "OK"
     messages = [Outgoing(body="x", sender="S") for _ in range(12_000)]
-    world.do(world.broker.send(world.queue("orders"), messages))
+    world.do(world.queue("orders").send(messages))
     # Three of five minutes lift the average over 5000; the period before needs five minutes more for the same.
     assert states_of(world, cw, 10) == ["OK"] * 7 + ["ALARM"] * 3
     sqs.purge_queue(QueueUrl=url)

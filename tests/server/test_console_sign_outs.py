@@ -10,7 +10,7 @@ from penstock.errors import StoreError, Unreachable
 from penstock.migrate.stores.mapping import ShardMapping
 from penstock.migrate.stores.opened import OpenShard
 from penstock.names import Home
-from penstock.server.console_sign_outs import SIGN_OUTS, SIGN_OUTS_MAX, EndedSessions
+from penstock.server.console_sign_outs import SIGN_OUTS, SIGN_OUTS_MAX, EndedSessions, ShardSignOuts
 from penstock.testing.runtime import SimulatedRuntime
 from support.shards import ShardsWorld
 from support.world import FaultyStore
@@ -35,7 +35,7 @@ class SessionsWorld(ShardsWorld):
 
     def records(self) -> dict[str, int]:
         """How many sessions each record names."""
-        tables = self.ended._tables.values()
+        tables = [each.part(ShardSignOuts).table for each in self.broker.partitions]
         return {key: len(record.sessions) for table in tables for key, record in table}
 
 

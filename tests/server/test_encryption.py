@@ -15,6 +15,7 @@ from penstock.broker.catalogue import QUEUES
 from penstock.broker.encryption import ReencryptionProgress
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
+from penstock.broker.waiting import Ask
 from penstock.errors import KeyDisabled, KeyMissing, StoreError, StoreRefused
 from penstock.limits import SECOND, Limits
 from penstock.names import QueueName, Space
@@ -191,7 +192,7 @@ def test_a_running_server_uses_a_rotated_key(server: Server, tmp_path: Path) -> 
     assert first.done
 
     queue = server.create("q", None)
-    server.do(server.broker.send(queue, [Outgoing(body="content", sender="")]))
+    server.do(queue.send([Outgoing(body="content", sender="")]))
     Keyring(tmp_path / "penstock-keys.json", ROOT, server.clock).rotate(HERE, SSE_ALIAS)
     says(server.encryption.reload(), "reloaded", "2 keys", "0 of them disabled")
     for _ in range(10):
@@ -208,7 +209,7 @@ def test_a_running_server_drops_contents_of_a_disabled_key(server: Server, tmp_p
     server.encryption.reload()
     server.start()
     queue = server.create("orders", "alias/orders")
-    server.do(server.broker.send(queue, [Outgoing(body="secret", sender="")]))
+    server.do(queue.send([Outgoing(body="secret", sender="")]))
     server.do(server.broker.configure(queue, QueueSettings()))
     assert queue.rules.backlog.index, "it is in memory, as it was sent"
     ring.create(HERE, "alias/another")
@@ -217,7 +218,7 @@ def test_a_running_server_drops_contents_of_a_disabled_key(server: Server, tmp_p
     ring.set_enabled(HERE, "alias/orders", False)
     server.encryption.reload()
     assert not queue.rules.backlog.index
-    ask = server.broker.receive(queue, Caller(), count=10, visibility_ms=None, wait_ms=0, attempt_id=None)
+    ask = queue.receive(Ask(10, None, None), Caller(), 0)
     with pytest.raises(KeyDisabled):
         server.do(ask)
 

@@ -13,13 +13,14 @@ import pytest
 from penstock.auth.authorize import authorize
 from penstock.auth.principal import Principal
 from penstock.broker.move_tasks import MoveStatus, MoveTaskRecord
+from penstock.broker.other_shards import DefinitionQuestion, NamesQuestion, SourcesQuestion
+from penstock.broker.waiting import Ask
 from penstock.errors import PenstockError, QueueMissing
 from penstock.limits import Limits
 from penstock.names import QueueName, Requester, Space
 from penstock.queues.messages import Counts, Outgoing, Received, Sent
 from penstock.queues.settings import QueueSettings
 from penstock.services.sqs import ACTIONS, SERVICE, Sqs
-from penstock.store.port import LAST
 from penstock.wire.dispatch import Dispatcher
 from penstock.wire.service import Call, Response
 from services.sts_client import Sts
@@ -49,19 +50,21 @@ class FakeBroker:
         except KeyError:
             raise QueueMissing from None
 
-    async def describe(self, name: QueueName) -> Any:
-        return self.queues.get(name)
+    async def ask(self, question: Any) -> Any:
+        match question:
+            case DefinitionQuestion(name=name):
+                return self.queues.get(name)
+            case NamesQuestion(space=space, prefix=prefix):
+                found = [name for name in self.queues if name.space == space and name.name.startswith(prefix)]
+            case SourcesQuestion(target=target):
+                redrives = [(each.name, each.settings.redrive) for each in self.queues.values()]
+                found = [name for name, redrive in redrives if redrive and redrive.target == target]
+            case _:
+                raise NotImplementedError
+        return sorted(name for name in found if name.name > question.after)[: question.names_max]
 
-    async def names(
-        self, space: Space, prefix: str = "", after: str = "", names_max: int = LAST
-    ) -> list[QueueName]:
-        names = (name for name in self.queues if name.space == space and name.name.startswith(prefix))
-        return sorted(name for name in names if name.name > after)[:names_max]
-
-    async def sources_of(self, target: QueueName, after: str = "", names_max: int = LAST) -> list[QueueName]:
-        held = self.queues.values()
-        found = (q.name for q in held if q.settings.redrive and q.settings.redrive.target == target)
-        return sorted(name for name in found if name.name > after)[:names_max]
+    def partition_of(self, queue: Any) -> Any:
+        return SimpleNamespace(moves=FakeMoves(self))
 
     def check_owned(self, name: QueueName) -> None:
         pass
@@ -70,8 +73,9 @@ class FakeBroker:
         pass
 
     async def create(self, name: QueueName, settings: QueueSettings, tags: dict[str, str]) -> Any:
-        self._refuse()
-        self.queues[name] = SimpleNamespace(
+        self.refuse()
+        self.queues[name] = FakeQueue(
+            broker=self,
             id=len(self.queues) + 1,
             name=name,
             arn=name.arn,
@@ -92,42 +96,58 @@ class FakeBroker:
         del self.queues[queue.name]
 
     async def purge(self, queue: Any) -> None:
-        self._refuse()
+        self.refuse()
 
-    async def counts(self, queue: Any) -> Counts:
-        return Counts(visible=4, in_flight=2, delayed=1)
-
-    async def send(self, queue: Any, messages: list[Outgoing], requester: Requester | None) -> list[Sent]:
-        self._refuse()
-        self.commits += 1
-        self.sent += messages
-        sequence = 7 if queue.settings.fifo else None
-        return [Sent(f"id-{message.body[:20]}", sequence) for message in messages]
-
-    async def receive(
-        self, queue: Any, call: Call, *, requester: Requester | None, **asked: Any
-    ) -> list[Received]:
-        self._refuse()
-        self.asked = asked
+    async def receive(self, ask: Ask, wait_ms: int | None) -> list[Received]:
+        self.refuse()
+        self.asked = {
+            "count": ask.messages_max,
+            "visibility_ms": ask.visibility_ms,
+            "wait_ms": wait_ms,
+            "attempt_id": ask.attempt_id,
+        }
         return self.receivable
 
-    async def delete(
-        self, queue: Any, handles: list[str], requester: Requester | None
-    ) -> list[PenstockError | None]:
-        return [self.outcomes.get(handle) for handle in handles]
+    def refuse(self) -> None:
+        if self.raises is not None:
+            raise self.raises
+
+
+class FakeQueue(SimpleNamespace):
+    async def counts(self, *, is_use: bool) -> Counts:
+        return Counts(visible=4, in_flight=2, delayed=1)
+
+    async def send(self, messages: list[Outgoing], requester: Requester | None) -> list[Sent]:
+        self.broker.refuse()
+        self.broker.commits += 1
+        self.broker.sent += messages
+        sequence = 7 if self.settings.fifo else None
+        return [Sent(f"id-{message.body[:20]}", sequence) for message in messages]
+
+    async def receive(self, ask: Ask, call: Call, wait_ms: int | None) -> list[Received]:
+        received: list[Received] = await self.broker.receive(ask, wait_ms)
+        return received
+
+    async def delete(self, handles: list[str], requester: Requester | None) -> list[PenstockError | None]:
+        return [self.broker.outcomes.get(handle) for handle in handles]
 
     async def change_visibility(
-        self, queue: Any, changes: list[tuple[str, int]], requester: Requester | None
+        self, changes: list[tuple[str, int]], requester: Requester | None
     ) -> list[PenstockError | None]:
-        self.asked = dict(changes)
-        return [self.outcomes.get(handle) for handle, _ in changes]
+        self.broker.asked = dict(changes)
+        return [self.broker.outcomes.get(handle) for handle, _ in changes]
 
-    async def start_move(
+
+class FakeMoves:
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    async def begin(
         self, source: Any, destination: Any, rate: int | None, only_to: Any = None
     ) -> MoveTaskRecord:
-        self._refuse()
+        self._broker.refuse()
         task = MoveTaskRecord(
-            id=f"task-{len(self.tasks)}",
+            id=f"task-{len(self._broker.tasks)}",
             source=source.name,
             destination=destination,
             rate=rate,
@@ -136,19 +156,15 @@ class FakeBroker:
             to_move=5,
             only_to=only_to,
         )
-        self.tasks.insert(0, task)
+        self._broker.tasks.insert(0, task)
         return task
 
-    def moves(self, source: Any) -> list[MoveTaskRecord]:
-        return self.tasks
+    def of(self, source: Any) -> list[MoveTaskRecord]:
+        return self._broker.tasks
 
-    async def cancel_move(self, source: Any, task_id: str) -> MoveTaskRecord:
-        self._refuse()
-        return msgspec.structs.replace(self.tasks[0], status="CANCELLING", moved=2)
-
-    def _refuse(self) -> None:
-        if self.raises is not None:
-            raise self.raises
+    async def cancel(self, source: Any, task_id: str) -> MoveTaskRecord:
+        self._broker.refuse()
+        return msgspec.structs.replace(self._broker.tasks[0], status="CANCELLING", moved=2)
 
 
 class Reply:

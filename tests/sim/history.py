@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from penstock.broker.waiting import Ask
 from penstock.errors import HandleInvalid, PenstockError, PurgedRecently, StoreError
 from penstock.limits import HOUR
 from penstock.promise import Promise
@@ -107,9 +108,7 @@ class History(RuleBasedStateMachine):
         return laters
 
     def receiving(self, queue: str, count: int, visibility_ms: int) -> Any:
-        return self.world.broker.receive(
-            self.world.queue(queue), Caller(), count=count, visibility_ms=visibility_ms, wait_ms=0, attempt_id=None
-        )  # fmt: skip
+        return self.world.queue(queue).receive(Ask(count, visibility_ms, None), Caller(), 0)  # fmt: skip
 
     def all_acknowledged(self) -> None:
         """The model knows of every answer."""
@@ -137,7 +136,7 @@ class History(RuleBasedStateMachine):
             held = self.handles[which % len(self.handles)]
             other = self.dead if held.queue == self.work else self.work
             for handle, queue in ((held.handle, other), (held.handle[:-1], held.queue), ("AQEB", self.work)):
-                (answer,) = self.world.do(self.world.broker.delete(self.world.queue(queue), [handle]))
+                (answer,) = self.world.do(self.world.queue(queue).delete([handle]))
                 assert isinstance(answer, HandleInvalid)
 
     @rule(pause_ms=pauses)

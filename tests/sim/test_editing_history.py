@@ -122,7 +122,7 @@ class EditedHistory(History):
     def operating(self, queue: str, seqs: list[int], operation: Operation) -> Any:
         live = self.world.queue(queue)
         target = name_of(self.dead if queue == self.work else self.work)
-        return self.world.broker.editing(live).apply(live, seqs, operation, target)
+        return self.world.broker.partition_of(live).editing.apply(live, seqs, operation, target)
 
     @rule(which=either, chosen=st.lists(any_one, min_size=1, max_size=8), operation=operations)
     @free_hands
@@ -160,7 +160,9 @@ class EditedHistory(History):
         new_body = f"e{self.bodies}"
         edit = Edit(**{**changed, **({"body": new_body} if "body" in changed else {})})
         queue = self.world.queue(each.queue)
-        editing = self.world.broker.editing(queue).edit(queue, before.seq, edit, before.version - is_stale)
+        editing = self.world.broker.partition_of(queue).editing.edit(
+            queue, before.seq, edit, before.version - is_stale
+        )
         if refusal is not None:
             with pytest.raises(refusal):
                 self.world.do(editing)
@@ -292,7 +294,7 @@ class EditedFifoHistory(EditedHistory, FifoHistory):
         messages, queue = self.model.messages, self.world.queue(each.queue)
         of_queue = self.model.of(each.queue)
         before = of_queue[other % len(of_queue)]
-        seq, editing = self.row(each).seq, self.world.broker.editing(queue)
+        seq, editing = self.row(each).seq, self.world.broker.partition_of(queue).editing
         if to == "before":
             doing = editing.move_before(queue, seq, self.row(before).seq)
         else:

@@ -54,7 +54,7 @@ class FifoHistory(History):
                     assert (answer.id, answer.sequence) == (first.id, first.sequence)
 
         outgoings = [outgoing(m.body, group=m.group, dedup_id=m.dedup_id) for m in expected]
-        self.start(self.world.broker.send(self.world.queue(queue), outgoings), acknowledge)
+        self.start(self.world.queue(queue).send(outgoings), acknowledge)
 
     def all_acknowledged(self) -> None:
         self.model.messages += self.arriving
@@ -167,7 +167,7 @@ class FifoHistory(History):
     @free_hands
     def rush(self, which: str, sends: list[str], receives: int, deletes: list[int], steps: int) -> None:
         """Many at once: a group is open to one receive, which gets its first messages."""
-        queue, now_ms, broker = self.name(which), self.now_ms, self.world.broker
+        queue, now_ms = self.name(which), self.now_ms
         self.expire()
         if self.model.rules[queue].receives_max is not None:
             return
@@ -178,10 +178,8 @@ class FifoHistory(History):
         handles = [held for held in map(self.choose_handle, deletes) if held and held.queue == queue]
         handles = [given for given in handles if self.model.is_current(given, now_ms)]
         held_queue = self.world.queue(queue)
-        deleting = [broker.delete(held_queue, [held.handle]) for held in handles]
-        sending = [
-            broker.send(held_queue, [outgoing(m.body, group=m.group, dedup_id=m.dedup_id)]) for m in expected
-        ]
+        deleting = [held_queue.delete([held.handle]) for held in handles]
+        sending = [held_queue.send([outgoing(m.body, group=m.group, dedup_id=m.dedup_id)]) for m in expected]
         receiving = [self.receiving(queue, 10, MINUTE) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
         outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
@@ -216,7 +214,7 @@ class FifoHistory(History):
             may_linger = held.body in self.expired  # past its retention, and perhaps not swept yet
             assert may_linger or kind_of(answers[0]) is expected
 
-        self.start(self.world.broker.delete(self.world.queue(held.queue), [held.handle]), acknowledge)
+        self.start(self.world.queue(held.queue).delete([held.handle]), acknowledge)
 
     @rule(which=any_one, visibility_ms=visibilities)
     def change(self, which: int, visibility_ms: int | None) -> None:
@@ -232,7 +230,7 @@ class FifoHistory(History):
             assert may_linger or kind_of(answers[0]) is expected
 
         asked = [(held.handle, hide_ms)]
-        self.start(self.world.broker.change_visibility(self.world.queue(held.queue), asked), acknowledge)
+        self.start(self.world.queue(held.queue).change_visibility(asked), acknowledge)
 
     @rule(which=either)
     def purge(self, which: str) -> None:

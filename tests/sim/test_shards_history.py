@@ -32,6 +32,7 @@ from penstock.broker.live_queue import LiveQueue
 from penstock.broker.outbox import LOG_KIND, OUTBOX, Leaving, Outbox, Route
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
+from penstock.broker.waiting import Ask
 from penstock.errors import PenstockError
 from penstock.limits import HOUR
 from penstock.names import QueueName
@@ -107,7 +108,7 @@ class ShardsHistory(RuleBasedStateMachine):
         for _ in range(count):
             body = f"m{len(self.sends):04}{group}"
             message = outgoing(body, group=group, dedup_id=body if self.suffix else None)
-            self.sends.append((body, node.start(node.broker.send(node.queue(self.work), [message]))))
+            self.sends.append((body, node.start(node.queue(self.work).send([message]))))
 
     @rule(which=st.sets(st.integers(0, 3), min_size=1), group=groups)
     def publish(self, which: set[int], group: str) -> None:
@@ -153,11 +154,7 @@ class ShardsHistory(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         """What is received comes back at once; the second receive makes it a dead letter."""
         node = self.cluster.node(self.work)
-        node.start(
-            node.broker.receive(
-                node.queue(self.work), Caller(), count=count, visibility_ms=0, wait_ms=0, attempt_id=None
-            )
-        )
+        node.start(node.queue(self.work).receive(Ask(count, 0, None), Caller(), 0))
 
     @rule()
     def move(self) -> None:
@@ -166,7 +163,7 @@ class ShardsHistory(RuleBasedStateMachine):
     def start_move(self, to: QueueName | None) -> None:
         node = self.cluster.node(self.dead)
         if (queue := node.broker.by_name.get(name_of(self.dead))) is not None:
-            node.start(node.broker.start_move(queue, to, None))
+            node.start(node.broker.partition_of(queue).moves.begin(queue, to, None))
 
     @rule(which=st.integers(0, 2), count=st.integers(1, 3))
     def consume(self, which: int, count: int) -> None:
@@ -184,14 +181,12 @@ class ShardsHistory(RuleBasedStateMachine):
         live = node.broker.by_name.get(name_of(queue))
         if live is None:
             return []
-        receiving = node.broker.receive(
-            live, Caller(), count=count, visibility_ms=HOUR, wait_ms=0, attempt_id=None
-        )
+        receiving = live.receive(Ask(count, HOUR, None), Caller(), 0)
         return self.outcome(queue, receiving) or []
 
     def deleting(self, queue: str, message: Received) -> Any:
         node = self.cluster.node(queue)
-        return node.broker.delete(node.queue(queue), [message.handle])
+        return node.queue(queue).delete([message.handle])
 
     # -- time and faults -------------------------------------------------------------------------------------
 

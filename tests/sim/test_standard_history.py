@@ -59,7 +59,7 @@ class StandardHistory(History):
                 self.model.send(each, hidden_ms, sent_ms)
 
         messages = [outgoing(each.body, group=group, delay_ms=delay_ms) for each in expected]
-        self.start(self.world.broker.send(self.world.queue(queue), messages), acknowledge)
+        self.start(self.world.queue(queue).send(messages), acknowledge)
 
     @rule(which=either, count=st.integers(1, 10), visibility_ms=visibilities)
     def receive(self, which: str, count: int, visibility_ms: int | None) -> None:
@@ -154,7 +154,7 @@ class StandardHistory(History):
         steps: int,
     ) -> None:
         """Many at once: no client gets what another holds, and what was deleted is gone for all of them."""
-        queue, broker = self.name(which), self.world.broker
+        queue = self.name(which)
         self.expire()
         if self.model.doomed(queue, self.now_ms) or self.model.rules[queue].receives_max is not None:
             return
@@ -162,8 +162,8 @@ class StandardHistory(History):
         self.bodies += sends
         handles = [given for given in map(self.choose_handle, deletes) if given and given.queue == queue]
         live = self.world.queue(queue)
-        deleting = [broker.delete(live, [given.handle]) for given in handles]
-        sending = [broker.send(live, [outgoing(m.body, group=group, delay_ms=0)]) for m in expected]
+        deleting = [live.delete([given.handle]) for given in handles]
+        sending = [live.send([outgoing(m.body, group=group, delay_ms=0)]) for m in expected]
         receiving = [self.receiving(queue, 3, visibility_ms) for _ in range(receives)]
         waves = [wave for trio in zip_longest(receiving, deleting, sending) for wave in trio if wave]
         outcomes = dict(zip(map(id, waves), self.overlap(steps, *waves), strict=True))
@@ -196,7 +196,7 @@ class StandardHistory(History):
         def acknowledge(answers: list[PenstockError | None]) -> None:
             assert answers == [None], "on a standard queue any handle that was given deletes"
 
-        self.start(self.world.broker.delete(self.world.queue(given.queue), [given.handle]), acknowledge)
+        self.start(self.world.queue(given.queue).delete([given.handle]), acknowledge)
 
     @rule(which=any_one, visibility_ms=visibilities)
     def change(self, which: int, visibility_ms: int | None) -> None:
@@ -212,7 +212,7 @@ class StandardHistory(History):
             assert may_linger or kind_of(answers[0]) is expected
 
         asked = [(given.handle, visibility_ms)]
-        self.start(self.world.broker.change_visibility(self.world.queue(given.queue), asked), acknowledge)
+        self.start(self.world.queue(given.queue).change_visibility(asked), acknowledge)
 
     @rule(which=either)
     def purge(self, which: str) -> None:

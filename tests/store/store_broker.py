@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from penstock.broker.broker import Broker
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.shard import Shard
+from penstock.broker.waiting import Ask
 from penstock.limits import Limits
 from penstock.names import QueueName
 from penstock.promise import start
@@ -59,10 +60,8 @@ class StoreBroker:
     def send(self, name: str, *bodies: str, group: str | None = None) -> list[str]:
         """Their ids."""
         messages = [Outgoing(body=body, sender="AIDA", group=group) for body in bodies]
-        return [sent.id for sent in self.do(self.broker.send(self.queue(name), messages))]
+        return [sent.id for sent in self.do(self.queue(name).send(messages))]
 
     def receive(self, name: str, visibility_ms: int = 60_000) -> list[Received]:
-        asked = self.broker.receive(
-            self.queue(name), Caller(), count=10, visibility_ms=visibility_ms, wait_ms=0, attempt_id=None
-        )
+        asked = self.queue(name).receive(Ask(10, visibility_ms, None), Caller(), 0)
         return self.do(asked)

@@ -28,14 +28,14 @@ def rows(world: StoreBroker, name: str) -> list[EntryRow]:
 
 def edit(world: StoreBroker, name: str, seq: int, if_version: int | None = None, **changed: Any) -> None:
     queue = world.queue(name)
-    world.do(world.broker.editing(queue).edit(queue, seq, Edit(**changed), if_version))
+    world.do(world.broker.partition_of(queue).editing.edit(queue, seq, Edit(**changed), if_version))
 
 
 def apply(
     world: StoreBroker, name: str, seqs: list[int], operation: Operation, target: str = "other"
 ) -> list[PenstockError | None]:
     queue = world.queue(name)
-    return world.do(world.broker.editing(queue).apply(queue, seqs, operation, name_of(target)))
+    return world.do(world.broker.partition_of(queue).editing.apply(queue, seqs, operation, name_of(target)))
 
 
 def check_usage(world: StoreBroker, *names: str) -> None:
@@ -117,7 +117,7 @@ def test_the_order_of_a_group(world: StoreBroker) -> None:
     world.send("q.fifo", *"abc", group="g")
     a, b, c = (row.seq for row in rows(world, "q.fifo"))
     queue = world.queue("q.fifo")
-    editing = world.broker.editing(queue)
+    editing = world.broker.partition_of(queue).editing
     world.do(editing.move_to_back(queue, a, 1))
     world.do(editing.move_before(queue, c, b, 1))
     world.do(editing.move_to_front(queue, a, 2))

@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.bulk_tasks import BulkTasks, TaskStatus
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
+from penstock.broker.waiting import Ask
 from penstock.limits import HOUR, SECOND
 from penstock.queues.filters import MessageFilter
 from penstock.queues.messages import Outgoing
@@ -40,14 +41,12 @@ class Listed(StoreBroker):
                 body=f"m{i}", sender="me", group=group, dedup_id=str(i) if queue.settings.fifo else None,
                 delay_ms=None if queue.settings.fifo else delay_ms,
             )  # fmt: skip
-            self.do(self.broker.send(queue, [message]))
+            self.do(queue.send([message]))
             if not random.randrange(4):
                 self.runtime.advance(random.randrange(900))
             if not random.randrange(3):
                 hidden_ms = random.choice([0, SECOND, HOUR, HOUR])
-                asked = self.broker.receive(
-                    queue, Caller(), count=2, visibility_ms=hidden_ms, wait_ms=0, attempt_id=None
-                )
+                asked = queue.receive(Ask(2, hidden_ms, None), Caller(), 0)
                 self.do(asked)
         self.runtime.advance(SECOND)
         self.runtime.run_until_idle()
@@ -56,7 +55,7 @@ class Listed(StoreBroker):
         found: list[int] = []
         after: str | None = None
         while True:
-            listing = self.broker.inspection(queue).list(
+            listing = self.broker.partition_of(queue).inspection.list(
                 queue, filter, order=order, after=after, limit=limit, looked_max=7
             )
             page = self.do(listing)
@@ -117,7 +116,7 @@ def test_a_bulk_task(driver: Driver) -> None:
     world.fill(queue, Random(7))
     free = world.expected(queue, MessageFilter(), Order.POSITION)
     busy = world.expected(queue, MessageFilter(state="in_flight"), Order.POSITION)
-    tasks: BulkTasks = world.broker.bulk_tasks(queue)
+    tasks: BulkTasks = world.broker.partition_of(queue).bulk_tasks
     task = world.do(tasks.begin(queue, Operation.MOVE, other.name, MessageFilter()))
     world.runtime.advance(SECOND)
     world.runtime.run_until_idle()

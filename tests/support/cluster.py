@@ -9,29 +9,22 @@ answer arrives. Between any two steps of the cluster a process can crash or a me
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from penstock.broker.broker import Broker
 from penstock.broker.handover import Handover, Taken
-from penstock.broker.other_shards import (
-    CountQuestion,
-    NamesQuestion,
-    OwnedShards,
-    SourcesQuestion,
-    first_names,
-)
 from penstock.broker.outbox import ARRIVAL_MS_MAX
 from penstock.broker.partition import PartFactory
+from penstock.broker.questions import A, OwnedShards, ShardQuestion
 from penstock.errors import PenstockError, Unreachable
 from penstock.limits import HOUR, Limits
-from penstock.names import QueueName, Space, shard_of
+from penstock.names import shard_of
 from penstock.promise import Promise, start
 from penstock.queues.messages import Received
-from penstock.queues.settings import QueueRecord
 from support.world import ROOMY, World, name_of
 
 Fault = Literal["request lost", "answer lost", "request late", "request twice"]
@@ -107,7 +100,7 @@ class Network:
 
     def _execute(self, call: Call) -> None:
         handover = msgspec.msgpack.decode(call.request, type=Handover)
-        executed = start(self.nodes[call.target].broker.owned_shards.deliver(handover))
+        executed = start(self.nodes[call.target].broker.owned_shards.answer(handover, [call.target]))
         self._executing.append(call)
         executed.on_done(lambda done: self._executed(call, done))
 
@@ -141,30 +134,16 @@ class RemoteShards:
         self._node = node
         self._network = node.cluster.network
 
+    async def ask(self, question: ShardQuestion[A], shards: Iterable[int] | None = None) -> A:
+        if isinstance(question, Handover):
+            return cast(A, await self._network.send(self._node, question))
+        asked = question.shards(len(self._network.nodes)) if shards is None else shards
+        return question.merge([await self._owned(shard).answer(question, [shard]) for shard in asked])
+
     def _owned(self, shard: int) -> OwnedShards:
         if shard in self._network.cut or self._node.index in self._network.cut:
             raise Unreachable("cut off")
         return self._network.nodes[shard].broker.owned_shards
-
-    async def describe(self, name: QueueName) -> QueueRecord | None:
-        return await self._owned(shard_of(name, len(self._network.nodes))).describe(name)
-
-    async def names(self, space: Space, prefix: str, after: str, names_max: int) -> list[QueueName]:
-        shards = range(len(self._network.nodes))
-        questions = [NamesQuestion([shard], space, prefix, after, names_max) for shard in shards]
-        return first_names([await self._owned(q.shards[0]).names(q) for q in questions], names_max)
-
-    async def sources_of(self, name: QueueName, after: str, names_max: int) -> list[QueueName]:
-        shards = range(len(self._network.nodes))
-        questions = [SourcesQuestion([shard], name, after, names_max) for shard in shards]
-        return first_names([await self._owned(q.shards[0]).sources_of(q) for q in questions], names_max)
-
-    async def count(self, account: str) -> int:
-        shards = range(len(self._network.nodes))
-        return sum([await self._owned(shard).count(CountQuestion([shard], account)) for shard in shards])
-
-    async def deliver(self, handover: Handover) -> Taken:
-        return await self._network.send(self._node, handover)
 
 
 class Node(World):
@@ -177,10 +156,9 @@ class Node(World):
         super().__init__(limits, choose)
 
     def _new_broker(self) -> Broker:
-        broker = Broker(self.limits, self.cluster.shards)
+        broker = Broker(self.limits, self.cluster.shards, others=lambda owned: RemoteShards(self))
         if self.cluster.part is not None:
             broker.extend(self.cluster.part)
-        broker.connect(RemoteShards(self))  # type: ignore[arg-type] # it answers what these tests ask
         return broker
 
     def _open(self) -> None:

@@ -308,7 +308,7 @@ class World:
 
     def counts(self, short: str) -> tuple[int, int, int]:
         """Visible, in flight, delayed."""
-        counts = self.do(self.broker.counts(self.queue(short)))
+        counts = self.do(self.queue(short).counts())
         return counts.visible, counts.in_flight, counts.delayed
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -318,14 +318,14 @@ class World:
         return self._receipts.read(handle, self.queue(short).id).seq
 
     def sending(self, short: str, *messages: Outgoing) -> Promise[list[Sent]]:
-        return self.start(self.broker.send(self.queue(short), list(messages)))
+        return self.start(self.queue(short).send(list(messages)))
 
     def send(self, short: str, body: str, **more: Any) -> Sent:
-        return self.do(self.broker.send(self.queue(short), [outgoing(body, **more)]))[0]
+        return self.do(self.queue(short).send([outgoing(body, **more)]))[0]
 
     def send_all(self, short: str, *bodies: str, **more: Any) -> list[Sent]:
         messages = [outgoing(body, **more) for body in bodies]
-        return self.do(self.broker.send(self.queue(short), messages))
+        return self.do(self.queue(short).send(messages))
 
     def poll(
         self,
@@ -388,11 +388,11 @@ class World:
     def delete(self, short: str, *messages: Received) -> None:
         """Delete by receipt; raises what the broker answers for the first that it refuses."""
         handles = [message.handle for message in messages]
-        _raise_first(self.do(self.broker.delete(self.queue(short), handles)))
+        _raise_first(self.do(self.queue(short).delete(handles)))
 
     def change(self, short: str, message: Received, visibility_ms: int) -> None:
         asked = [(message.handle, visibility_ms)]
-        _raise_first(self.do(self.broker.change_visibility(self.queue(short), asked)))
+        _raise_first(self.do(self.queue(short).change_visibility(asked)))
 
     # -- moves -----------------------------------------------------------------------------------------------
 
@@ -404,14 +404,16 @@ class World:
         only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
         to = None if destination is None else name_of(destination)
-        return self.do(self.broker.start_move(self.queue(source), to, rate, only_to))
+        return self.do(
+            self.broker.partition_of(self.queue(source)).moves.begin(self.queue(source), to, rate, only_to)
+        )
 
     def move_task(self, source: str) -> MoveTaskRecord:
         """The latest of a queue."""
-        return self.broker.moves(self.queue(source))[0]
+        return self.broker.partition_of(self.queue(source)).moves.of(self.queue(source))[0]
 
     def cancel_move(self, source: str, task_id: str) -> MoveTaskRecord:
-        return self.do(self.broker.cancel_move(self.queue(source), task_id))
+        return self.do(self.broker.partition_of(self.queue(source)).moves.cancel(self.queue(source), task_id))
 
 
 class _BugWatch(logging.Handler):

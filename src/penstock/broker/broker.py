@@ -9,56 +9,42 @@ Every method runs on the loop, decides without waiting, and awaits only what its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-import msgspec
-
-from penstock.broker.bulk_tasks import BulkTaskRecord, BulkTasks
-from penstock.broker.editing import Editing
 from penstock.broker.encryption import KeyGuard, NoGuard
-from penstock.broker.failures import Failures
+from penstock.broker.handover import Handover
 from penstock.broker.history import MessageHistory
-from penstock.broker.inspection import Inspection
-from penstock.broker.live_queue import LiveQueue, Outcomes
-from penstock.broker.move_tasks import MoveTaskRecord
-from penstock.broker.other_shards import TOTALS, A, LocalShards, OtherShards, OwnedShards, Q, ShardQuestion
+from penstock.broker.live_queue import LiveQueue
+from penstock.broker.other_shards import (
+    CountQuestion,
+    DefinitionQuestion,
+    NamesQuestion,
+    SourcesQuestion,
+)
 from penstock.broker.outbox import PageSlots
 from penstock.broker.partition import PartFactory, Partition, Recovery, Shared
-from penstock.broker.queue_series import QueueSeries, SeriesQuery
+from penstock.broker.questions import A, LocalShards, OtherShards, OwnedShards, ShardQuestion
+from penstock.broker.queue_series import SeriesQuery
 from penstock.broker.quotas import OtherProcesses, Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Shard
 from penstock.broker.summaries import (
-    QueueQuery,
-    QueueSummary,
-    QueueTotals,
-    ShardStatus,
-    TaskPlace,
+    StatusQuestion,
+    SummariesQuestion,
+    TargetsQuestion,
+    TasksQuestion,
     TotalsQuestion,
-    sum_totals,
-    summary_of,
 )
 from penstock.broker.upkeep import MemoryRelief
-from penstock.broker.waiting import Ask, Client
 from penstock.clock import Clock, SystemClock
-from penstock.errors import (
-    NotOwned,
-    PurgedRecently,
-    QueueMissing,
-    QuotaReached,
-    SourceNotDeadLetterQueue,
-    StoreError,
-)
+from penstock.errors import NotOwned, QueueMissing, QuotaReached, StoreError
 from penstock.limits import Limits
-from penstock.metrics.series import Point
-from penstock.names import QueueName, Requester, Space, shard_of
+from penstock.names import QueueName, shard_of
 from penstock.promise import start
 from penstock.queues.backlog import Budget
 from penstock.queues.dedup import DedupUsage
-from penstock.queues.messages import Counts, Outgoing, Received, Sent, position_of
-from penstock.queues.settings import QueueDefinition, QueueRecord, QueueSettings
-from penstock.store.port import LAST
+from penstock.queues.settings import QueueDefinition, QueueSettings
 from penstock.turns import Turns
 
 
@@ -72,10 +58,12 @@ class Broker:
         usage: OtherProcesses | None = None,
         turns: Turns | None = None,
         clock: Clock | None = None,
+        others: Callable[[OwnedShards], OtherShards] = LocalShards,
     ) -> None:
         """``shards``: how many there are in all. ``dedup_key``: keys the digests of sends, where messages are
         encrypted. ``usage``: what accounts hold in other processes, for the quotas. ``turns``: of long work;
-        without, it is done at once. ``clock``: what :meth:`wall_ms` shows where no shard is open."""
+        without, it is done at once. ``clock``: what :meth:`wall_ms` shows where no shard is open. ``others``: makes
+        what asks all shards, with those that this process owns."""
         self._clock = clock or SystemClock()
         self.limits = limits
         self.turns = turns or Turns()
@@ -86,37 +74,33 @@ class Broker:
         by_name: dict[QueueName, LiveQueue] = {}
         self.by_name: Mapping[QueueName, LiveQueue] = by_name  # all queues of owned shards
         self.owned_shards = OwnedShards(self.partition, shards)
-        self._others: OtherShards = LocalShards(self.owned_shards)
+        self._others = others(self.owned_shards)
         relief = MemoryRelief(self.budget, by_name)
         self._shared = Shared(
             by_name, self.budget, relief, self.dedup_usage, self._quotas, keys or NoGuard(), dedup_key, shards,
             self._others, PageSlots(), MessageHistory(limits.history_events_max, limits.history_ms_max),
             SecondsMemory(limits.metrics_seconds_bytes), self.turns,
         )  # fmt: skip
-        self.questions: list[ShardQuestion[Any, Any]] = []
-        """Of extensions: what other processes may ask about the shards of this one."""
+        self.questions: list[type[ShardQuestion[Any]]] = [
+            DefinitionQuestion, NamesQuestion, SourcesQuestion, CountQuestion, Handover, SummariesQuestion,
+            TotalsQuestion, TargetsQuestion, TasksQuestion, StatusQuestion, SeriesQuery,
+        ]  # fmt: skip
+        """What other processes may ask about the shards of this one."""
         self._part_factories: list[PartFactory] = []
         self._partitions: dict[int, Partition] = {}
         self._closing: dict[int, Partition] = {}  # make their last changes durable
 
     # -- shards ----------------------------------------------------------------------------------------------
 
-    def connect(self, others: OtherShards) -> None:
-        """Some shards belong to other processes, which are asked so. Before the first shard is opened."""
-        assert not self._partitions
-        self._others = others
-        self._shared = self._shared._replace(others=others)
-
-    def extend(self, make: PartFactory) -> None:
-        """Every shard gets this part more. Before the first shard is opened."""
+    def extend(self, make: PartFactory, questions: Iterable[type[ShardQuestion[Any]]] = ()) -> None:
+        """Every shard gets this part more, which answers these questions. Before the first shard is opened."""
         assert not self._partitions
         self._part_factories.append(make)
+        self.questions += questions
 
-    async def ask(
-        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
-    ) -> list[A]:
-        """The answers of all owners of these shards. Raises Unreachable."""
-        return await self._others.ask(question, shards, about)
+    async def ask(self, question: ShardQuestion[A], shards: Iterable[int] | None = None) -> A:
+        """What these shards say together; None: those that the question is about. Raises Unreachable."""
+        return await self._others.ask(question, shards)
 
     def wall_ms(self) -> int:
         """The time that clients see, of whichever shard: one that a test controls, if there is such a clock."""
@@ -232,12 +216,9 @@ class Broker:
             raise NotOwned(index)
         return partition
 
-    def _partition_of(self, queue: LiveQueue) -> Partition:
-        """Raises NotOwned or QueueMissing: the shard may have been given back, or the queue deleted, since it was
-        found."""
-        queue.shard.check_owned()
-        if queue.deleted:
-            raise QueueMissing
+    def partition_of(self, queue: LiveQueue) -> Partition:
+        """Raises NotOwned or QueueMissing."""
+        queue.check_present()
         return self._partitions[queue.shard.index]
 
     # -- queues ----------------------------------------------------------------------------------------------
@@ -254,68 +235,9 @@ class Broker:
         """Those of all accounts and regions."""
         return list(self.by_name.values())
 
-    async def describe(self, name: QueueName) -> QueueRecord | None:
-        """The definition of a queue of any shard; None if it does not exist. Raises Unreachable."""
-        queue = self.by_name.get(name)
-        return queue.record if queue is not None else await self._others.describe(name)
-
-    async def names(
-        self, space: Space, prefix: str = "", after: str = "", names_max: int = LAST
-    ) -> list[QueueName]:
-        """The first queues of all shards beyond ``after``, sorted. Raises Unreachable."""
-        return await self._others.names(space, prefix, after, names_max)
-
-    async def sources_of(self, name: QueueName, after: str = "", names_max: int = LAST) -> list[QueueName]:
-        """The first queues of all shards that name this one as their dead-letter queue. Raises Unreachable."""
-        return await self._others.sources_of(name, after, names_max)
-
-    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
-        """The first queues of all shards in the order of the query, with counts. Raises Unreachable."""
-        return await self._others.summaries(query)
-
-    async def totals(self, query: QueueQuery, targets: set[str]) -> QueueTotals:
-        """Sums over all queues of the query. ``targets``: the dead-letter queues. Raises Unreachable."""
-        names = frozenset(targets)
-        found = await self.ask(
-            TOTALS, list(range(self.shards)), lambda shards: TotalsQuestion(shards, query, names)
-        )
-        return sum_totals(found)
-
-    async def summary(self, queue: LiveQueue) -> QueueSummary:
-        return await summary_of(self._partition_of(queue), queue)
-
     @property
     def keeps_metrics(self) -> bool:
         return self.limits.metrics_bytes_max > 0
-
-    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
-        """Metrics of the first queues of all shards, in order of name. Raises Unreachable."""
-        return await self._others.series(query)
-
-    async def queue_series(
-        self, space: Space, queue: str, metric: str, start_s: int, end_s: int, period_s: int
-    ) -> list[Point]:
-        """One metric (of QUEUE_METRICS) of one queue of any shard: the buckets of a period from ``start_s`` on.
-
-        Those without values are left out; a queue that does not exist has none. Raises Unreachable."""
-        query = SeriesQuery(space, [metric], start_s, end_s, period_s, 1, only=frozenset([queue]))
-        found = await self._others.series(query)
-        return found[0].points[0] if found else []
-
-    async def dead_letter_queues(self, space: Space) -> set[str]:
-        """The names that queues of a space have as their dead-letter queue. Raises Unreachable."""
-        return await self._others.targets(space)
-
-    async def tasks(
-        self, space: Space, queue: str | None = None, tasks_max: int = LAST, after: TaskPlace | None = None
-    ) -> list[BulkTaskRecord]:
-        """The first bulk tasks of a space, or of one of its queues, behind a place, in all shards; the latest first.
-        Raises Unreachable."""
-        return await self._others.tasks(space, queue, tasks_max, after)
-
-    async def statuses(self) -> list[ShardStatus]:
-        """Of all shards, in order."""
-        return await self._others.statuses()
 
     async def create(
         self, name: QueueName, settings: QueueSettings, tags: dict[str, str], *, has_quota: bool = True
@@ -323,7 +245,7 @@ class Broker:
         """The new queue; or the one of that name that was created while other shards were asked. Without a quota none
         is asked."""
         queues_max = self.limits.quota_queues if has_quota else 0
-        queues = await self._others.count(name.account) if queues_max else 0
+        queues = await self.ask(CountQuestion(name.account)) if queues_max else 0
         if (existing := self.by_name.get(name)) is not None:
             await existing.shard.settled()
             return existing
@@ -358,15 +280,15 @@ class Broker:
         return len(changed)
 
     async def configure(self, queue: LiveQueue, settings: QueueSettings) -> None:
-        self._partition_of(queue).change(queue, settings, queue.tags)
+        self.partition_of(queue).change(queue, settings, queue.tags)
         await queue.shard.settled()
 
     async def tag(self, queue: LiveQueue, tags: dict[str, str]) -> None:
-        self._partition_of(queue).change(queue, queue.settings, tags)
+        self.partition_of(queue).change(queue, queue.settings, tags)
         await queue.shard.settled()
 
     async def drop(self, queue: LiveQueue) -> None:
-        partition = self._partition_of(queue)
+        partition = self.partition_of(queue)
         self._remove(queue, partition)
         await queue.shard.settled()
         partition.upkeep.maintain()
@@ -381,7 +303,7 @@ class Broker:
         For tests, in a process that owns all shards."""
         queues = [queue for queue in self.queues() if queue.name.account == account]
         for queue in queues:
-            self._remove(queue, self._partition_of(queue))
+            self._remove(queue, self.partition_of(queue))
         partitions = list(self._partitions.values())
         for partition in partitions:
             partition.catalogue.end_cooldowns_of(account)
@@ -391,100 +313,8 @@ class Broker:
         return len(queues)
 
     async def purge(self, queue: LiveQueue) -> None:
-        partition, shard = self._partition_of(queue), queue.shard
-        now_ms = shard.clock.now_ms()
-        # SQS: one purge per minute.
-        if queue.record.purged_ms and now_ms < queue.record.purged_ms + self.limits.purge_pause_ms:
-            raise PurgedRecently(queue.name.name)
-        number = shard.next_number()
-        upto = position_of(number)
-        record = msgspec.structs.replace(queue.record, purged_to=upto, purged_ms=now_ms)
-        partition.catalogue.save(queue, record)
-        shard.changes.purge(queue.id, upto, number)
-        queue.purge(upto, now_ms)
-        await shard.settled()
+        """Raises PurgedRecently."""
+        partition = self.partition_of(queue)
+        partition.catalogue.purge(queue, queue.shard.clock.now_ms())
+        await queue.shard.settled()
         partition.upkeep.maintain()
-
-    def editing(self, queue: LiveQueue) -> Editing:
-        """For messages of this queue, without receiving them."""
-        return self._partition_of(queue).editing
-
-    def inspection(self, queue: LiveQueue) -> Inspection:
-        """To look at messages of this queue, which changes nothing."""
-        return self._partition_of(queue).inspection
-
-    def bulk_tasks(self, queue: LiveQueue) -> BulkTasks:
-        """To change many messages of this queue."""
-        return self._partition_of(queue).bulk_tasks
-
-    def failures(self, queue: LiveQueue) -> Failures:
-        """What consumers reported about messages of this queue."""
-        return self._partition_of(queue).failures
-
-    # -- messages --------------------------------------------------------------------------------------------
-
-    def send(
-        self, queue: LiveQueue, messages: list[Outgoing], requester: Requester | None = None
-    ) -> Coroutine[Any, None, list[Sent]]:
-        return queue.send(messages, requester)
-
-    def receive(
-        self,
-        queue: LiveQueue,
-        caller: Client,
-        *,
-        count: int,
-        visibility_ms: int | None,
-        wait_ms: int | None,
-        attempt_id: str | None,
-        requester: Requester | None = None,
-    ) -> Coroutine[Any, None, list[Received]]:
-        return queue.receive(Ask(count, visibility_ms, attempt_id, requester), caller, wait_ms)
-
-    def delete(
-        self, queue: LiveQueue, handles: Sequence[str], requester: Requester | None = None
-    ) -> Coroutine[Any, None, Outcomes]:
-        return queue.delete(handles, requester)
-
-    def change_visibility(
-        self, queue: LiveQueue, changes: Sequence[tuple[str, int]], requester: Requester | None = None
-    ) -> Coroutine[Any, None, Outcomes]:
-        return queue.change_visibility(changes, requester)
-
-    def dead_letter(
-        self, queue: LiveQueue, handle: str, seq: int, requester: Requester | None = None
-    ) -> Coroutine[Any, None, QueueName]:
-        """Of a message in flight, by its receiver."""
-        return queue.dead_letter(handle, seq, requester)
-
-    def counts(self, queue: LiveQueue) -> Coroutine[Any, None, Counts]:
-        queue.metrics.used_ms = queue.shard.clock.now_ms()
-        return queue.counts()
-
-    # -- move tasks ------------------------------------------------------------------------------------------
-
-    async def start_move(
-        self,
-        source: LiveQueue,
-        destination: QueueName | None,
-        rate: int | None,
-        only_to: frozenset[QueueName] | None = None,
-    ) -> MoveTaskRecord:
-        """Raises SourceNotDeadLetterQueue or MoveTaskRunning."""
-        if not await self.sources_of(source.name, names_max=1):
-            raise SourceNotDeadLetterQueue
-        await source.memory.load()
-        partition = self._partition_of(source)
-        task = partition.moves.begin(source, destination, rate, only_to)
-        await source.shard.settled()
-        # On the next turn of the loop: the answer to this request comes first.
-        source.shard.runtime.soon(lambda: partition.moves.run(task.id))
-        return task
-
-    def moves(self, source: LiveQueue) -> list[MoveTaskRecord]:
-        return self._partition_of(source).moves.of(source)
-
-    async def cancel_move(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
-        task = self._partition_of(source).moves.cancel(source, task_id)
-        await source.shard.settled()
-        return task

@@ -9,9 +9,10 @@ from itertools import islice
 import msgspec
 
 from penstock.broker.live_queue import LiveQueue, QueueContext
-from penstock.errors import QueueDeletedRecently, QueueMissing
+from penstock.errors import PurgedRecently, QueueDeletedRecently, QueueMissing
 from penstock.limits import MINUTE
 from penstock.names import Home, KeyUse, QueueName, Space
+from penstock.queues.messages import position_of
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.store.changes import RecordKind
 from penstock.store.port import LAST
@@ -161,6 +162,17 @@ class Catalogue:
         if self._context.metering is not None:
             self._context.metering.forget(queue)
         self._leave(queue)
+
+    def purge(self, queue: LiveQueue, now_ms: int) -> None:
+        """Void every message that a queue holds. SQS: once a minute. Raises PurgedRecently."""
+        shard, record = self._shard, queue.record
+        if record.purged_ms and now_ms < record.purged_ms + shard.limits.purge_pause_ms:
+            raise PurgedRecently(queue.name.name)
+        number = shard.next_number()
+        upto = position_of(number)
+        self.save(queue, msgspec.structs.replace(record, purged_to=upto, purged_ms=now_ms))
+        shard.changes.purge(queue.id, upto, number)
+        queue.purge(upto, now_ms)
 
     def _enter(self, record: QueueRecord) -> LiveQueue:
         queue = LiveQueue(record, self._context)

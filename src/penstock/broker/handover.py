@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
 from penstock.broker.failures import FailureReport
+from penstock.broker.questions import ShardQuestion
 from penstock.names import QueueName
 
 if TYPE_CHECKING:
     from penstock.broker.outbox import Route
+    from penstock.broker.partition import Partition
 
 
 class Cause(StrEnum):
@@ -49,12 +52,6 @@ class HandedMessage(msgspec.Struct, frozen=True, array_like=True):
     version: int = 1  # that it has in the other queue
 
 
-class Handover(msgspec.Struct, frozen=True, array_like=True):
-    source: int  # shard
-    target: int  # shard
-    messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
-
-
 class TargetRefusal(msgspec.Struct, frozen=True, array_like=True):
     """A queue does not take a message."""
 
@@ -78,6 +75,24 @@ class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
     def all_refusals(self) -> tuple[TargetRefusal, ...]:
         first_form = tuple(TargetRefusal(position, 0, "QueueMissing") for position in self.refused)
         return (*first_form, *self.refusals)
+
+
+class Handover(ShardQuestion[Taken], frozen=True):
+    """Asks a shard to take messages. What was taken before is not taken again.
+
+    It is tried once: the outbox tries again, and does not keep messages in memory meanwhile."""
+
+    kind: ClassVar[str] = "deliver"
+    waits: ClassVar[bool] = False
+    source: int  # shard
+    target: int  # shard
+    messages: list[HandedMessage]  # the first ones that the source still has for this target, in order
+
+    def shards(self, count: int) -> Iterable[int]:
+        return [self.target]
+
+    async def answer(self, partition: Partition) -> Taken:
+        return await partition.inbox.take(self)
 
 
 class Departed(NamedTuple):

@@ -7,6 +7,7 @@ what it rests on: memory being loaded, contents being read, the commit being dur
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +32,15 @@ from penstock.broker.queue_memory import QueueMemory
 from penstock.broker.queue_metrics import QueueMetrics
 from penstock.broker.shard import Shard
 from penstock.broker.waiting import Ask, Client, WaitingReceives
-from penstock.errors import HandleInvalid, NotOwned, NotPossible, PenstockError, StoreClosed, TooManyInFlight
+from penstock.errors import (
+    HandleInvalid,
+    NotOwned,
+    NotPossible,
+    PenstockError,
+    QueueMissing,
+    StoreClosed,
+    TooManyInFlight,
+)
 from penstock.names import QueueName, Requester
 from penstock.queues.fifo import FifoQueue
 from penstock.queues.messages import (
@@ -130,6 +139,13 @@ class LiveQueue:
         key = self.settings.encryption_key
         if key is not None:
             self._context.keys.check(self.name.space, key)
+
+    def check_present(self) -> None:
+        """Raises NotOwned or QueueMissing: the shard may have been given back, or the queue deleted, since it was
+        found."""
+        self._shard.check_owned()
+        if self.deleted:
+            raise QueueMissing
 
     # -- after a decision ------------------------------------------------------------------------------------
 
@@ -259,7 +275,7 @@ class LiveQueue:
                 await durable
                 if dead_letters:
                     await self._context.delivery.arrived(self)
-        except BaseException:
+        except (Exception, CancelledError):
             caller.if_unread = None
             self._take_back(deliveries)
             raise
@@ -537,8 +553,11 @@ class LiveQueue:
 
     # -- counting and purging --------------------------------------------------------------------------------
 
-    async def counts(self) -> Counts:
+    async def counts(self, *, is_use: bool = False) -> Counts:
+        """``is_use``: a client asks, by which the queue counts as in use."""
         shard, rules = self._shard, self.rules
+        if is_use:
+            self.metrics.used_ms = shard.clock.now_ms()
         while True:
             await self.memory.load()
             now_ms = shard.clock.now_ms()

@@ -19,7 +19,9 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.delivery import Destination, QueueDelivery
 from penstock.broker.history import MOVED
 from penstock.broker.live_queue import LiveQueue
+from penstock.broker.other_shards import SourcesQuestion
 from penstock.broker.parts import Part
+from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
 from penstock.broker.task_records import TaskRecords
 from penstock.errors import (
@@ -30,6 +32,7 @@ from penstock.errors import (
     MoveTaskRunning,
     NotOwned,
     PenstockError,
+    SourceNotDeadLetterQueue,
     StoreClosed,
     StoreError,
 )
@@ -119,10 +122,13 @@ def _key_failure(error: KeyUnavailable) -> MoveFailed:
 
 
 class MoveTasks(Part):
-    def __init__(self, shard: Shard, catalogue: Catalogue, delivery: QueueDelivery) -> None:
+    def __init__(
+        self, shard: Shard, catalogue: Catalogue, delivery: QueueDelivery, others: OtherShards
+    ) -> None:
         self._shard = shard
         self._catalogue = catalogue
         self._delivery = delivery
+        self._others = others
         delivery.on_returned(self._returned)
         self._tasks = TaskRecords(shard, MOVE_TASKS, MOVE_TARGETS, _REMEMBERED_PER_QUEUE)
         self._stopped = False
@@ -145,14 +151,18 @@ class MoveTasks(Part):
         """The tasks of a queue, latest first."""
         return self._tasks.of(source.name)
 
-    def begin(
+    async def begin(
         self,
         source: LiveQueue,
         destination: QueueName | None,
         rate: int | None,
-        only_to: frozenset[QueueName] | None,
+        only_to: frozenset[QueueName] | None = None,
     ) -> MoveTaskRecord:
-        """Add a task; :meth:`run` works on it once it is durable. Raises MoveTaskRunning or QuotaReached."""
+        """Start a task, durably. Raises SourceNotDeadLetterQueue, MoveTaskRunning, QuotaReached or Unreachable."""
+        if not await self._others.ask(SourcesQuestion(source.name, names_max=1)):
+            raise SourceNotDeadLetterQueue
+        await source.memory.load()
+        source.check_present()
         if any(task.is_active for task in self.of(source)):
             raise MoveTaskRunning
         task = MoveTaskRecord(
@@ -167,9 +177,13 @@ class MoveTasks(Part):
             moves_max=source.rules.backlog.total,
         )
         self._tasks.add(task, None if only_to is None else MoveTargets(source.name, only_to), source)
+        await self._shard.settled()
+        # On the next turn of the loop: the answer to this request comes first.
+        self._shard.runtime.soon(lambda: self.run(task.id))
         return task
 
-    def cancel(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
+    async def cancel(self, source: LiveQueue, task_id: str) -> MoveTaskRecord:
+        """Raises MoveTaskMissing or MoveTaskNotRunning."""
         task = self._tasks.get(task_id)
         if task is None or task.source != source.name:
             raise MoveTaskMissing
@@ -177,6 +191,7 @@ class MoveTasks(Part):
             raise MoveTaskNotRunning
         task = msgspec.structs.replace(task, status=MoveStatus.CANCELLING)
         self._tasks.save(task, source)
+        await self._shard.settled()
         return task
 
     def source_deleted(self, queue: LiveQueue) -> None:

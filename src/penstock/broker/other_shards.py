@@ -1,301 +1,106 @@
-"""What shards ask each other: which queues there are, and to take messages.
-
-Every question names the shards that it is about. A process answers it for exactly these shards or not at all
-(:class:`OwnedShards`), so that answers put together leave no shard out and count none twice. The structs are what
-travels between processes.
-"""
+"""What shards ask each other about queues, and the messages that they hand over. The structs are what travels between
+processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from penstock.broker.handover import Handover, Taken
-from penstock.broker.queue_series import QueueSeries, SeriesQuery, SeriesQuestion, first_series, series_of
-from penstock.broker.summaries import (
-    QueueQuery,
-    QueueSummary,
-    QueueTotals,
-    ShardStatus,
-    StatusQuestion,
-    SummariesQuestion,
-    TargetsQuestion,
-    TaskPlace,
-    TasksQuestion,
-    TotalsQuestion,
-    all_statuses,
-    first_summaries,
-    first_tasks,
-    status_of,
-    sum_totals,
-    summaries_of,
-    targets_of,
-    tasks_of,
-    totals_of,
-)
+from penstock.broker.questions import OtherShards, ShardQuestion
 from penstock.cache import BoundedCache
 from penstock.clock import Clock
-from penstock.errors import NotOwned, PenstockError, Unreachable
+from penstock.errors import PenstockError
 from penstock.limits import SECOND
 from penstock.names import QueueName, Space, shard_of
 from penstock.promise import run_detached
 from penstock.queues.settings import QueueRecord
+from penstock.store.port import LAST
 
 if TYPE_CHECKING:
-    from penstock.broker.bulk_tasks import BulkTaskRecord
     from penstock.broker.partition import Partition
 
-Q = TypeVar("Q")
-A = TypeVar("A")
-
+_NAMES_PER_PIECE = 2000
 _REMEMBERED_MS = 5 * SECOND
 _REMEMBERED_MAX = 4096
 
 
-class NamesQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """The first names of a space, in order."""
+class DefinitionQuestion(ShardQuestion[QueueRecord | None], frozen=True):
+    """The definition of a queue; None if it does not exist."""
 
-    shards: list[int]
-    space: Space
-    prefix: str
-    after: str  # only names beyond this one
-    names_max: int
+    kind: ClassVar[str] = "definition"
+    name: QueueName
 
+    def shards(self, count: int) -> Iterable[int]:
+        return [shard_of(self.name, count)]
 
-class SourcesQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """The first queues, in order, that name this one as their dead-letter queue."""
-
-    shards: list[int]
-    target: QueueName
-    after: str
-    names_max: int
-
-
-class CountQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """How many queues an account has, in all regions."""
-
-    shards: list[int]
-    account: str
-
-
-class ShardQuestion(Generic[Q, A]):
-    """One kind of question: how it travels, and what answers it in the process that owns the shards."""
-
-    def __init__(
-        self,
-        kind: str,
-        asked: type[Q],
-        answered: Any,
-        answer: Callable[[OwnedShards, Q], Coroutine[Any, Any, A]],
-    ) -> None:
-        """``answer`` raises NotOwned if a shard of the question is not owned."""
-        self.kind = kind
-        self.answer = answer
-        self.encode = msgspec.msgpack.Encoder().encode
-        self.decode_question = msgspec.msgpack.Decoder(asked).decode
-        self.decode_answer: Callable[[bytes], A] = msgspec.msgpack.Decoder(answered).decode
-
-    def serve(self, owned: OwnedShards) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
-        async def handle(payload: bytes) -> bytes:
-            return self.encode(await self.answer(owned, self.decode_question(payload)))
-
-        return handle
-
-
-class OtherShards(Protocol):
-    """Answers for all shards together. Raises Unreachable if one owner does not answer: never a part."""
-
-    async def ask(
-        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
-    ) -> list[A]:
-        """The answers of all owners of these shards. ``about``: what one of them is asked about its shards. It may be
-        asked again: that must change nothing more."""
-
-    async def describe(self, name: QueueName) -> QueueRecord | None:
-        """The definition of a queue; None if it does not exist."""
-
-    async def names(self, space: Space, prefix: str, after: str, names_max: int) -> list[QueueName]:
-        """The first names beyond ``after``, sorted."""
-
-    async def sources_of(self, name: QueueName, after: str, names_max: int) -> list[QueueName]:
-        """The first queues beyond ``after`` that name this one as their dead-letter queue, sorted."""
-
-    async def count(self, account: str) -> int:
-        """How many queues an account has, in all regions."""
-
-    async def deliver(self, handover: Handover) -> Taken:
-        """May be repeated: what was taken before is not taken again."""
-
-    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
-        """The first queues in the order of the query."""
-
-    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
-        """Of the first queues, in order of name."""
-
-    async def targets(self, space: Space) -> set[str]:
-        """The names that queues have as their dead-letter queue."""
-
-    async def tasks(
-        self, space: Space, queue: str | None, tasks_max: int, after: TaskPlace | None
-    ) -> list[BulkTaskRecord]:
-        """The first bulk tasks of a space, or of one of its queues, behind a place; the latest first."""
-
-    async def statuses(self) -> list[ShardStatus]:
-        """Of every shard, in order. One whose owner does not answer is not open; nothing is raised for it."""
-
-
-class OwnedShards:
-    """What this process answers about its shards, to itself and to others. Raises NotOwned. Answers are durable."""
-
-    def __init__(self, partition: Callable[[int], Partition], shards: int) -> None:
-        """``partition``: that of a shard; raises NotOwned."""
-        self.shards = shards
-        self._partition = partition
-
-    def __contains__(self, shard: int) -> bool:
-        try:
-            self._partition(shard)
-        except NotOwned:
-            return False
-        return True
-
-    async def describe(self, name: QueueName) -> QueueRecord | None:
-        partition = self._partition(shard_of(name, self.shards))
-        queue = partition.catalogue.get(name)
+    async def answer(self, partition: Partition) -> QueueRecord | None:
+        queue = partition.catalogue.get(self.name)
         if queue is None:
             return None
         await partition.shard.settled()
         return queue.record
 
-    async def names(self, question: NamesQuestion) -> list[QueueName]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        found = [
-            each.catalogue.names(question.space, question.prefix, question.after, question.names_max)
-            for each in partitions
-        ]
-        for partition in partitions:
-            await partition.shard.settled()
-        return first_names(found, question.names_max)
 
-    async def sources_of(self, question: SourcesQuestion) -> list[QueueName]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        found = [each.catalogue.sources_of(question.target, question.after) for each in partitions]
-        for partition in partitions:
-            await partition.shard.settled()
-        return first_names(found, question.names_max)
+class NameList(ShardQuestion[list[QueueName]], frozen=True, kw_only=True):
+    """The first names of some queues beyond one, in order."""
 
-    async def count(self, question: CountQuestion) -> int:
-        return sum(self._partition(shard).catalogue.count(question.account) for shard in question.shards)
+    after: str = ""
+    names_max: int = LAST
 
-    async def deliver(self, handover: Handover) -> Taken:
-        return await self._partition(handover.target).inbox.take(handover)
+    def merge(self, answers: list[list[QueueName]]) -> list[QueueName]:
+        return list(islice(merge(*answers), self.names_max))
 
-    async def summaries(self, question: SummariesQuestion) -> list[QueueSummary]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        found = [await summaries_of(each, question.query) for each in partitions]
-        return first_summaries(found, question.query)
-
-    async def totals(self, question: TotalsQuestion) -> QueueTotals:
-        partitions = [self._partition(shard) for shard in question.shards]
-        return sum_totals([await totals_of(each, question.query, question.targets) for each in partitions])
-
-    async def series(self, question: SeriesQuestion) -> list[QueueSeries]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        return first_series([await series_of(each, question.query) for each in partitions], question.query)
-
-    async def targets(self, question: TargetsQuestion) -> set[str]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        return set[str]().union(*[await targets_of(each, question.space) for each in partitions])
-
-    async def tasks(self, question: TasksQuestion) -> list[BulkTaskRecord]:
-        partitions = [self._partition(shard) for shard in question.shards]
-        found = [tasks_of(each, question) for each in partitions]
-        for partition in partitions:
-            await partition.shard.settled()
-        return first_tasks(found, question.tasks_max)
-
-    async def statuses(self, question: StatusQuestion) -> list[ShardStatus]:
-        return [await status_of(self._partition(shard)) for shard in question.shards if shard in self]
+    async def in_pieces(self, ask: Callable[[Self], Coroutine[Any, Any, list[QueueName]]]) -> list[QueueName]:
+        found: list[QueueName] = []
+        while True:
+            size = min(_NAMES_PER_PIECE, self.names_max - len(found))
+            after = found[-1].name if found else self.after
+            piece = await ask(msgspec.structs.replace(self, after=after, names_max=size))
+            found += piece
+            if len(piece) < size or len(found) == self.names_max:
+                return found
 
 
-TOTALS = ShardQuestion("totals", TotalsQuestion, QueueTotals, OwnedShards.totals)
+class NamesQuestion(NameList, frozen=True):
+    """The queues of a space."""
+
+    kind: ClassVar[str] = "names"
+    space: Space
+    prefix: str = ""
+
+    async def answer(self, partition: Partition) -> list[QueueName]:
+        names = partition.catalogue.names(self.space, self.prefix, self.after, self.names_max)
+        await partition.shard.settled()
+        return names
 
 
-def first_names(found: Iterable[list[QueueName]], names_max: int) -> list[QueueName]:
-    """Of sorted lists that have no name in common."""
-    return list(islice(merge(*found), names_max))
+class SourcesQuestion(NameList, frozen=True):
+    """The queues that name this one as their dead-letter queue."""
+
+    kind: ClassVar[str] = "sources"
+    target: QueueName
+
+    async def answer(self, partition: Partition) -> list[QueueName]:
+        names = partition.catalogue.sources_of(self.target, self.after)
+        await partition.shard.settled()
+        return names[: self.names_max]
 
 
-class LocalShards:
-    """All shards belong to this process."""
+class CountQuestion(ShardQuestion[int], frozen=True):
+    """How many queues an account has, in all regions."""
 
-    def __init__(self, owned: OwnedShards) -> None:
-        self._owned = owned
-        self._all = list(range(owned.shards))
+    kind: ClassVar[str] = "count"
+    account: str
 
-    async def ask(
-        self, question: ShardQuestion[Q, A], shards: list[int], about: Callable[[list[int]], Q]
-    ) -> list[A]:
-        if not shards:
-            return []
-        with _all_open():
-            return [await question.answer(self._owned, about(shards))]
+    async def answer(self, partition: Partition) -> int:
+        return partition.catalogue.count(self.account)
 
-    async def describe(self, name: QueueName) -> QueueRecord | None:
-        with _all_open():
-            return await self._owned.describe(name)
-
-    async def names(self, space: Space, prefix: str, after: str, names_max: int) -> list[QueueName]:
-        with _all_open():
-            return await self._owned.names(NamesQuestion(self._all, space, prefix, after, names_max))
-
-    async def sources_of(self, name: QueueName, after: str, names_max: int) -> list[QueueName]:
-        with _all_open():
-            return await self._owned.sources_of(SourcesQuestion(self._all, name, after, names_max))
-
-    async def count(self, account: str) -> int:
-        with _all_open():
-            return await self._owned.count(CountQuestion(self._all, account))
-
-    async def deliver(self, handover: Handover) -> Taken:
-        with _all_open():
-            return await self._owned.deliver(handover)
-
-    async def summaries(self, query: QueueQuery) -> list[QueueSummary]:
-        with _all_open():
-            return await self._owned.summaries(SummariesQuestion(self._all, query))
-
-    async def series(self, query: SeriesQuery) -> list[QueueSeries]:
-        with _all_open():
-            return await self._owned.series(SeriesQuestion(self._all, query))
-
-    async def targets(self, space: Space) -> set[str]:
-        with _all_open():
-            return await self._owned.targets(TargetsQuestion(self._all, space))
-
-    async def tasks(
-        self, space: Space, queue: str | None, tasks_max: int, after: TaskPlace | None
-    ) -> list[BulkTaskRecord]:
-        with _all_open():
-            return await self._owned.tasks(TasksQuestion(self._all, space, queue, tasks_max, after))
-
-    async def statuses(self) -> list[ShardStatus]:
-        found = await self._owned.statuses(StatusQuestion(self._all))
-        return all_statuses(found, self._owned.shards)
-
-
-@contextmanager
-def _all_open() -> Iterator[None]:
-    """NotOwned would pass the request on to another process, and there is none."""
-    try:
-        yield
-    except NotOwned as error:
-        raise Unreachable(f"shard {error.shard} is not open: repeat the request") from None
+    def merge(self, answers: list[int]) -> int:
+        return sum(answers)
 
 
 class Existence(msgspec.Struct, frozen=True):
@@ -331,7 +136,7 @@ class RemoteQueues:
 
     async def find(self, name: QueueName) -> QueueRecord | None:
         """Ask now. Raises Unreachable."""
-        record = await self._others.describe(name)
+        record = await self._others.ask(DefinitionQuestion(name))
         self.note(name, exists=record is not None)
         return record
 

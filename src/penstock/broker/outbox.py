@@ -30,8 +30,9 @@ from penstock.broker.encryption import contents_or_errors
 from penstock.broker.failures import Failures
 from penstock.broker.handover import Cause, Departed, HandedMessage, Handover, QueueTarget, TargetRefusal
 from penstock.broker.history import MOVED
-from penstock.broker.other_shards import OtherShards, RemoteQueues
+from penstock.broker.other_shards import RemoteQueues
 from penstock.broker.parts import Part
+from penstock.broker.questions import OtherShards
 from penstock.broker.shard import Shard
 from penstock.errors import KeyUnavailable, PenstockError
 from penstock.limits import MINUTE, SECOND
@@ -453,7 +454,7 @@ class Route:
             else:
                 messages.append(_handed(leaving, leaving.content, now_ms, outbox.failures))
         if messages:
-            taken = await outbox.others.deliver(Handover(outbox.shard.index, self._target, messages))
+            taken = await outbox.others.ask(Handover(outbox.shard.index, self._target, messages))
             assert taken.position >= messages[-1].position, "a page is taken whole or not at all"
             for refusal in taken.refusals:
                 refusals.setdefault(refusal.position, []).append(refusal)

@@ -8,7 +8,7 @@ made durable and answered here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,9 +24,9 @@ from penstock.broker.inspection import Inspection
 from penstock.broker.live_queue import LiveQueue, QueueContext
 from penstock.broker.metering import Metering
 from penstock.broker.move_tasks import MoveTasks
-from penstock.broker.other_shards import OtherShards
 from penstock.broker.outbox import Outbox, PageSlots
 from penstock.broker.parts import Part
+from penstock.broker.questions import OtherShards
 from penstock.broker.quotas import Quotas
 from penstock.broker.recording import SecondsMemory
 from penstock.broker.shard import Commit, Shard
@@ -40,6 +40,8 @@ from penstock.queues.queue import Tools
 from penstock.queues.receipts import MESSAGE_ID_FORMS, OWN_IDS, MessageIdForm, MessageIds, ReceiptSigner
 from penstock.queues.settings import QueueRecord, QueueSettings
 from penstock.turns import Turns
+
+P = TypeVar("P")
 
 _PAUSE_KEY = "pause"
 
@@ -107,7 +109,7 @@ class Partition:
         quotas.add(shard, catalogue)
         self.inbox = Inbox(shard, delivery)
         self.upkeep = Upkeep(shard, catalogue, failures, shared.history, pause)
-        self.moves = MoveTasks(shard, catalogue, delivery)
+        self.moves = MoveTasks(shard, catalogue, delivery, shared.others)
         self.editing = Editing(shard, delivery, quotas, shared.history)
         self.inspection = Inspection(shard, ids)
         self.bulk_tasks = BulkTasks(shard, catalogue, delivery, self.inspection, self.editing)
@@ -119,6 +121,10 @@ class Partition:
         parts: list[Part | None] = [self.upkeep, self.metering, outbox, self.moves, self.bulk_tasks]
         self.parts: list[Part] = [part for part in parts if part is not None]
         self.parts += [make(self) for make in more_parts]
+
+    def part(self, kind: type[P]) -> P:
+        """The part of this kind."""
+        return next(each for each in self.parts if isinstance(each, kind))
 
     def _note(self, commit: Commit) -> None:
         """What no request asked for has happened to messages."""

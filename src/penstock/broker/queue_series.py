@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from penstock.broker.questions import ShardQuestion
 from penstock.metrics.queue_rows import QUEUE_METRICS
 from penstock.metrics.series import Point
-from penstock.names import QueueName, Space
+from penstock.names import QueueName, Space, shard_of
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
 
 
-class SeriesQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Which metrics (:data:`penstock.metrics.queue_rows.QUEUE_METRICS`) of which queues, by name.
+class QueueSeries(msgspec.Struct, frozen=True, array_like=True):
+    """``points``: for each metric that was asked for."""
+
+    name: str
+    fifo: bool
+    points: list[list[Point]]
+
+
+class SeriesQuery(ShardQuestion[list[QueueSeries]], frozen=True):
+    """Which metrics (:data:`penstock.metrics.queue_rows.QUEUE_METRICS`) of which queues, in order of name.
 
     A period is a multiple of a minute, or it divides one."""
 
+    kind: ClassVar[str] = "series"
     space: Space
     metrics: list[str]
     start_s: int
@@ -40,38 +50,28 @@ class SeriesQuery(msgspec.Struct, frozen=True, array_like=True):
         space = self.space
         return [QueueName(space.account, space.region, name) for name in sorted(self.only)]
 
+    def shards(self, count: int) -> Iterable[int]:
+        named = self.named
+        return range(count) if named is None else sorted({shard_of(name, count) for name in named})
 
-class SeriesQuestion(msgspec.Struct, frozen=True, array_like=True):
-    shards: list[int]
-    query: SeriesQuery
+    async def answer(self, partition: Partition) -> list[QueueSeries]:
+        """The series of the first queues of a shard. They have no points where no metrics are kept."""
+        catalogue, metering = partition.catalogue, partition.metering
+        names = self.named
+        if names is None:
+            names = catalogue.names(self.space, self.prefix, self.after, self.queues_max)
+        queues = (catalogue.get(name) for name in names)
+        found = [queue for queue in queues if queue is not None][: self.queues_max]
+        metrics = [QUEUE_METRICS[metric] for metric in self.metrics]
+        points = (
+            {}
+            if metering is None
+            else await metering.points(found, metrics, self.start_s, self.end_s, self.period_s)
+        )
+        nothing: list[list[Point]] = [[] for _ in metrics]
+        return [
+            QueueSeries(queue.name.name, queue.settings.fifo, points.get(queue, nothing)) for queue in found
+        ]
 
-
-class QueueSeries(msgspec.Struct, frozen=True, array_like=True):
-    """``points``: for each metric that was asked for."""
-
-    name: str
-    fifo: bool
-    points: list[list[Point]]
-
-
-async def series_of(partition: Partition, query: SeriesQuery) -> list[QueueSeries]:
-    """Of the first queues of a shard, in order of name. Without any points where no metrics are kept."""
-    catalogue, metering = partition.catalogue, partition.metering
-    names = query.named
-    if names is None:
-        names = catalogue.names(query.space, query.prefix, query.after, query.queues_max)
-    queues = (catalogue.get(name) for name in names)
-    found = [queue for queue in queues if queue is not None][: query.queues_max]
-    metrics = [QUEUE_METRICS[metric] for metric in query.metrics]
-    points = (
-        {}
-        if metering is None
-        else await metering.points(found, metrics, query.start_s, query.end_s, query.period_s)
-    )
-    nothing: list[list[Point]] = [[] for _ in metrics]
-    return [QueueSeries(queue.name.name, queue.settings.fifo, points.get(queue, nothing)) for queue in found]
-
-
-def first_series(found: Iterable[list[QueueSeries]], query: SeriesQuery) -> list[QueueSeries]:
-    """Of lists in order of name that have no queue in common."""
-    return list(islice(merge(*found, key=lambda each: each.name), query.queues_max))
+    def merge(self, answers: list[list[QueueSeries]]) -> list[QueueSeries]:
+        return list(islice(merge(*answers, key=lambda each: each.name), self.queues_max))

@@ -13,18 +13,19 @@ from contextlib import aclosing
 from functools import partial
 from heapq import merge, nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from penstock.broker.bulk_tasks import BulkTaskRecord
+from penstock.broker.questions import ShardQuestion
 from penstock.broker.queue_metrics import Rates
 from penstock.errors import QueueMissing
-from penstock.names import QueueName, Space
+from penstock.names import QueueName, Space, shard_of
 from penstock.queues.messages import Counts
-from penstock.store.port import Order, Selection, Store, Usage
+from penstock.store.port import LAST, Order, Selection, Store, Usage
 
 if TYPE_CHECKING:
-    from penstock.broker.bulk_tasks import BulkTaskRecord
     from penstock.broker.live_queue import LiveQueue
     from penstock.broker.partition import Partition
 
@@ -56,26 +57,6 @@ class QueueQuery(msgspec.Struct, frozen=True, array_like=True):
     after: PageEnd | None = None
 
 
-class SummariesQuestion(msgspec.Struct, frozen=True, array_like=True):
-    shards: list[int]
-    query: QueueQuery
-
-
-class TotalsQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """Sums over all queues that the query wants; its order and its page do not matter."""
-
-    shards: list[int]
-    query: QueueQuery
-    targets: frozenset[str]  # the names of the dead-letter queues
-
-
-class TargetsQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """Which names do the queues of a space have as their dead-letter queue?"""
-
-    shards: list[int]
-    space: Space
-
-
 class TaskPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Where a task stands among those of its space, the latest first."""
 
@@ -89,22 +70,6 @@ class TaskPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     @property
     def order(self) -> tuple[int, str]:
         return (-self.started_ms, self.id)
-
-
-class TasksQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """The bulk tasks of a space, or of one of its queues: the latest ones behind a place."""
-
-    shards: list[int]
-    space: Space
-    queue: str | None
-    tasks_max: int = 1000  # if a process of an earlier version asks
-    after: TaskPlace | None = None
-
-
-class StatusQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """How are these shards? Those that the process does not own are left out of its answer."""
-
-    shards: list[int]
 
 
 class ShardStatus(msgspec.Struct, frozen=True, array_like=True):
@@ -152,45 +117,136 @@ class QueueTotals(msgspec.Struct, frozen=True, array_like=True):
     deleted_rate: float = 0.0
 
 
-def first_summaries(found: Iterable[list[QueueSummary]], query: QueueQuery) -> list[QueueSummary]:
-    """Of lists in the order of the query that have no queue in common."""
-    in_order = merge(*found, key=lambda each: (each.sort_value, each.name.name), reverse=query.descending)
-    return list(islice(in_order, query.rows_max))
+class SummariesQuestion(ShardQuestion[list[QueueSummary]], frozen=True):
+    """The first queues in the order of a query."""
+
+    kind: ClassVar[str] = "summaries"
+    query: QueueQuery
+
+    async def answer(self, partition: Partition) -> list[QueueSummary]:
+        shard = partition.shard
+        await shard.settled()
+        usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
+        return await _summaries(partition, await _first(partition, usage, self.query), usage)
+
+    def merge(self, answers: list[list[QueueSummary]]) -> list[QueueSummary]:
+        in_order = merge(
+            *answers, key=lambda each: (each.sort_value, each.name.name), reverse=self.query.descending
+        )
+        return list(islice(in_order, self.query.rows_max))
 
 
-def sum_totals(found: Iterable[QueueTotals]) -> QueueTotals:
-    columns = zip(*(msgspec.structs.astuple(each) for each in found), strict=True)
-    return QueueTotals(*(sum(column) for column in columns))
-
-
-async def summaries_of(partition: Partition, query: QueueQuery) -> list[QueueSummary]:
-    """The first queues of one shard."""
-    shard = partition.shard
-    await shard.settled()
-    usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
-    return await _summaries(partition, await _first(partition, usage, query), usage)
-
-
-async def totals_of(partition: Partition, query: QueueQuery, targets: frozenset[str]) -> QueueTotals:
-    """Sums over the queues of one shard.
+class TotalsQuestion(ShardQuestion[QueueTotals], frozen=True):
+    """Sums over all queues that the query wants; its order and its page do not matter.
 
     No queue is loaded for it: of one that is not in memory yet after a start, all messages count as visible."""
-    shard = partition.shard
-    await shard.settled()
-    usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
-    found: list[QueueTotals] = []
-    async for queues in _in_turns(partition, query.space, query.prefix):
-        queues = [queue for queue in queues if _is_wanted(queue, query)]
-        counts = await _counts(queues, usage, loads=False)
-        now_ms = shard.clock.now_ms()
-        found.append(
-            sum_totals(
-                _one_queue(queue, counts[queue.id], usage.get(queue.id, _NOTHING).bytes, targets, now_ms)
-                for queue in queues
-                if queue.id in counts
+
+    kind: ClassVar[str] = "totals"
+    query: QueueQuery
+    targets: frozenset[str]  # the names of the dead-letter queues
+
+    async def answer(self, partition: Partition) -> QueueTotals:
+        shard, query = partition.shard, self.query
+        await shard.settled()
+        usage: Mapping[int, Usage] = await shard.read(shard.store.usage)
+        found: list[QueueTotals] = []
+        async for queues in _in_turns(partition, query.space, query.prefix):
+            queues = [queue for queue in queues if _is_wanted(queue, query)]
+            counts = await _counts(queues, usage, loads=False)
+            now_ms = shard.clock.now_ms()
+            found.append(
+                _sum(
+                    _one_queue(
+                        queue, counts[queue.id], usage.get(queue.id, _NOTHING).bytes, self.targets, now_ms
+                    )
+                    for queue in queues
+                    if queue.id in counts
+                )
             )
+        return _sum(found)
+
+    def merge(self, answers: list[QueueTotals]) -> QueueTotals:
+        return _sum(answers)
+
+
+class TargetsQuestion(ShardQuestion[set[str]], frozen=True):
+    """The names that the queues of a space have as their dead-letter queue."""
+
+    kind: ClassVar[str] = "targets"
+    space: Space
+
+    async def answer(self, partition: Partition) -> set[str]:
+        found: set[str] = set()
+        async for queues in _in_turns(partition, self.space):
+            redrives = [queue.settings.redrive for queue in queues]
+            found.update(redrive.target.name for redrive in redrives if redrive is not None)
+        return found
+
+    def merge(self, answers: list[set[str]]) -> set[str]:
+        return set[str]().union(*answers)
+
+
+class TasksQuestion(ShardQuestion[list[BulkTaskRecord]], frozen=True):
+    """The first bulk tasks of a space, or of one of its queues, behind a place; the latest first."""
+
+    kind: ClassVar[str] = "tasks"
+    space: Space
+    queue: str | None = None
+    tasks_max: int = LAST
+    after: TaskPlace | None = None
+
+    def shards(self, count: int) -> Iterable[int]:
+        if self.queue is None:
+            return range(count)
+        return [shard_of(QueueName(self.space.account, self.space.region, self.queue), count)]
+
+    async def answer(self, partition: Partition) -> list[BulkTaskRecord]:
+        found = [
+            task
+            for task in partition.bulk_tasks.of_account(self.space.account)
+            if task.queue.space == self.space
+            and self.queue in (None, task.queue.name)
+            and (self.after is None or TaskPlace.of(task).order > self.after.order)
+        ]
+        await partition.shard.settled()
+        return nsmallest(self.tasks_max, found, key=lambda task: TaskPlace.of(task).order)
+
+    def merge(self, answers: list[list[BulkTaskRecord]]) -> list[BulkTaskRecord]:
+        return list(islice(merge(*answers, key=lambda task: TaskPlace.of(task).order), self.tasks_max))
+
+
+class StatusQuestion(ShardQuestion[list[ShardStatus]], frozen=True):
+    """How every shard is, in order: for a person who wants to know what is wrong now."""
+
+    kind: ClassVar[str] = "statuses"
+    is_partial: ClassVar[bool] = True
+
+    async def answer(self, partition: Partition) -> list[ShardStatus]:
+        shard = partition.shard
+        usage = (await shard.read(shard.store.usage)).values()
+        engine = await shard.read(shard.store.status)
+        status = ShardStatus(
+            shard.index,
+            True,
+            len(partition.catalogue),
+            sum(each.messages for each in usage),
+            sum(each.bytes for each in usage),
+            shard.changes.durable,
+            partition.moves.running + partition.bulk_tasks.running,
+            engine.used_bytes,
+            engine.free_bytes,
+            shard.refuses,
         )
-    return sum_totals(found)
+        return [status]
+
+    def merge(self, answers: list[list[ShardStatus]]) -> list[ShardStatus]:
+        return list(merge(*answers, key=lambda status: status.index))
+
+    def absent(self, shard: int) -> list[ShardStatus]:
+        return [ShardStatus(shard)]
+
+    def signed(self, answer: list[ShardStatus], owner: str) -> list[ShardStatus]:
+        return [msgspec.structs.replace(each, owner=owner) if each.is_open else each for each in answer]
 
 
 async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
@@ -201,55 +257,6 @@ async def summary_of(partition: Partition, queue: LiveQueue) -> QueueSummary:
     for summary in await _summaries(partition, [_Ranked(0.0, queue)], usage):
         return summary
     raise QueueMissing
-
-
-async def targets_of(partition: Partition, space: Space) -> set[str]:
-    """The names that queues of this shard have as their dead-letter queue."""
-    found: set[str] = set()
-    async for queues in _in_turns(partition, space):
-        redrives = [queue.settings.redrive for queue in queues]
-        found.update(redrive.target.name for redrive in redrives if redrive is not None)
-    return found
-
-
-def first_tasks(found: Iterable[list[BulkTaskRecord]], tasks_max: int) -> list[BulkTaskRecord]:
-    """Merges lists that have the latest task first and no task in common."""
-    return list(islice(merge(*found, key=lambda task: TaskPlace.of(task).order), tasks_max))
-
-
-def tasks_of(partition: Partition, question: TasksQuestion) -> list[BulkTaskRecord]:
-    """The first tasks of one shard."""
-    found = [
-        task
-        for task in partition.bulk_tasks.of_account(question.space.account)
-        if task.queue.space == question.space
-        and question.queue in (None, task.queue.name)
-        and (question.after is None or TaskPlace.of(task).order > question.after.order)
-    ]
-    return nsmallest(question.tasks_max, found, key=lambda task: TaskPlace.of(task).order)
-
-
-async def status_of(partition: Partition) -> ShardStatus:
-    shard = partition.shard
-    usage = (await shard.read(shard.store.usage)).values()
-    engine = await shard.read(shard.store.status)
-    return ShardStatus(
-        shard.index,
-        True,
-        len(partition.catalogue),
-        sum(each.messages for each in usage),
-        sum(each.bytes for each in usage),
-        shard.changes.durable,
-        partition.moves.running + partition.bulk_tasks.running,
-        engine.used_bytes,
-        engine.free_bytes,
-        shard.refuses,
-    )
-
-
-def all_statuses(found: Iterable[ShardStatus], shards: int) -> list[ShardStatus]:
-    by_index = {status.index: status for status in found}
-    return [by_index.get(index) or ShardStatus(index) for index in range(shards)]
 
 
 class _Ranked(NamedTuple):
@@ -364,6 +371,11 @@ def _summary(
         queue.modified_ms,
         sort_value,
     )
+
+
+def _sum(found: Iterable[QueueTotals]) -> QueueTotals:
+    columns = zip(*(msgspec.structs.astuple(each) for each in found), strict=True)
+    return QueueTotals(*(sum(column) for column in columns))
 
 
 def _one_queue(

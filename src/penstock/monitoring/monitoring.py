@@ -27,7 +27,13 @@ from penstock.monitoring.dashboards import DASHBOARDS, Dashboards, dashboards_ho
 from penstock.monitoring.evaluation import Evaluation
 from penstock.monitoring.limits import MonitoringLimits
 from penstock.monitoring.queue_source import QueueSource
-from penstock.monitoring.reading import MetricReader, QueueMetricSource
+from penstock.monitoring.reading import (
+    KeysQuestion,
+    MetricReader,
+    PointsQuestion,
+    QueueMetricSource,
+    ShardMetrics,
+)
 from penstock.names import Home, Space
 
 if TYPE_CHECKING:
@@ -39,13 +45,14 @@ KINDS = (ALARMS, HISTORY, PENDING, SENT_DATA, METRICS, CHUNKS, DASHBOARDS)
 """All kinds of records. Their keys say where they live (:meth:`penstock.names.Home.of_key`)."""
 
 
-class ShardMonitoring(Part):
+class ShardMonitoring(Part, ShardMetrics):
     """Everything of one shard."""
 
     def __init__(self, partition: Partition, monitoring: Monitoring) -> None:
         limits = monitoring.limits
         self.shard: Shard = partition.shard
-        self.metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
+        metrics = CustomMetrics(self.shard, monitoring.budget, limits.metrics_max, monitoring.turns)
+        super().__init__(metrics, monitoring.queues(partition), monitoring.turns)
         self.dashboards = Dashboards(self.shard, limits.dashboards_max, limits.dashboard_bytes_max)
         self.history = AlarmHistory(self.shard)
         self.actions = AlarmActions(partition, self.history, monitoring.texts, monitoring.post)
@@ -82,21 +89,15 @@ class Monitoring:
         self.post = post
         self.turns = broker.turns
         self._broker = broker
-        self._shards: dict[Partition, ShardMonitoring] = {}
-        self.reader = MetricReader(broker, lambda partition: self._shards[partition].metrics, queues)
-        broker.extend(self._open)
-
-    def _open(self, partition: Partition) -> ShardMonitoring:
-        for closed in [each for each in self._shards if each.shard.released or each.shard.ended is not None]:
-            del self._shards[closed]
-        opened = self._shards[partition] = ShardMonitoring(partition, self)
-        return opened
+        self.queues = queues
+        self.reader = MetricReader(broker)
+        broker.extend(lambda partition: ShardMonitoring(partition, self), [PointsQuestion, KeysQuestion])
 
     def _at(self, home: Home) -> ShardMonitoring:
         """Raises NotOwned."""
         partition = self._broker.partition(home.shard(self._broker.shards))
         partition.shard.check_not_ended()
-        return self._shards[partition]
+        return partition.part(ShardMonitoring)
 
     def of_alarms(self, space: Space) -> ShardMonitoring:
         """Where the alarms of an account in a region are. Raises NotOwned."""

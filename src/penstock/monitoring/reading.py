@@ -6,17 +6,17 @@ for everything that it owns, and computes the statistics itself: only numbers tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
-from penstock.broker.other_shards import OwnedShards, ShardQuestion
+from penstock.broker.questions import ShardQuestion
 from penstock.metrics.series import MetricKey, Point, Series
 from penstock.metrics.statistics import statistic
 from penstock.monitoring.custom_metrics import CustomMetrics, metrics_home
 from penstock.names import QueueName, Space, shard_of
-from penstock.turns import Steps, in_pieces
+from penstock.turns import Steps, Turns, in_pieces
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -67,9 +67,35 @@ class UnitPoints(msgspec.Struct, frozen=True, array_like=True):
         return {at_s: value for at_s, value in pairs if value is not None}
 
 
-class PointsQuestion(msgspec.Struct, frozen=True, array_like=True):
-    shards: list[int]
-    queries: list[tuple[int, StatQuery]]  # each with its number
+class PointsQuestion(ShardQuestion[dict[int, list[UnitPoints]]], frozen=True):
+    """The values of each query, by its number: by unit, in order of the units."""
+
+    kind: ClassVar[str] = "metric-points"
+    queries: list[tuple[int, int, StatQuery]]  # each with its shard and its number
+
+    def shards(self, count: int) -> Iterable[int]:
+        return sorted({shard for shard, _, _ in self.queries})
+
+    async def answer(self, partition: Partition) -> dict[int, list[UnitPoints]]:
+        kept, index = partition.part(ShardMetrics), partition.shard.index
+        here = [(number, query) for shard, number, query in self.queries if shard == index]
+        found: dict[int, list[UnitPoints]] = {}
+        of_queues = [each for each in here if each[1].queue is not None]
+        if of_queues:
+            answers = await kept.queues.read([query for _, query in of_queues])
+            for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
+                steps = _unit_points(query, {unit: points})
+                found[number] = await kept.turns.run(steps, query.space.account)
+        for number, query in here:
+            if query.queue is None:
+                metric = kept.metrics.get(query.space, query.metric)
+                if metric is not None:
+                    steps = _read(query, metric.series)
+                    found[number] = await kept.turns.run(steps, query.space.account)
+        return found
+
+    def merge(self, answers: list[dict[int, list[UnitPoints]]]) -> dict[int, list[UnitPoints]]:
+        return {number: points for answer in answers for number, points in answer.items()}
 
 
 class ListedMetric(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -77,10 +103,10 @@ class ListedMetric(msgspec.Struct, frozen=True, array_like=True, order=True):
     newest_s: int
 
 
-class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
+class KeysQuestion(ShardQuestion[list[ListedMetric]], frozen=True):
     """The first metrics of a space in order of their keys, beyond ``after``."""
 
-    shards: list[int]
+    kind: ClassVar[str] = "metric-keys"
     space: Space
     namespace: str | None
     name: str | None
@@ -88,6 +114,36 @@ class KeysQuestion(msgspec.Struct, frozen=True, array_like=True):
     since_s: int  # with values since then
     after: MetricKey | None
     metrics_max: int
+
+    def shards(self, count: int) -> Iterable[int]:
+        if self.namespace in (None, QUEUE_NAMESPACE):
+            return range(count)
+        return [metrics_home(self.space, self.namespace or "").shard(count)]
+
+    async def answer(self, partition: Partition) -> list[ListedMetric]:
+        kept = partition.part(ShardMetrics)
+        found = await self._listed(kept.metrics, partition)
+        if self.namespace in (None, QUEUE_NAMESPACE):
+            found += await kept.queues.listed(self)
+        return self.merge([found])
+
+    def merge(self, answers: list[list[ListedMetric]]) -> list[ListedMetric]:
+        return sorted(each for answer in answers for each in answer)[: self.metrics_max]
+
+    async def _listed(self, custom: CustomMetrics, partition: Partition) -> list[ListedMetric]:
+        """The first metrics that clients sent to this shard. The loop has its turn if many have to be looked at."""
+        found: list[ListedMetric] = []
+        after = self.begins_beyond
+        while metrics := custom.beyond(self.space, after, _KEYS_PER_TURN):
+            for metric in metrics:
+                if not self.is_within(metric.key) or len(found) >= self.metrics_max:
+                    return found
+                newest_s = metric.newest_s
+                if self.wants(metric.key, newest_s):
+                    found.append(ListedMetric(metric.key, newest_s))
+            after = metrics[-1].key
+            await partition.shard.turn()
+        return found
 
     @property
     def _prefix(self) -> tuple[str, ...]:
@@ -129,96 +185,27 @@ class QueueMetricSource(Protocol):
         """The first metrics that queues have, in order."""
 
 
+class ShardMetrics:
+    """The metrics of one shard: those that clients sent, and those of its queues."""
+
+    def __init__(self, metrics: CustomMetrics, queues: QueueMetricSource, turns: Turns) -> None:
+        self.metrics = metrics
+        self.queues = queues
+        self.turns = turns
+
+
 class MetricReader:
     """Of all shards together."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        custom: Callable[[Partition], CustomMetrics],
-        queues: Callable[[Partition], QueueMetricSource],
-    ) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._custom = custom
-        self._queues = queues
-        self._points = ShardQuestion(
-            "metric-points", PointsQuestion, dict[int, list[UnitPoints]], self._answer_points
-        )
-        self._keys = ShardQuestion("metric-keys", KeysQuestion, list[ListedMetric], self._answer_keys)
-        broker.questions += [self._points, self._keys]
 
     async def read(self, queries: Sequence[StatQuery]) -> list[list[UnitPoints]]:
         """The values of each query, by unit, in order of the units. Raises Unreachable."""
         shards = self._broker.shards
         numbered = [(query.shard(shards), number, query) for number, query in enumerate(queries)]
-
-        def about(asked: list[int]) -> PointsQuestion:
-            return PointsQuestion(
-                asked, [(number, query) for shard, number, query in numbered if shard in asked]
-            )
-
-        found: dict[int, list[UnitPoints]] = {}
-        for answer in await self._broker.ask(
-            self._points, sorted({shard for shard, _, _ in numbered}), about
-        ):
-            found |= answer
+        found = await self._broker.ask(PointsQuestion(numbered))
         return [found.get(number, []) for number in range(len(queries))]
-
-    async def keys(self, question: KeysQuestion) -> list[ListedMetric]:
-        """The first metrics in order. Raises Unreachable."""
-        shards = self._broker.shards
-        asked = list(range(shards))
-        if question.namespace not in (None, QUEUE_NAMESPACE):
-            asked = [metrics_home(question.space, question.namespace or "").shard(shards)]
-        answers = await self._broker.ask(
-            self._keys, asked, lambda group: msgspec.structs.replace(question, shards=group)
-        )
-        return _first([each for answer in answers for each in answer], question.metrics_max)
-
-    async def _answer_points(
-        self, owned: OwnedShards, question: PointsQuestion
-    ) -> dict[int, list[UnitPoints]]:
-        found: dict[int, list[UnitPoints]] = {}
-        for shard in question.shards:
-            partition = self._broker.partition(shard)
-            here = [each for each in question.queries if each[1].shard(self._broker.shards) == shard]
-            of_queues = [each for each in here if each[1].queue is not None]
-            if of_queues:
-                answers = await self._queues(partition).read([query for _, query in of_queues])
-                for (number, query), (unit, points) in zip(of_queues, answers, strict=True):
-                    steps = _unit_points(query, {unit: points})
-                    found[number] = await self._broker.turns.run(steps, query.space.account)
-            for number, query in here:
-                if query.queue is None:
-                    metric = self._custom(partition).get(query.space, query.metric)
-                    if metric is not None:
-                        steps = _read(query, metric.series)
-                        found[number] = await self._broker.turns.run(steps, query.space.account)
-        return found
-
-    async def _answer_keys(self, owned: OwnedShards, question: KeysQuestion) -> list[ListedMetric]:
-        found: list[ListedMetric] = []
-        for shard in question.shards:
-            partition = self._broker.partition(shard)
-            found += await self._listed(partition, question)
-            if question.namespace in (None, QUEUE_NAMESPACE):
-                found += await self._queues(partition).listed(question)
-        return _first(found, question.metrics_max)
-
-    async def _listed(self, partition: Partition, question: KeysQuestion) -> list[ListedMetric]:
-        """The first metrics that clients sent to this shard. The loop has its turn if many have to be looked at."""
-        found: list[ListedMetric] = []
-        after = question.begins_beyond
-        while metrics := self._custom(partition).beyond(question.space, after, _KEYS_PER_TURN):
-            for metric in metrics:
-                if not question.is_within(metric.key) or len(found) >= question.metrics_max:
-                    return found
-                newest_s = metric.newest_s
-                if question.wants(metric.key, newest_s):
-                    found.append(ListedMetric(metric.key, newest_s))
-            after = metrics[-1].key
-            await partition.shard.turn()
-        return found
 
 
 def queue_of(space: Space, metric: MetricKey) -> QueueName | None:
@@ -250,7 +237,3 @@ def _unit_points(query: StatQuery, by_unit: Mapping[str, list[Point]]) -> Steps[
         if points:
             found.append(UnitPoints(unit, [at_s for at_s, _ in points], columns))
     return found
-
-
-def _first(found: list[ListedMetric], metrics_max: int) -> list[ListedMetric]:
-    return sorted(found)[:metrics_max]

@@ -13,7 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.quotas import OtherProcesses
 from penstock.cluster.accepting import LinkListener
 from penstock.cluster.forwarding import Forwarder, Serve
-from penstock.cluster.gather import ClusterShards, answer_others
+from penstock.cluster.gather import answer_others
 from penstock.cluster.handshake import LinkSecurity
 from penstock.cluster.link import Peers
 from penstock.cluster.owners import Owners
@@ -39,16 +39,17 @@ class ClusterLinks:
     def __init__(
         self,
         place: ClusterPlace,
+        peers: Peers,
         broker: Broker,
         serve: Serve,
         hint: Callable[[Any], int | None],
     ) -> None:
+        """``peers``: by which the broker asks the other processes."""
         self._place = place
         self.listener = LinkListener(place.security)
-        self.peers = Peers(place.security)
+        self.peers = peers
         self.forwarder = Forwarder(place.address, place.owners, broker.owned, self.peers, serve, hint)
         self.forwarder.listen(self.listener)
-        broker.connect(ClusterShards(place.address, place.owners, self.peers, broker.owned_shards))
         answer_others(self.listener, broker.owned_shards, broker.questions)
 
     async def start(self) -> None:

@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
 from penstock.broker.broker import Broker
+from penstock.broker.questions import LocalShards, OtherShards, OwnedShards
 from penstock.clock import SystemClock
+from penstock.cluster.gather import ClusterShards
+from penstock.cluster.link import Peers
+from penstock.cluster.owners import Owners
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
@@ -90,6 +94,8 @@ class Parts:
         self._link_security = (
             link_security(config, self.security.link_tls) if config.advertise is not None else None
         )
+        linked = self._link_security or (None if place is None else place.security)
+        self._peers = None if linked is None else Peers(linked)
         self.site = site_of(config)
         self.broker: Broker
         self.monitoring: Monitoring
@@ -159,7 +165,7 @@ class Parts:
         place, runtimes = self._place, self._runtimes()
         self.broker = Broker(
             self.config.broker_limits, self.site.shards, encryption.guard, encryption.dedup_key,
-            None if place is None else place.usage, Turns(runtimes.soon), self.clock,
+            None if place is None else place.usage, Turns(runtimes.soon), self.clock, self._others,
         )  # fmt: skip
         self.monitoring = Monitoring(
             self.broker,
@@ -168,7 +174,7 @@ class Parts:
             self.config.monitoring_limits,
         )
         self._ended_sessions = EndedSessions(self.broker)
-        self.broker.questions.append(self.metrics_page.question)
+        self.metrics_page.extend(self.broker)
         self.shards = OpenShards(self.site, self.broker, encryption, runtimes, self._on_fatal)
         if self._link_security is not None:
             self.node = ClusterNode(
@@ -176,8 +182,11 @@ class Parts:
             )
             place = self.node.place
         if place is not None:
+            assert self._peers is not None
             hints = ShardHints(self.site.shards, _queue_host(self), self.config.space)
-            self.links = ClusterLinks(place, self.broker, self._routes.serve_passed_on, hints.shard_of)
+            self.links = ClusterLinks(
+                place, self._peers, self.broker, self._routes.serve_passed_on, hints.shard_of
+            )
             await self.links.start()
             self._routes.forwarder = self.links.forwarder
         self.health.show("sends", self.send_state)
@@ -197,6 +206,19 @@ class Parts:
             self._routes.dispatch = self.telemetry.around(dispatcher.answer)
         self._routes.mount(b"metrics", Mount(self.metrics_page.page, accepts=self.metrics_page.accepts))
         self.metrics_page.is_open = True
+
+    def _others(self, owned: OwnedShards) -> OtherShards:
+        """Asks all shards: those of other processes over the links, if there are others."""
+        if self._peers is None:
+            return LocalShards(owned)
+        place, advertised = self._place, self.config.advertise
+        address = place.address if advertised is None and place is not None else str(advertised)
+        return ClusterShards(address, self._owners, self._peers, owned)
+
+    def _owners(self) -> Owners:
+        place = self._place if self.node is None else self.node.place
+        assert place is not None, "there are other processes"
+        return place.owners
 
     def _telemetry(self, endpoint: str) -> Telemetry:
         """Raises PenstockError."""

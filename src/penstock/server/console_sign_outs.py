@@ -10,14 +10,16 @@ A record stays small: beyond some sign-outs of one user it ends all sessions tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import ClassVar
+
 import msgspec
 
 from penstock.auth.identity.sessions import Session
 from penstock.broker.broker import Broker
-from penstock.broker.other_shards import OwnedShards, ShardQuestion
 from penstock.broker.partition import Partition
 from penstock.broker.parts import Part
-from penstock.broker.shard import RecordTable
+from penstock.broker.questions import ShardQuestion
 from penstock.names import Home
 from penstock.store.changes import RecordKind
 
@@ -47,10 +49,10 @@ class SignOuts(msgspec.Struct, frozen=True):
 SIGN_OUTS = RecordKind("sign_outs", SignOuts)
 
 
-class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):
+class SessionQuestion(ShardQuestion[bool], frozen=True):
     """Has this session ended?"""
 
-    shards: list[int]  # that of its user
+    kind: ClassVar[str] = "console-session"
     user: str
     access_key: str
     issued_s: int
@@ -58,17 +60,42 @@ class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):
     now_s: int
     ends: bool  # the session ends by this question
 
+    @property
+    def _home(self) -> Home:
+        return Home.of("console sessions", self.user)
 
-class EndedSessions(Part):
-    """Asks and answers for the shards of a process."""
+    def shards(self, count: int) -> Iterable[int]:
+        return [self._home.shard(count)]
+
+    async def answer(self, partition: Partition) -> bool:
+        table, key = partition.part(ShardSignOuts).table, self._home.key(self.user)
+        known = table.get(key) or SignOuts()
+        has_ended = known.ends(self.access_key, self.issued_s)
+        if not self.ends:
+            return has_ended
+        if not has_ended:
+            for other, record in table:
+                if record.is_over(self.now_s):
+                    table.remove(other)
+            table.put(key, known.plus(self.access_key, self.expires_s, self.now_s))
+        await partition.shard.settled()
+        return True
+
+
+class ShardSignOuts(Part):
+    """The records of one shard."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.table = partition.shard.table(SIGN_OUTS)
+
+
+class EndedSessions:
+    """Those of all shards."""
 
     def __init__(self, broker: Broker) -> None:
         """Must be made before the first shard of the broker is opened."""
         self._broker = broker
-        self._tables: dict[int, RecordTable[SignOuts]] = {}  # by shard
-        self._question = ShardQuestion("console-session", SessionQuestion, bool, self._answer)
-        broker.questions.append(self._question)
-        broker.extend(self._open)
+        broker.extend(ShardSignOuts, [SessionQuestion])
 
     async def has(self, access_key: str, session: Session, now_s: int) -> bool:
         """Raises Unreachable."""
@@ -80,36 +107,5 @@ class EndedSessions(Part):
 
     async def _ask(self, access_key: str, session: Session, now_s: int, *, ends: bool) -> bool:
         user = f"{session.account}/{session.kind}/{session.owner}"
-
-        def about(shards: list[int]) -> SessionQuestion:
-            times = session.issued_s, session.expires_s, now_s
-            return SessionQuestion(shards, user, access_key, *times, ends)
-
-        shard = _home_of(user).shard(self._broker.shards)
-        (has_ended,) = await self._broker.ask(self._question, [shard], about)
-        return has_ended
-
-    async def _answer(self, owned: OwnedShards, asked: SessionQuestion) -> bool:
-        """May be asked again: a session ends once."""
-        (index,) = asked.shards
-        shard = self._broker.partition(index).shard
-        table, key = self._tables[index], _home_of(asked.user).key(asked.user)
-        known = table.get(key) or SignOuts()
-        has_ended = known.ends(asked.access_key, asked.issued_s)
-        if not asked.ends:
-            return has_ended
-        if not has_ended:
-            for other, record in table:
-                if record.is_over(asked.now_s):
-                    table.remove(other)
-            table.put(key, known.plus(asked.access_key, asked.expires_s, asked.now_s))
-        await shard.settled()
-        return True
-
-    def _open(self, partition: Partition) -> EndedSessions:
-        self._tables[partition.shard.index] = partition.shard.table(SIGN_OUTS)
-        return self
-
-
-def _home_of(user: str) -> Home:
-    return Home.of("console sessions", user)
+        times = session.issued_s, session.expires_s, now_s
+        return await self._broker.ask(SessionQuestion(user, access_key, *times, ends))

@@ -187,7 +187,7 @@ class InProcessBroker(QueueAssertions):
             raise AssertionError(f"{queue} is not empty after {timeout:g} s\n{self.snapshot(queue)}")
 
     async def _held(self, queue: str) -> int:
-        counts = await self._server.parts.broker.counts(self._find(queue))
+        counts = await self._find(queue).counts()
         return counts.visible + counts.delayed + counts.in_flight
 
     def _wait(self, look: Callable[[], T], enough: Callable[[T], bool], timeout: float) -> T:

@@ -122,7 +122,9 @@ async def _views(queue: LiveQueue, broker: Broker) -> AsyncIterator[MessageView]
 
     after: str | None = None
     while True:
-        page = await broker.inspection(queue).list(queue, MessageFilter(), after=after, limit=_PAGE)
+        page = await broker.partition_of(queue).inspection.list(
+            queue, MessageFilter(), after=after, limit=_PAGE
+        )
         for view in page.messages:
             yield view
         if (after := page.next) is None:

@@ -10,14 +10,14 @@ import hmac
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.auth.secret_files import NotPrivate, read_private
 from penstock.broker.figures import QueueFigures, figures_of
-from penstock.broker.other_shards import OwnedShards, ShardQuestion
-from penstock.errors import NotOwned, PenstockError
+from penstock.broker.partition import Partition
+from penstock.broker.parts import Part
+from penstock.broker.questions import ShardQuestion
+from penstock.errors import PenstockError
 from penstock.metrics.exposition import (
     OPEN_METRICS_TYPE,
     PLAIN_TYPE,
@@ -42,6 +42,7 @@ from penstock.server.settings.address import Address
 from penstock.wire.service import Response
 
 if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
     from penstock.server.compose import Parts
 
 log = logging.getLogger("penstock.server")
@@ -53,13 +54,20 @@ _PIECES_PER_TURN = 5
 _CONNECTIONS_MAX = 64  # of the port of its own
 
 
-class ScrapeQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """What does the process measure that owns these shards?"""
+class ScrapeQuestion(ShardQuestion[list[MetricFamily]], frozen=True):
+    """What every process measures."""
 
-    shards: list[int]
+    kind: ClassVar[str] = "scrape"
+    is_of_process: ClassVar[bool] = True
+
+    async def answer(self, partition: Partition) -> list[MetricFamily]:
+        return await partition.part(MetricsPage).families()
+
+    def merge(self, answers: list[list[MetricFamily]]) -> list[MetricFamily]:
+        return merged(family for of_process in answers for family in of_process)
 
 
-class MetricsPage:
+class MetricsPage(Part):
     def __init__(self, parts: Parts, origins: Origins, worker: int | None) -> None:
         """``worker``: its number, if the server has several."""
         self._parts = parts
@@ -67,8 +75,11 @@ class MetricsPage:
         self._about = "" if worker is None else labels(worker=str(worker))
         self._asks_workers = worker is not None
         self._shown = ShownQueues(parts.config.metrics_queues)
-        self.question = ShardQuestion("scrape", ScrapeQuestion, list[MetricFamily], self._answer)
         self.is_open = False  # the store is open: there is something to measure
+
+    def extend(self, broker: Broker) -> None:
+        """Let every shard of the broker answer for this process."""
+        broker.extend(lambda partition: self, [ScrapeQuestion])
 
     # -- what is measured --------------------------------------------------------------------------------------
 
@@ -76,22 +87,15 @@ class MetricsPage:
         """Raises Unreachable if a worker does not answer: a scrape is complete, or it fails."""
         broker = self._parts.broker
         if self._asks_workers:
-            found = await broker.ask(self.question, list(range(broker.shards)), ScrapeQuestion)
+            families = await broker.ask(ScrapeQuestion())
         else:
-            found = [await self.families()]
+            families = merged(await self.families())
         pieces: list[str] = []
-        families = merged(family for of_process in found for family in of_process)
         for number, piece in enumerate(text_of(families, open_metrics=open_metrics)):
             pieces.append(piece)
             if number % _PIECES_PER_TURN == 0:
                 await _turn()
         return "".join(pieces).encode()
-
-    async def _answer(self, owned: OwnedShards, question: ScrapeQuestion) -> list[MetricFamily]:
-        for shard in question.shards:
-            if shard not in owned:
-                raise NotOwned(shard)
-        return await self.families()
 
     async def families(self) -> list[MetricFamily]:
         """Of this process."""

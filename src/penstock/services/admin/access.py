@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.auth.authorize import AccessDenied, authorize
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.names import QueueName
 from penstock.services.admin.resources import Admin, AdminResource, queue_named, the_server
 from penstock.services.admin.shown import limit_of
@@ -27,7 +28,7 @@ async def list_permissions(
     found = None
     if request.queue is not None:
         name = queue_named(request.queue, request.account, call)
-        found = admin.broker.by_name.get(name) or await admin.broker.describe(name)
+        found = await admin.broker.ask(DefinitionQuestion(name))
     queue = AdminResource(name.arn, name.account, found)
     server = the_server(admin, request, call)
     asked = msgspec.structs.replace(call)  # each question leaves its verdict

@@ -59,7 +59,7 @@ async def reorder_message(admin: Admin, request: ReorderMessageRequest, call: Ca
     to = choice_of(request.to, "to", ("front", "back", "before"))
     if (to == "before") != (request.before is not None):
         raise invalid("before", "the id of a message, with to=before only")
-    inspection = admin.broker.inspection(queue)
+    inspection = admin.broker.partition_of(queue).inspection
     other = 0 if request.before is None else await inspection.find(queue, request.before)
 
     def change(editing: Editing, queue: LiveQueue, seq: int) -> Coroutine[Any, Any, None]:
@@ -111,15 +111,15 @@ async def dead_letter_message(admin: Admin, request: DeadLetterMessageRequest, c
         raise invalid(
             "version", "none together with a receipt_handle, since nothing changes a message in flight"
         )
-    seq = await admin.broker.inspection(queue).find(queue, request.id)
-    target = await admin.broker.dead_letter(queue, request.receipt_handle, seq, call.requester)
+    seq = await admin.broker.partition_of(queue).inspection.find(queue, request.id)
+    target = await queue.dead_letter(request.receipt_handle, seq, call.requester)
     return Moved(queue=target.name, id=request.id)
 
 
 async def redrive_message(admin: Admin, request: VersionedRequest, call: Call) -> Moved:
     """Send a dead letter back to the queue that it came from."""
     queue: LiveQueue = call.resource.queue
-    view = await admin.broker.inspection(queue).get(queue, request.id)
+    view = await admin.broker.partition_of(queue).inspection.get(queue, request.id)
     source = Arn.parse(view.row.source or "")
     if source is None:
         text = "The message is no dead letter of another queue: move it to a queue by name."
@@ -142,9 +142,9 @@ async def report_failure(admin: Admin, request: ReportFailureRequest, call: Call
         raise invalid("reason", "a short text by which failures can be grouped")
     if request.attempt is not None and request.attempt < 0:
         raise invalid("attempt", "an integer, 0 or more")
-    seq = await admin.broker.inspection(queue).find(queue, request.id)
+    seq = await admin.broker.partition_of(queue).inspection.find(queue, request.id)
     report = FailureReport(request.reason, request.detail, request.attempt, request.worker)
-    await admin.broker.failures(queue).report(queue, seq, report, call.requester)
+    await admin.broker.partition_of(queue).failures.report(queue, seq, report, call.requester)
 
 
 # -- steps -------------------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ async def report_failure(admin: Admin, request: ReportFailureRequest, call: Call
 
 async def _change(admin: Admin, id: str, call: Call, change: Change) -> None:
     queue: LiveQueue = call.resource.queue
-    seq = await admin.broker.inspection(queue).find(queue, id)
+    seq = await admin.broker.partition_of(queue).inspection.find(queue, id)
     try:
-        await change(admin.broker.editing(queue), queue, seq)
+        await change(admin.broker.partition_of(queue).editing, queue, seq)
     except MessageInFlight:
         raise _in_flight(queue, seq) from None
 

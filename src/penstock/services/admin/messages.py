@@ -41,7 +41,7 @@ async def list_messages(admin: Admin, request: ListMessagesRequest, call: Call) 
     bytes_left = _BODY_BYTES_DEFAULT if request.body_bytes is None else request.body_bytes
     if not 0 <= bytes_left <= _BODY_BYTES_MAX:
         raise invalid("body_bytes", f"an integer from 0 to {_BODY_BYTES_MAX}")
-    inspection = admin.broker.inspection(queue)
+    inspection = admin.broker.partition_of(queue).inspection
     page = await inspection.list(
         queue, message_filter(request), order=order, after=request.after, limit=limit
     )
@@ -70,7 +70,7 @@ async def get_message(admin: Admin, request: AboutMessage, call: Call) -> Messag
 async def get_message_history(admin: Admin, request: AboutMessage, call: Call) -> MessageHistoryResult:
     """What happened to a message, as far as it is remembered; also after it is gone."""
     queue: LiveQueue = call.resource.queue
-    history = await admin.broker.inspection(queue).history(queue, request.id)
+    history = await admin.broker.partition_of(queue).inspection.history(queue, request.id)
     events = [
         Event(
             at=wall_time(each.at_ms),
@@ -87,7 +87,7 @@ async def get_message_history(admin: Admin, request: AboutMessage, call: Call) -
 
 async def present_message(admin: Admin, queue: LiveQueue, id: str) -> MessageInfo:
     """Raises MessageNotAvailable."""
-    return message_info(admin, queue, await admin.broker.inspection(queue).get(queue, id))
+    return message_info(admin, queue, await admin.broker.partition_of(queue).inspection.get(queue, id))
 
 
 def message_filter(given: Filter | ListMessagesRequest) -> MessageFilter:
@@ -162,7 +162,7 @@ def _holder(queue: LiveQueue, seq: int) -> MessageHolder | None:
 
 
 def _last_failure(admin: Admin, queue: LiveQueue, seq: int) -> ReportedFailure | None:
-    reports = admin.broker.failures(queue).of(seq)
+    reports = admin.broker.partition_of(queue).failures.of(seq)
     if not reports:
         return None
     last = reports[-1]

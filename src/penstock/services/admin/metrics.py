@@ -55,7 +55,7 @@ async def get_queue_metrics(admin: Admin, request: QueueMetricsRequest, call: Ca
     """What a queue did over time: metrics by seconds, minutes or longer periods."""
     name = call.resource.queue.name
     asked = _asked(admin, request, _DEFAULT, queues=1)
-    found = await admin.broker.series(asked.query(name.space, 1, only=frozenset([name.name])))
+    found = await admin.broker.ask(asked.query(name.space, 1, only=frozenset([name.name])))
     return QueueMetricsResult(
         queue=name.name,
         start=asked.start_s,
@@ -71,7 +71,7 @@ async def list_queue_metrics(admin: Admin, request: AllMetricsRequest, call: Cal
     asked = _asked(admin, request, _ALL_DEFAULT, limit)
     # One more than a page, to see whether there is another one.
     which = asked.query(call.space, limit + 1, prefix=request.prefix or "", after=request.after or "")
-    found = await admin.broker.series(which)
+    found = await admin.broker.ask(which)
     queues: list[SeriesOfQueue] = []
     for each in found[:limit]:
         series = await admin.broker.turns.run(_shown(asked, each), call.space.account)

@@ -7,7 +7,17 @@ from typing import cast
 
 import msgspec
 
-from penstock.broker.summaries import PageEnd, QueueQuery, QueueSummary, SortKey
+from penstock.broker.other_shards import SourcesQuestion
+from penstock.broker.summaries import (
+    PageEnd,
+    QueueQuery,
+    QueueSummary,
+    SortKey,
+    SummariesQuestion,
+    TargetsQuestion,
+    TotalsQuestion,
+    summary_of,
+)
 from penstock.services.admin.resources import Admin
 from penstock.services.admin.shown import (
     choice_of,
@@ -39,7 +49,7 @@ async def list_queues(admin: Admin, request: QueuesRequest, call: Call) -> Queue
     kind = choice_of(request.kind, "kind", _KINDS)
     sort = cast(SortKey, choice_of(request.sort, "sort", _SORTS))
     after = None if request.after is None else read_page_token(request.after, PageEnd)
-    targets = await admin.broker.dead_letter_queues(call.space)
+    targets = await admin.broker.ask(TargetsQuestion(call.space))
     query = QueueQuery(
         call.space,
         limit + 1,  # one more than a page, to see whether there is another one
@@ -51,14 +61,15 @@ async def list_queues(admin: Admin, request: QueuesRequest, call: Call) -> Queue
         bool(request.descending),
         after,
     )
-    found = await admin.broker.summaries(query)
+    found = await admin.broker.ask(SummariesQuestion(query))
     page = found[:limit]
     following = page_token(page[-1].end) if len(found) > limit else None
     queues = await admin.broker.turns.run(_infos(admin, page, targets, call), call.space.account)
     totals = None
     if request.totals:  # after the page, whose queues are in memory by now and are counted exactly
         which = (call.space, query.prefix, query.contains, kind)
-        found_totals = await admin.totals.of(which, lambda: admin.broker.totals(query, targets))
+        question = TotalsQuestion(query, frozenset(targets))
+        found_totals = await admin.totals.of(which, lambda: admin.broker.ask(question))
         sums = msgspec.structs.asdict(found_totals)
         totals = QueuesTotals(**{name: round(value, 3) for name, value in sums.items()})
     return QueuesResult(queues=queues, next=following, totals=totals)
@@ -77,8 +88,8 @@ def _infos(
 async def get_queue(admin: Admin, request: AboutQueue, call: Call) -> QueueInfo:
     """One queue with its attributes, its tags and the queues that it is the dead-letter queue of."""
     queue = call.resource.queue
-    summary = await admin.broker.summary(queue)
-    sources = await admin.broker.sources_of(queue.name, names_max=_SOURCES_MAX)
+    summary = await summary_of(admin.broker.partition_of(queue), queue)
+    sources = await admin.broker.ask(SourcesQuestion(queue.name, names_max=_SOURCES_MAX))
     info = queue_info(admin, summary, call, is_target=bool(sources))
     detailed: QueueInfo = msgspec.structs.replace(
         info,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from penstock.auth.authorize import authorize
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, is_account, partition_of
 from penstock.services.admin.faults import admin_fault
@@ -112,7 +113,7 @@ async def authorize_target(admin: Admin, name: QueueName, call: Call) -> None:
     """Messages are sent to this queue: as with SQS's own move tasks, that needs the permission to send to it.
 
     Raises AccessDenied, QueueMissing or Unreachable."""
-    found = admin.broker.by_name.get(name) or await admin.broker.describe(name)
+    found = await admin.broker.ask(DefinitionQuestion(name))
     authorize(call, _SEND, AdminResource(name.arn, name.account, found))
     if found is None:
         raise admin_fault(

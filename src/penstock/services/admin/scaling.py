@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.broker.queue_series import SeriesQuery
 from penstock.limits import SECOND
 from penstock.metrics.scaling import QueueLoad, backlog_per_worker, suggested_workers
 from penstock.metrics.series import MINUTE_S
@@ -16,6 +17,7 @@ from penstock.wire.service import Call
 if TYPE_CHECKING:
     from penstock.broker.live_queue import LiveQueue
 
+_METRICS = ["sent", "deleted", "processing_time"]
 _WINDOW_S = 5 * MINUTE_S
 _LATENCY_S_DEFAULT, _LATENCY_S_MAX = 60.0, 1_209_600.0
 _WORKERS_MAX = 1_000_000
@@ -59,14 +61,13 @@ async def _load(admin: Admin, queue: LiveQueue) -> tuple[QueueLoad, float]:
     now_s = queue.shard.clock.wall_ms() / SECOND
     begin_s = int(now_s) // MINUTE_S * MINUTE_S - _WINDOW_S + MINUTE_S
     seconds = max(float(MINUTE_S), now_s - max(begin_s, queue.created_ms / SECOND))
-    found = {}
-    for metric in ("sent", "deleted", "processing_time"):
-        points = await admin.broker.queue_series(
-            queue.name.space, queue.name.name, metric, begin_s, int(now_s) + 1, _WINDOW_S
-        )
-        found[metric] = points[0][1] if points else None
-    sent, deleted, processing = found["sent"], found["deleted"], found["processing_time"]
-    counts = await admin.broker.counts(queue)
+    query = SeriesQuery(
+        queue.name.space, _METRICS, begin_s, int(now_s) + 1, _WINDOW_S, 1, only=frozenset([queue.name.name])
+    )
+    found = await admin.broker.ask(query)
+    series = found[0].points if found else [[]] * len(_METRICS)
+    sent, deleted, processing = (points[0][1] if points else None for points in series)
+    counts = await queue.counts(is_use=True)
     load = QueueLoad(
         counts.visible,
         counts.in_flight,

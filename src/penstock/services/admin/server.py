@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import __version__
-from penstock.broker.summaries import ShardStatus
+from penstock.broker.summaries import ShardStatus, StatusQuestion
 from penstock.services.admin.faults import invalid
 from penstock.services.admin.resources import Admin
 from penstock.services.admin.structs import (
@@ -76,7 +76,7 @@ class ServerControl(Protocol):
 async def get_status(admin: Admin, request: Nothing, call: Call) -> StatusResult:
     """The state of the server: version, store, shards and tasks."""
     facts = admin.server.facts()
-    shards = await admin.broker.statuses()
+    shards = await admin.broker.ask(StatusQuestion())
     budget = admin.broker.budget
     return StatusResult(
         version=__version__,

@@ -7,7 +7,7 @@ import msgspec
 from penstock.broker.bulk_tasks import BulkTaskRecord, BulkTasks, DryRun
 from penstock.broker.live_queue import LiveQueue
 from penstock.broker.operations import Operation
-from penstock.broker.summaries import TaskPlace
+from penstock.broker.summaries import TaskPlace, TasksQuestion
 from penstock.names import Arn, QueueName
 from penstock.queues.filters import MessageFilter
 from penstock.services.admin.messages import message_filter
@@ -39,7 +39,7 @@ async def start_task(admin: Admin, request: StartTaskRequest, call: Call) -> Tas
         await authorize_target(admin, to, call)
     if operation is Operation.REDRIVE:
         await _authorize_redrive(admin, queue, wanted, call)
-    tasks = admin.broker.bulk_tasks(queue)
+    tasks = admin.broker.partition_of(queue).bulk_tasks
     if request.dry_run:
         return _shown_dry_run(request, queue, await tasks.dry_run(queue, operation, to, wanted))
     return _whole_task(
@@ -52,7 +52,7 @@ async def list_tasks(admin: Admin, request: ListTasksRequest, call: Call) -> Lis
     limit = limit_of(request.limit, _TASKS_DEFAULT, TASKS_MAX)
     after = None if request.after is None else read_page_token(request.after, TaskPlace)
     # One more than a page, to see whether there is another one.
-    found = await admin.broker.tasks(call.space, request.queue, limit + 1, after)
+    found = await admin.broker.ask(TasksQuestion(call.space, request.queue, limit + 1, after))
     page = found[:limit]
     following = page_token(TaskPlace.of(page[-1])) if len(found) > limit else None
     return ListTasksResult(tasks=[shown_task(task) for task in page], next=following)
@@ -61,14 +61,14 @@ async def list_tasks(admin: Admin, request: ListTasksRequest, call: Call) -> Lis
 async def get_task(admin: Admin, request: AboutTask, call: Call) -> Task:
     """One task with its progress."""
     queue: LiveQueue = call.resource.queue
-    tasks = admin.broker.bulk_tasks(queue)
+    tasks = admin.broker.partition_of(queue).bulk_tasks
     return _whole_task(tasks, tasks.get(queue, request.id))
 
 
 async def cancel_task(admin: Admin, request: AboutTask, call: Call) -> Task:
     """End a running task. What it has done stays done."""
     queue: LiveQueue = call.resource.queue
-    return shown_task(await admin.broker.bulk_tasks(queue).cancel(queue, request.id))
+    return shown_task(await admin.broker.partition_of(queue).bulk_tasks.cancel(queue, request.id))
 
 
 async def _authorize_redrive(admin: Admin, queue: LiveQueue, wanted: MessageFilter, call: Call) -> None:

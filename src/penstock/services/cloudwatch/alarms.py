@@ -7,6 +7,7 @@ from typing import NamedTuple, cast, get_args
 import msgspec
 
 from penstock.auth.authorize import authorize
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import AlarmMissing
 from penstock.metrics.alarms import AlarmState
 from penstock.metrics.composite import parse_rule
@@ -105,7 +106,7 @@ async def _check_queue(cw: CloudWatch, queue: QueueName, call: Call) -> None:
     if call.principal is not None:
         asked, verdict = call.resource_arn, call.verdict
         target = CloudWatchResource(queue.arn, queue.account)
-        record = await cw.broker.describe(queue)
+        record = await cw.broker.ask(DefinitionQuestion(queue))
         if record is not None:  # it need not exist yet
             target.tags, target.policy = record.tags, record.settings.policy
         authorize(call, _SEND, target)

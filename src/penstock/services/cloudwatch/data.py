@@ -227,7 +227,6 @@ async def list_metrics(cw: CloudWatch, request: ListMetricsRequest, call: Call) 
         raise invalid_value("Request parameter NextToken is invalid") from None
     age_s = LISTED_AGE_S if request.RecentlyActive is None else RECENTLY_ACTIVE_S
     question = KeysQuestion(
-        shards=[],
         space=call.space,
         namespace=request.Namespace,
         name=request.MetricName,
@@ -236,7 +235,7 @@ async def list_metrics(cw: CloudWatch, request: ListMetricsRequest, call: Call) 
         after=None if after is None else _read_key(after),
         metrics_max=LISTED_METRICS_MAX + 1,
     )
-    found = [each.metric for each in await cw.monitoring.reader.keys(question)]
+    found = [each.metric for each in await cw.broker.ask(question)]
     page = found[:LISTED_METRICS_MAX]
     following = write_token(asked, _write_key(page[-1])) if len(found) > len(page) else None
     metrics = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.auth.authorize import authorize
 from penstock.broker.move_tasks import MoveFailure, MoveTaskRecord
+from penstock.broker.other_shards import SourcesQuestion
 from penstock.names import Arn, QueueName
 from penstock.services.sqs.faults import resource_missing
 from penstock.services.sqs.limits import MOVE_TASKS_LISTED_MAX
@@ -56,10 +57,10 @@ async def start_message_move_task(
     source, rate = _permitted_source(sqs, call), request.MaxNumberOfMessagesPerSecond
     if request.DestinationArn:
         destination = await _destination(sqs, _arn(request.DestinationArn, "DestinationArn"), source, call)
-        task = await sqs.broker.start_move(source, destination, rate)
+        task = await sqs.broker.partition_of(source).moves.begin(source, destination, rate)
     else:
         sources = await _permitted_sources(sqs, source, call)
-        task = await sqs.broker.start_move(source, None, rate, sources)
+        task = await sqs.broker.partition_of(source).moves.begin(source, None, rate, sources)
     return StartMessageMoveTaskResult(TaskHandle=_handle(task))
 
 
@@ -75,7 +76,7 @@ async def cancel_message_move_task(
 ) -> CancelMessageMoveTaskResult:
     source = _permitted_source(sqs, call)
     task_id, _ = _read_handle(required(request.TaskHandle, "TaskHandle"))
-    task = await sqs.broker.cancel_move(source, task_id)
+    task = await sqs.broker.partition_of(source).moves.cancel(source, task_id)
     return CancelMessageMoveTaskResult(ApproximateNumberOfMessagesMoved=task.moved)
 
 
@@ -92,7 +93,7 @@ async def list_message_move_tasks(
 ) -> ListMessageMoveTasksResult:
     source = _permitted_source(sqs, call)
     await sqs.broker.settled(source)
-    tasks = sqs.broker.moves(source)[: request.MaxResults or 1]
+    tasks = sqs.broker.partition_of(source).moves.of(source)[: request.MaxResults or 1]
     return ListMessageMoveTasksResult(Results=[_entry(task) for task in tasks] or None)
 
 
@@ -157,7 +158,7 @@ async def _permitted_sources(sqs: Sqs, dead_letters: LiveQueue, call: Call) -> f
     """The queues that messages may go back to. None on an open server: wherever they came from."""
     if call.principal is None:
         return None
-    sources = await sqs.broker.sources_of(dead_letters.name)
+    sources = await sqs.broker.ask(SourcesQuestion(dead_letters.name))
     for name in sources:
         authorize(call, sqs.actions["SendMessage"], await queue_of_any_shard(sqs, name))
     return frozenset(sources)

@@ -64,7 +64,7 @@ async def peek(sqs: Sqs, request: PeekRequest, call: Call) -> PeekResult | None:
     after, size = None, 0
     while len(found) < _MESSAGES_MAX and size < _BYTES_MAX:
         limit = _MESSAGES_MAX - len(found)
-        page = await sqs.broker.inspection(queue).list(queue, which, after=after, limit=limit)
+        page = await sqs.broker.partition_of(queue).inspection.list(queue, which, after=after, limit=limit)
         for view in page.messages:
             if view.content is not None and view.state in shown:
                 found.append(_peeked(view, view.content, fifo=queue.settings.fifo))

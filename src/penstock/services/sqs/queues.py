@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.auth.authorize import authorize
+from penstock.broker.other_shards import NamesQuestion, SourcesQuestion
 from penstock.errors import QueueMissing
 from penstock.names import QueueName
 from penstock.queues.messages import Counts
@@ -152,7 +153,8 @@ async def list_queues(sqs: Sqs, request: ListQueuesRequest, call: Call) -> ListQ
                 "you must not change the other request parameters."
             )
     names_max = _names_max(request.MaxResults)
-    names = await sqs.broker.names(call.space, prefix, token.after if token else "", names_max)
+    after = token.after if token else ""
+    names = await sqs.broker.ask(NamesQuestion(call.space, prefix, after=after, names_max=names_max))
     found, following = _page(names, listed, request.MaxResults)
     return ListQueuesResult(QueueUrls=_urls(found, call), NextToken=following)
 
@@ -169,7 +171,8 @@ async def list_dead_letter_source_queues(
         if token is None or token.listed != listed:
             raise invalid_parameter("Invalid or expired next token.")
     names_max = _names_max(request.MaxResults)
-    names = await sqs.broker.sources_of(queue.name, token.after if token else "", names_max)
+    after = token.after if token else ""
+    names = await sqs.broker.ask(SourcesQuestion(queue.name, after=after, names_max=names_max))
     found, following = _page(names, listed, request.MaxResults)
     return ListDeadLetterSourceQueuesResult(queueUrls=_urls(found, call), NextToken=following)
 
@@ -236,7 +239,7 @@ async def get_queue_attributes(
         if name not in READABLE:
             raise unknown_attribute(name)
     counted = "All" in names or not COUNTED.isdisjoint(names)
-    counts = await sqs.broker.counts(queue) if counted else Counts()
+    counts = await queue.counts(is_use=True) if counted else Counts()
     await sqs.broker.settled(queue)
     shown = shown_queue(queue, counts)
     if "All" not in names:

@@ -39,7 +39,7 @@ async def delete_message(sqs: Sqs, request: DeleteMessageRequest, call: Call) ->
     handle = request.ReceiptHandle
     if not handle:
         raise missing_parameter("ReceiptHandle")
-    (error,) = await sqs.broker.delete(queue, [handle], call.requester)
+    (error,) = await queue.delete([handle], call.requester)
     if error is not None:
         raise _handle_fault(error, handle)
 
@@ -58,7 +58,7 @@ async def delete_message_batch(
         except Fault as fault:
             failed.append(failed_entry(entry.Id, fault))
     handles = [handle for _, handle in accepted]
-    outcomes = await sqs.broker.delete(queue, handles, call.requester) if handles else []
+    outcomes = await queue.delete(handles, call.requester) if handles else []
     successful: list[DeleteMessageBatchResultEntry] = []
     for (entry_id, handle), error in zip(accepted, outcomes, strict=True):
         if error is None:
@@ -76,7 +76,7 @@ async def change_message_visibility(sqs: Sqs, request: ChangeMessageVisibilityRe
         raise missing_parameter("VisibilityTimeout")
     reason = f"Must be between 0 and {VISIBILITY_S_MAX}."
     check_range(timeout_s, 0, VISIBILITY_S_MAX, "VisibilityTimeout", reason)
-    (error,) = await sqs.broker.change_visibility(queue, [(handle, timeout_s * SECOND)], call.requester)
+    (error,) = await queue.change_visibility([(handle, timeout_s * SECOND)], call.requester)
     if error is not None:
         raise _handle_fault(error, handle, timeout_s)
 
@@ -95,7 +95,7 @@ async def change_message_visibility_batch(
         except Fault as fault:
             failed.append(failed_entry(entry.Id, fault))
     changes = [(handle, timeout_s * SECOND) for _, handle, timeout_s in accepted]
-    outcomes = await sqs.broker.change_visibility(queue, changes, call.requester) if changes else []
+    outcomes = await queue.change_visibility(changes, call.requester) if changes else []
     successful: list[ChangeMessageVisibilityBatchResultEntry] = []
     for (entry_id, handle, timeout_s), error in zip(accepted, outcomes, strict=True):
         if error is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import md5
 
+from penstock.broker.waiting import Ask
 from penstock.errors import DecideAgain
 from penstock.limits import SECOND
 from penstock.queues.messages import Received
@@ -60,14 +61,15 @@ async def receive_message(sqs: Sqs, request: ReceiveMessageRequest, call: Call) 
     elif request.ReceiveRequestAttemptId is not None:
         check_id(request.ReceiveRequestAttemptId, "ReceiveRequestAttemptId")
     try:
-        received = await sqs.broker.receive(
-            queue,
+        received = await queue.receive(
+            Ask(
+                count or 1,
+                None if visibility_s is None else visibility_s * SECOND,
+                request.ReceiveRequestAttemptId,
+                call.requester,
+            ),
             call,
-            count=count or 1,
-            visibility_ms=None if visibility_s is None else visibility_s * SECOND,
-            wait_ms=None if wait_s is None else wait_s * SECOND,
-            attempt_id=request.ReceiveRequestAttemptId,
-            requester=call.requester,
+            None if wait_s is None else wait_s * SECOND,
         )
     except DecideAgain:
         selection.put_back(request)

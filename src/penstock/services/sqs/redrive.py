@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.names import Arn, QueueName, without_partition
 from penstock.queues.settings import QueueSettings, Redrive, RedriveAllow
 from penstock.services.sqs.faults import invalid_value
@@ -93,7 +94,7 @@ async def check_redrive(
     broker: Broker, redrive: Redrive, text: str, source: QueueName, *, fifo: bool
 ) -> None:
     """The target may be in any shard."""
-    target = await broker.describe(redrive.target)
+    target = await broker.ask(DefinitionQuestion(redrive.target))
     check_redrive_target(None if target is None else target.settings, redrive, text, source, fifo=fifo)
 
 

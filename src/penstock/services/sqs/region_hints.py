@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.errors import PenstockError
 from penstock.limits import MINUTE, SECOND
 from penstock.names import QueueName
@@ -51,7 +52,8 @@ class RegionHints:
         found = []
         for region in sorted({*regions, *_USUAL} - {name.region}):
             try:
-                if await self._broker.describe(QueueName(name.account, region, name.name)) is not None:
+                there = DefinitionQuestion(QueueName(name.account, region, name.name))
+                if await self._broker.ask(there) is not None:
                     found.append(region)
             except PenstockError:
                 continue  # its shard cannot be asked now

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from penstock.broker.other_shards import DefinitionQuestion
 from penstock.cache import BoundedCache
 from penstock.errors import QueueMissing
 from penstock.names import QueueName, is_account, region_of_host
@@ -140,7 +141,7 @@ async def queue_of_any_shard(
     queue = sqs.broker.by_name.get(name)
     if queue is not None:
         return QueueResource(queue)
-    record = await sqs.broker.describe(name)
+    record = await sqs.broker.ask(DefinitionQuestion(name))
     return AbsentQueue(name, missing or QueueMissing()) if record is None else QueueResource(record)
 
 

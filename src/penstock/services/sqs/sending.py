@@ -73,7 +73,7 @@ async def send_message(sqs: Sqs, request: SendMessageRequest, call: Call) -> Sen
         if request.MessageDeduplicationId is None and not settings.content_dedup:
             raise invalid_parameter(_NEEDS_DEDUP_ID)
     message, digests = prepare(request, request.MessageBody, settings, call)
-    (sent,) = await sqs.broker.send(queue, [message], call.requester)
+    (sent,) = await queue.send([message], call.requester)
     return SendMessageResult(
         MD5OfMessageBody=digests.body,
         MD5OfMessageAttributes=digests.attributes,
@@ -105,7 +105,7 @@ async def send_message_batch(
         else:
             accepted.append((entry.Id, digests))
             messages.append(message)
-    sent = await sqs.broker.send(queue, messages, call.requester) if messages else []
+    sent = await queue.send(messages, call.requester) if messages else []
     successful = [
         SendMessageBatchResultEntry(
             Id=entry_id,
