@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from penstock.auth import authorize as module
-from penstock.auth.authorize import AccessDenied, authorize
-from penstock.auth.identity.builtin_policies import BUILTIN_POLICIES, policy_that_allows
+from penstock.auth.authorize import AccessDenied, authorize, policy_that_allows
 from penstock.auth.policy import Question, Verdict, compile_policy, decide
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import ANONYMOUS, Principal, service_principal
 from penstock.names import Space
 from penstock.services.admin import ACTIONS as ADMIN_ACTIONS
@@ -213,7 +213,7 @@ def test_the_policy_that_is_named_allows_the_action_and_least_else() -> None:
 
 
 def test_an_administrator_may_do_everything_in_the_own_account() -> None:
-    all_allowed = compile_policy(BUILTIN_POLICIES["administrator"], kind="identity", name="administrator")
+    all_allowed = compile_policy(builtin_policies()["administrator"], kind="identity", name="administrator")
     admin = msgspec.structs.replace(ALICE, policies=(all_allowed,))
     for row in (*ACTIONS.values(), *ADMIN_ACTIONS.values(), *CLOUDWATCH_ACTIONS.values()):
         assert is_allowed(call(admin), Queue(), row), row.name

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from penstock.auth.identity.builtin_policies import policy_that_allows
 from penstock.auth.policy import (
     Policy,
     PolicyInvalid,
@@ -25,6 +24,7 @@ from penstock.auth.policy import (
     is_fixed,
     refusal,
 )
+from penstock.auth.policy.vocabulary import builtin_policies
 from penstock.auth.principal import Principal
 from penstock.cache import BoundedCache
 from penstock.errors import PenstockError
@@ -34,6 +34,16 @@ _log = logging.getLogger("penstock.auth")
 _DENY_ALL = compile_policy(
     '{"Statement":{"Effect":"Deny","Principal":"*","Action":"*","Resource":"*"}}', kind="resource"
 )
+
+
+def policy_that_allows(action: str) -> str:
+    """The name of the built-in policy that allows an action, and little else."""
+    names = (
+        name
+        for name, text in builtin_policies().items()
+        if compile_policy(text, kind="identity", name=name).applicable(action.lower(), "*").allows
+    )
+    return next(names)
 
 
 class CallContext(Protocol):

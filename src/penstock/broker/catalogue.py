@@ -16,6 +16,7 @@ from penstock.queues.messages import Entry
 from penstock.queues.redrive import dead_letter
 from penstock.queues.settings import QueueRecord
 from penstock.store.changes import RecordKind
+from penstock.store.moving import MovedRecords, Relocation, StoredRecord, by_queue
 from penstock.store.port import LAST
 
 
@@ -25,8 +26,18 @@ class Cooldown(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-QUEUES = RecordKind("queue", QueueRecord)
-COOLDOWNS = RecordKind("cooldown", Cooldown)
+def _moved(to: Relocation, record: StoredRecord) -> MovedRecords:
+    queue = to.queue(int(record.key))
+    assert queue is not None, "this is its record"
+    if queue.raised_by:
+        settings = QUEUES.decode(record.data)
+        settings = msgspec.structs.replace(settings, id=settings.id + queue.raised_by)
+        record = StoredRecord(record.kind, str(settings.id), QUEUES.encode(settings))
+    return [(queue.target, record)]
+
+
+QUEUES = RecordKind("queue", QueueRecord, _moved)
+COOLDOWNS = RecordKind("cooldown", Cooldown, by_queue(lambda record: QueueName(*record.key.split("/", 2))))
 _MANAGED_REUSE_MS = 5 * MINUTE
 
 

@@ -17,8 +17,9 @@ from penstock.errors import QueueMissing
 from penstock.queues.messages import Entry, position_of
 from penstock.queues.redrive import dead_letter, moved_message
 from penstock.store.changes import RecordKind
+from penstock.store.moving import left_out
 
-INBOXES = RecordKind("inbox", Taken)
+INBOXES = RecordKind("inbox", Taken, left_out)
 _NOTHING = Taken(0)
 
 

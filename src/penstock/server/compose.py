@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from penstock.auth.authorize import authorize
+from penstock.auth.policy.vocabulary import declare
 from penstock.broker.broker import Broker
+from penstock.broker.record_kinds import BROKER_KINDS
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
@@ -17,7 +19,7 @@ from penstock.monitoring.monitoring import Monitoring
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
-from penstock.server.console_sign_outs import EndedSessions
+from penstock.server.console_sign_outs import SIGN_OUTS, EndedSessions
 from penstock.server.control import ProcessControl
 from penstock.server.disk_space import DiskSpace, watched_directories
 from penstock.server.health import Health
@@ -47,6 +49,7 @@ from penstock.services.sqs.edited import check_edited
 from penstock.services.sqs.region_hints import RegionHints
 from penstock.services.sqs.resources import queue_url
 from penstock.services.sqs.sending import sequence_number
+from penstock.store.changes import RecordKind
 from penstock.store.leases import Leases
 from penstock.store.memory import MemorySite
 from penstock.store.port import StoreSite
@@ -84,7 +87,8 @@ class Parts:
         origins = Origins(config.public_url, config.trusted_proxies)
         self._place = place
         throttle = Throttle if place is None else place.throttle
-        self.security = Security(config, self.clock, origins, [service for service, _ in SERVICES], throttle)
+        services = declare_services()
+        self.security = Security(config, self.clock, origins, services, throttle)
         self.links: ClusterLinks | None = None
         self.node: ClusterNode | None = None
         self._link_security = (
@@ -99,7 +103,7 @@ class Parts:
         self.shards: OpenShards
         self.controlled_time: ControlledTime | None = None  # with test_clock
         self.reloading = Reloading(self)
-        self.health = Health()
+        self.health = Health([service.name for service in services if service.is_announced])
         self.meter = RequestMeter()
         self.commit_times = Histogram()
         self.metrics_page = MetricsPage(self, origins, None if place is None else place.worker)
@@ -128,6 +132,7 @@ class Parts:
             self.security.credentials,
             lambda: self._routes.pages,
             lambda: self._ended_sessions,
+            {each.console_path: each.target_prefix for each in services if each.console_path},
             throttle,
         )
         if config.console:
@@ -411,3 +416,16 @@ SERVICES: tuple[tuple[Service, Callable[[Parts], Any]], ...] = (
     ),
 )
 """Every service and what its handlers need."""
+
+
+def declare_services() -> list[Service]:
+    """Returns the registered services, once policies know their condition keys and built-in policies."""
+    services = [service for service, _ in SERVICES]
+    declare(services)
+    return services
+
+
+def record_kinds() -> list[RecordKind[Any]]:
+    """Every kind of record that a store may hold."""
+    of_services: list[Any] = [kind for service, _ in SERVICES for kind in service.records]
+    return [*BROKER_KINDS, *of_services, SIGN_OUTS]

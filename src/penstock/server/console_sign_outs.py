@@ -19,6 +19,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.shard import RecordTable
 from penstock.names import Home
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 
 SIGN_OUTS_MAX = 100  # that are remembered one by one, of a user
 _SESSION_S_MAX = 36 * 3600  # the longest that STS issues
@@ -43,7 +44,7 @@ class SignOuts(msgspec.Struct, frozen=True):
         return max(self.all_until_s + _SESSION_S_MAX, *self.sessions.values(), 0) <= now_s
 
 
-SIGN_OUTS = RecordKind("sign_outs", SignOuts)
+SIGN_OUTS = RecordKind("sign_outs", SignOuts, by_home)
 
 
 class SessionQuestion(msgspec.Struct, frozen=True, array_like=True):

@@ -10,8 +10,10 @@ import msgspec
 from penstock.auth.authorize import AccessDenied
 from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import PenstockError, SignatureMissing
+from penstock.names import Home
 from penstock.server.shards import OpenShards
 from penstock.store.changes import RecordKind
+from penstock.store.moving import by_home
 from penstock.wire.faults import access_denied
 from penstock.wire.service import Call, Fault
 
@@ -20,7 +22,11 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
 
-NOTES = RecordKind("note", Note)
+NOTES = RecordKind("note", Note, by_home)
+
+
+def key_of(arn: str) -> str:
+    return Home.of("note", arn).key(arn)
 
 
 class NoteMissing(PenstockError):
@@ -55,6 +61,7 @@ class NoteResource(msgspec.Struct, frozen=True):
 class PutNoteRequest(msgspec.Struct):
     Name: str
     Text: str
+    Color: str | None = None
 
 
 class GetNoteRequest(msgspec.Struct):
@@ -67,16 +74,17 @@ class GetNoteResult(msgspec.Struct):
 
 def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> NoteResource:
     account, region = call.space.account, call.space.region
-    return NoteResource(f"arn:aws:notes:{region}:{account}:{request.Name}", account)
+    keys = {"notes:color": request.Color or ""} if isinstance(request, PutNoteRequest) else {}
+    return NoteResource(f"arn:aws:notes:{region}:{account}:note/{request.Name}", account, keys=keys)
 
 
 async def put_note(notes: Notes, request: PutNoteRequest, call: Call) -> None:
-    notes.table.put(call.resource.arn, Note(request.Text))
+    notes.table.put(key_of(call.resource.arn), Note(request.Text))
     await notes.shard.settled()
 
 
 async def get_note(notes: Notes, request: GetNoteRequest, call: Call) -> GetNoteResult:
-    note = notes.table.get(call.resource.arn)
+    note = notes.table.get(key_of(call.resource.arn))
     if note is None:
         raise NoteMissing
     await notes.shard.settled()
