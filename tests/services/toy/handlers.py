@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import msgspec
 
-from penstock.auth.authorize import AccessDenied
+from penstock.auth.authorize import AccessDenied, Resource
 from penstock.broker.shard import RecordTable, Shard
 from penstock.errors import PenstockError, SignatureMissing
 from penstock.names import Home
@@ -48,16 +47,6 @@ class Notes:
         return self.shard.table(NOTES)
 
 
-class NoteResource(msgspec.Struct, frozen=True):
-    arn: str
-    account: str
-    policy: None = None
-    tags: Mapping[str, str] = {}
-    request_tags: Mapping[str, str] = {}
-    tag_keys: tuple[str, ...] = ()
-    keys: Mapping[str, str] = {}
-
-
 class PutNoteRequest(msgspec.Struct):
     Name: str
     Text: str
@@ -72,10 +61,10 @@ class GetNoteResult(msgspec.Struct):
     Text: str
 
 
-def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> NoteResource:
+def note_of_name(notes: Notes, request: PutNoteRequest | GetNoteRequest, call: Call) -> Resource:
     account, region = call.space.account, call.space.region
     keys = {"notes:color": request.Color or ""} if isinstance(request, PutNoteRequest) else {}
-    return NoteResource(f"arn:aws:notes:{region}:{account}:note/{request.Name}", account, keys=keys)
+    return Resource(f"arn:aws:notes:{region}:{account}:note/{request.Name}", account, keys=keys)
 
 
 async def put_note(notes: Notes, request: PutNoteRequest, call: Call) -> None:
