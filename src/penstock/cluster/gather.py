@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.backoff import backoff
 from penstock.broker.bulk_tasks import BulkTaskRecord
 from penstock.broker.other_shards import (
     TOTALS,
@@ -205,7 +206,7 @@ class ClusterShards:
         """The answers of all owners, which together are about each of these shards once. Raises Unreachable."""
         loop, limits = asyncio.get_running_loop(), self._limits
         until = loop.time() + (limits.wait_s if wait_s is None else wait_s)
-        pause_s = limits.pause_s_min
+        looks = 0
         answers: list[A] = []
         missing = shards
         while True:
@@ -228,8 +229,8 @@ class ClusterShards:
             if loop.time() >= until:
                 text = "No node serves it at present." if isinstance(why, NotOwned) else str(why)
                 raise Unreachable(f"Shard {missing[0]} cannot be asked. {text} Try again.")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, limits.pause_s_max)
+            looks += 1
+            await asyncio.sleep(backoff(looks, limits.pause_s_min, limits.pause_s_max))
 
     def _by_owner(self, shards: list[int]) -> dict[str | None, list[int]]:
         """By the address of the owner; None: this process, or not known at present."""
