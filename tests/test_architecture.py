@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "monitoring": {"metrics", "queues", "store.changes", "store.moving", "broker"},
     "wire": {"metrics.histogram"},
     "auth": set[str](),
+    "outgoing": {"client.http"},
     "services": {
         "metrics",
         "queues",
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "monitoring",
         "wire",
         "auth",
+        "outgoing",
     },
     "server": {
         "metrics",
@@ -48,6 +50,7 @@ MAY_IMPORT = {
         "cluster",
         "wire",
         "auth",
+        "outgoing",
         "services",
         "client",
         "testing.controlled_time",

@@ -16,6 +16,7 @@ from penstock.clock import SystemClock
 from penstock.errors import PenstockError, StoreError
 from penstock.metrics.histogram import Histogram
 from penstock.monitoring.monitoring import Monitoring
+from penstock.outgoing import OutgoingHttp
 from penstock.server.client_addresses import ClientAddresses
 from penstock.server.cluster import ClusterLinks, ClusterPlace
 from penstock.server.console import Console
@@ -29,7 +30,6 @@ from penstock.server.metrics.page import MetricsPage, MetricsPort
 from penstock.server.metrics.requests import RequestMeter
 from penstock.server.node import ClusterNode, check_no_nodes, link_security
 from penstock.server.origin import Origins
-from penstock.server.outgoing import OutgoingHttp
 from penstock.server.peeking import PeekPage
 from penstock.server.reload import Reloading
 from penstock.server.routes import Mount, Routes
